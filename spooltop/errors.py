@@ -1,0 +1,112 @@
+"""What the user must hear of. Losing a race is a return value and never one of these.
+
+Each error carries the path it is about and what to do, and prints as one line: ``path: what happened; what to do``.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = [
+    "AuditFailed",
+    "ClaimLost",
+    "CursorMismatch",
+    "CursorUnreadable",
+    "MailFolder",
+    "NotASpool",
+    "PutUnknown",
+    "Refused",
+    "SpoolFull",
+    "SpooltopError",
+    "Unreadable",
+    "UsageError",
+]
+
+
+class SpooltopError(Exception):
+    """Base of all errors of spooltop.
+
+    ``what`` says what happened, ``advice`` what to do about it, ``path`` what it is about; ``exit_code`` is what the command
+    line returns for it (0 done, 1 some items failed, 2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable).
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.path = None if path is None else os.fsdecode(path)
+        self.advice = advice
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        return f"{where}{self.what}" + (f"; {self.advice}" if self.advice else "")
+
+
+class UsageError(SpooltopError):
+    """The words of a command or a filter make no sense."""
+
+    exit_code = 2
+
+
+class Refused(SpooltopError):
+    """A change that is not allowed here: read-only, a mail folder, not confirmed, no right to write."""
+
+    exit_code = 3
+
+
+class NotASpool(SpooltopError):
+    """The path has no boxes; ``what`` names what is missing."""
+
+    exit_code = 5
+
+
+class MailFolder(NotASpool):
+    """The path is a mail folder: its ``cur`` is read mail and no work in progress (maildir(5))."""
+
+    exit_code = 3
+
+
+class Unreadable(SpooltopError):
+    """A component of the path, a box or a file does not let itself be read."""
+
+    exit_code = 5
+
+
+class ClaimLost(SpooltopError):
+    """The claim was taken away (requeued by force, purged, or already ended) before this step."""
+
+
+class PutUnknown(SpooltopError):
+    """An error came after the move into ``new``: the message may or may not be there. Retry with ``id=``; it is a no-op then.
+
+    ``id`` is the message's id.
+    """
+
+    def __init__(self, what: str, *, id: str, path: str | bytes | None = None, advice: str = "") -> None:
+        super().__init__(what, path=path, advice=advice or f"put it again with id={id!r}: that is a no-op if it arrived")
+        self.id = id
+
+
+class SpoolFull(SpooltopError):
+    """No space, no inodes or no quota left. Acks go on; puts and claims wait until space is freed."""
+
+
+class CursorUnreadable(SpooltopError):
+    """The cursor file does not parse; nothing is published over it."""
+
+    exit_code = 5
+
+
+class CursorMismatch(SpooltopError):
+    """``expect=`` was given and the file holds another value; ``found`` is that value."""
+
+    def __init__(self, what: str, *, found: object, path: str | bytes | None = None, advice: str = "") -> None:
+        super().__init__(what, path=path, advice=advice)
+        self.found = found
+
+
+class AuditFailed(SpooltopError):
+    """The audit line or the journal could not be written, so the change did not happen."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Floor 0: the words. Frozen and pure; no file, process or clock is touched here."""

@@ -1,0 +1,31 @@
+"""What is allowed here, and if not, why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .words import Action
+
+__all__ = ["Can"]
+
+
+@dataclass(frozen=True, slots=True)
+class Can:
+    """For each action that is not available, the reason in words that say what to do. What is not named is allowed."""
+
+    refusals: Mapping[Action, str] = field(default_factory=dict)
+
+    def why_not(self, action: Action) -> str | None:
+        """The reason why ``action`` is not available, or None where it is."""
+        return self.refusals.get(action)
+
+    @property
+    def change(self) -> bool:
+        """True where at least one of requeue, purge and inject is available."""
+        return any(action not in self.refusals for action in (Action.REQUEUE, Action.PURGE, Action.INJECT))
+
+    @staticmethod
+    def nothing(reason: str) -> Can:
+        """Read-only, for one reason."""
+        return Can(dict.fromkeys(Action, reason))

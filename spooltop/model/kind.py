@@ -1,0 +1,111 @@
+"""What a kind of spool offers: a Reader, and if it can be changed, an Operator. ``control`` puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .can import Can
+from .plan import Candidates, ItemResult, OperationRecord, Plan
+from .row import Payload, Row
+from .selection import Selection
+from .sight import Sight
+from .words import Action, Box, Json, Key
+
+__all__ = ["ListQuery", "Listing", "Operator", "Reader", "Sort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """Order of a list. ``column``: age (time since put), held (time in the box), size, source, tries, verdict, name."""
+
+    column: str = "age"
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """What to list: one box, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
+
+    box: Box
+    filter: str = ""
+    sort: Sort = Sort()
+    selection: Selection | None = None
+
+
+class Listing(Protocol):
+    """A list that is not a list of objects: it has a length and gives windows. It never changes; a later look gives a new one.
+    Every method may block on I/O and is called off the event loop."""
+
+    query: ListQuery
+    complete: bool
+    generation: int
+
+    def __len__(self) -> int: ...
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        """Rows ``start`` to ``stop`` (cut at the end). A row that has gone since keeps its place, with ``note`` saying so."""
+        ...
+
+    def find(self, key: Key) -> int | None:
+        """Where the row with this key stands, or None."""
+        ...
+
+    def keys(self) -> Iterator[Key]:
+        """All keys, in order: what "mark all that match" takes."""
+        ...
+
+
+class Reader(Protocol):
+    """Looks at one spool. Not thread-safe but for ``changes`` and ``wake``: one thread looks."""
+
+    def see(self, *, rescan: bool = False) -> Sight:
+        """One look. Scans what may have changed (everything with ``rescan``); never raises for what the spool does: what is
+        not visible is said in the Sight."""
+        ...
+
+    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
+        """A list out of the last look's scan."""
+        ...
+
+    def read(self, key: Key, limit: int) -> Payload:
+        """The first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` where it is gone or no file."""
+        ...
+
+    def changes(self, timeout: float) -> bool:
+        """Waits until something may have changed (True) or ``timeout`` seconds went by (False). Thread-safe."""
+        ...
+
+    def wake(self) -> None:
+        """Makes ``changes`` return at once. Thread-safe."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Operator(Protocol):
+    """Changes one spool. ``perform`` is the only thing that changes anything."""
+
+    def can(self) -> Can: ...
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+    ) -> Candidates:
+        """Pins what ``selection`` names, and says of each what is refused and why. ``action`` UNDO takes ``options["undoes"]``.
+        Changes nothing."""
+        ...
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+        """Does it, in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
+        ...
+
+    def audit(self, entry: Mapping[str, Json]) -> None:
+        """Appends one line to the audit log, synced. Raises ``AuditFailed``."""
+        ...
+
+    def operations(self) -> list[OperationRecord]:
+        """All operations of the journal, newest first."""
+        ...
+
+    def close(self) -> None: ...

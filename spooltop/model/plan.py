@@ -1,0 +1,132 @@
+"""A pinned list of things to do, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .row import Row
+from .selection import Selection
+from .words import Action, Json, Ref
+
+__all__ = ["Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to do: the row as it was shown and the identity it is pinned by. ``warning`` is shown with ``!``."""
+
+    row: Row
+    ref: Ref
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) takes it all the same."""
+
+    row: Row
+    reason: str
+    forceable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a backend made of a selection."""
+
+    items: Sequence[Item]
+    refused: Sequence[Refusal] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Confirm(StrEnum):
+    """How a plan is confirmed: 1–9 items ``y``, 10–99 ``Y``, from 100 or with any ``unknown`` the number is typed."""
+
+    SMALL = "y"
+    LARGE = "Y"
+    NUMBER = "number"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be done, pinned: it stays as it is while the spool moves.
+
+    ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a
+    shell, with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``,
+    ``text`` …; undo: ``undoes``).
+    """
+
+    operation: str
+    action: Action
+    target: str
+    made_at: float
+    selection: Selection
+    items: Sequence[Item]
+    refused: Sequence[Refusal] = ()
+    notes: tuple[str, ...] = ()
+    confirm: Confirm = Confirm.NOTHING
+    force: bool = False
+    command: tuple[str, ...] = ()
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many items it acts on. Inject counts what it will put."""
+        wanted = self.options.get("count")
+        return wanted if self.action is Action.INJECT and isinstance(wanted, int) else len(self.items)
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """What came of one item. ``reason`` says why it was skipped or failed. ``became`` is the name it has now, if moved."""
+
+    id: str
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    became: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a plan. ``stopped`` where it was ended early; ``untried`` counts the items not reached."""
+
+    operation: str
+    action: Action
+    target: str
+    finished_at: float
+    items: Sequence[ItemResult]
+    stopped: bool = False
+    untried: int = 0
+    undo: tuple[str, ...] = ()
+    """The command that undoes it, as words of a shell; empty where nothing can be undone."""
+    notes: tuple[str, ...] = ()
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(1 for item in self.items if item.outcome is outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """One line of the list of operations. ``open``: the intent was journalled and no result (a crash in between)."""
+
+    operation: str
+    action: Action
+    at: float
+    user: str
+    count: int
+    done: int
+    skipped: int = 0
+    failed: int = 0
+    open: bool = False
+    undone_by: str | None = None
+    why_not_undo: str | None = None
+    words: str = ""

@@ -1,0 +1,50 @@
+"""Troubles, worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .selection import Selection
+from .words import Box
+
+__all__ = ["CODES", "Problem", "Severity"]
+
+CODES = (
+    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "claims-dead", "new-growing", "new-old",
+    "cursor-unreadable", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
+    "lock-blocked", "lock-failures", "claim-long", "tmp-abandoned", "tmp-old", "lock-stale", "ticket-orphan",
+    "unsafe-writer", "conflict", "clock-skew", "claims-unknown", "muted",
+)  # fmt: skip
+"""All codes, worst first: the order of the list of problems."""
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One line of trouble. ``code`` is one of ``CODES``; ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and
+    what Enter shows; ``view`` is the view that Enter opens where there is no selection ("cursors", "locks"), ``subject`` the row
+    in it (a source, a path). ``count`` is how many items the line is about. ``text`` holds escaped names only.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+    count: int = 0
+    selection: Selection | None = None
+    view: str | None = None
+    subject: str | None = None
+
+    @property
+    def rank(self) -> int:
+        """Place in the order of problems, 0 the worst."""
+        return CODES.index(self.code)
+
+    @property
+    def box(self) -> Box | None:
+        return self.selection.box if self.selection else None

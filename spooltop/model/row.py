@@ -1,0 +1,61 @@
+"""One message as a list shows it, and its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .words import Box, Key, Owner, Verdict
+
+__all__ = ["Payload", "Row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message (or file) in one box.
+
+    ``id`` and ``name`` are as ``os.fsdecode`` gives them and go through ``escape`` before anyone reads them. Times are epoch
+    seconds and None where not known: ``enqueued_at`` when it was put, ``in_box_since`` when it came into this box (``cur``:
+    claimed; for claims of other consumers an upper bound, ``since_is_bound``). ``size`` is in bytes. ``attempt`` is the
+    number of times it was in work, this one included, None where nobody counts. ``evidence`` says in words what the verdict
+    rests on. ``note`` is a trouble of the file itself ("a fifo, not a message"); ``actionable`` is False only for things that no
+    operation takes. ``forceable`` claims are of living or unknown holders.
+    """
+
+    key: Key
+    box: Box
+    id: str
+    name: str
+    size: int | None = None
+    enqueued_at: float | None = None
+    in_box_since: float | None = None
+    since_is_bound: bool = False
+    source: str | None = None
+    attempt: int | None = None
+    verdict: Verdict | None = None
+    evidence: str = ""
+    owner: Owner | None = None
+    note: str = ""
+    not_before: float | None = None
+    canary: bool = False
+    written_at: float | None = None
+    reason: str = ""
+    """Why it was set aside (``held``, ``rejected``, ``trash``)."""
+
+    def age(self, now: float) -> float | None:
+        """Seconds since it was put, never negative; None where not known."""
+        return None if self.enqueued_at is None else max(0.0, now - self.enqueued_at)
+
+    def in_box_age(self, now: float) -> float | None:
+        """Seconds in this box, never negative; None where not known."""
+        return None if self.in_box_since is None else max(0.0, now - self.in_box_since)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The beginning of a message: ``data`` holds at most what was asked for, ``size`` is of the whole file in bytes."""
+
+    data: bytes
+    size: int
+    truncated: bool
+    facts: tuple[tuple[str, str], ...] = ()
+    """Lines for the detail: (label, text), for example ("owner", "pid 4312 of this host is gone")."""

@@ -1,0 +1,194 @@
+"""What a Reader saw in one look: facts, no judgement on how they move.
+
+``observe`` makes a ``Snapshot`` of it. All times are epoch seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .can import Can
+from .row import Row
+from .words import Box, Json, Key
+
+__all__ = [
+    "BoxState", "CursorSection", "CursorSource", "Disk", "Flow", "Lock", "LockParty", "Passage", "Sight", "VerdictCounts",
+    "Watch", "Who",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BoxState:
+    """One box. ``count`` None: not visible; ``complete`` False: a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
+    ``oldest_at``: when its oldest was put (``new``), claimed (``cur``), last written (``tmp``), set aside (others).
+    ``error`` says why it is not visible ("tmp is missing", "you may not list it").
+    """
+
+    box: Box
+    count: int | None = 0
+    complete: bool = True
+    bytes: int | None = None
+    bytes_estimated: bool = False
+    oldest_at: float | None = None
+    error: str = ""
+    as_of: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCounts:
+    """How many claims (``alive``, ``dead``, ``unknown``) and how many files in ``tmp`` (the other three)."""
+
+    alive: int = 0
+    dead: int = 0
+    unknown: int = 0
+    writing: int = 0
+    abandoned: int = 0
+    tmp_unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One message that was finished: put, claimed and gone at these times, None where not known."""
+
+    put_at: float | None
+    claimed_at: float | None
+    gone_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What came and went since the last look. ``exact`` is False where events may be missing: counts are lower bounds then.
+    ``measured`` is False where nothing was watched since (the first look). Canaries are not counted.
+    """
+
+    since: float = 0.0
+    until: float = 0.0
+    arrived: int = 0
+    claimed: int = 0
+    requeued: int = 0
+    done: int = 0
+    arrived_by_source: Mapping[str, int] = field(default_factory=dict)
+    passages: tuple[Passage, ...] = ()
+    exact: bool = True
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Room on the file system of the spool, for the user who runs this (statvfs f_bavail, f_favail). None: not told."""
+
+    fs_type: str = "?"
+    bytes_free: int | None = None
+    bytes_total: int | None = None
+    inodes_free: int | None = None
+    inodes_total: int | None = None
+    readonly: bool = False
+    root_bytes_free: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockParty:
+    """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when this was first seen."""
+
+    pid: int | None
+    command: str | None = None
+    user: str | None = None
+    since: float | None = None
+    alive: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """One lock file. ``kind``: flock, posix, ofd, soft, none. ``verdict``: held, free, blocked, stale, unknown."""
+
+    path: str
+    kind: str
+    holders: tuple[LockParty, ...] = ()
+    waiters: tuple[LockParty, ...] = ()
+    verdict: str = "unknown"
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorSource:
+    """One cursor file as it was read. ``sections`` is source → value; None where it does not parse (``error`` says why).
+    ``shared`` is False for one file per source. ``lock_holders`` are those seen on its lock when it was read.
+    """
+
+    path: str
+    shared: bool
+    sections: Mapping[str, Json] | None
+    error: str = ""
+    inode: int = 0
+    mtime: float = 0.0
+    size: int = 0
+    lock_holders: tuple[LockParty, ...] = ()
+    litter: tuple[str, ...] = ()
+    """Temporary files beside it that tell of an unsafe writer, names as on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorSection:
+    """One source's value in one file, as written: what the history keeps."""
+
+    at: float
+    value: Json
+    inode: int
+    also_changed: tuple[str, ...] = ()
+    held_by: tuple[LockParty, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who runs this, and what they may do, in words: ("memex", "may change")."""
+
+    user: str
+    uid: int
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How changes are noticed. ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once".
+    ``since`` is when watching began.
+    """
+
+    mode: str = "once"
+    reason: str = ""
+    period: float | None = None
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All that one look saw. ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each;
+    ``counts`` is over all that was judged, ``judged_all`` False where it was not all of them.
+    ``strange`` are rows in any box that are not plain messages (fifos, too long names, two links).
+    """
+
+    target: str
+    layout: str
+    taken_at: float
+    complete: bool
+    boxes: Mapping[Box, BoxState]
+    claims: tuple[Row, ...] = ()
+    tmp: tuple[Row, ...] = ()
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
+    judged_all: bool = True
+    strange: tuple[Row, ...] = ()
+    conflicts: tuple[Key, ...] = ()
+    flow: Flow = field(default_factory=Flow)
+    disk: Disk = field(default_factory=Disk)
+    cursors: tuple[CursorSource, ...] = ()
+    locks: tuple[Lock, ...] = ()
+    consumers: int | None = None
+    """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""
+    last_claim_at: float | None = None
+    who: Who = field(default_factory=lambda: Who("?", -1))
+    can: Can = field(default_factory=Can)
+    watch: Watch = field(default_factory=Watch)
+    clock_jumped: float | None = None
+    """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""
+    generation: int = 0
+    """Changes whenever a list may have changed."""

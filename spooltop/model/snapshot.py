@@ -1,0 +1,101 @@
+"""One frozen picture of a spool: what the front ends draw. Counts and lists on a screen come from one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .problem import Problem
+from .sight import CursorSection, LockParty, Sight
+from .words import Box, Json
+
+__all__ = ["Cursor", "Percentiles", "Rates", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Of durations in seconds, over ``samples`` of them; None below 20 samples."""
+
+    samples: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Flow over the last ``window`` seconds (at most 60). None: not measured yet, which is not 0.
+
+    ``arrived``, ``done``, ``requeued`` are counts in the window, ``lower_bound`` where events may be missing. ``new_per_s`` is
+    the slope of the depth of ``new`` over ``slope_window`` seconds (at most 300).
+    """
+
+    window: float = 0.0
+    arrived: int | None = None
+    done: int | None = None
+    requeued: int | None = None
+    lower_bound: bool = False
+    new_per_s: float | None = None
+    slope_window: float = 0.0
+    waited: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+    worked: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+
+    @property
+    def in_per_s(self) -> float | None:
+        return None if self.arrived is None or self.window <= 0 else self.arrived / self.window
+
+    @property
+    def done_per_s(self) -> float | None:
+        return None if self.done is None or self.window <= 0 else self.done / self.window
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """One source. ``value`` is what the file holds now (the last good one where it does not parse). ``verdict`` is one of
+    advancing, reverted, rewound, stalled, stopped, idle, unmoved, missing, unreadable, "new" (seen once). ``moved_at`` is when
+    the value last changed as far as known, ``moved_is_bound`` where that is only "not later than". ``every`` is the learnt
+    interval in seconds, None while unknown. ``writes`` seen, None in a shared file where a write of the same value cannot be told
+    from another source's. ``history`` is newest first.
+    """
+
+    source: str
+    value: Json
+    shown: str
+    verdict: str
+    evidence: str
+    file: str
+    shared: bool
+    moved_at: float | None = None
+    moved_is_bound: bool = False
+    every: float | None = None
+    writes: int | None = None
+    put_back: int = 0
+    history: tuple[CursorSection, ...] = ()
+    lock_holders: tuple[LockParty, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The one value a front end shows. ``sight`` holds the facts of the look; the rest is what ``observe`` concluded.
+
+    ``history`` is the depth of each box, oldest first, one cell of ``cell`` seconds each, None where not watched yet.
+    """
+
+    sight: Sight
+    rates: Rates
+    cursors: tuple[Cursor, ...]
+    problems: tuple[Problem, ...]
+    history: Mapping[Box, tuple[float | None, ...]] = field(default_factory=dict)
+    cell: float = 15.0
+    not_judged: tuple[str, ...] = ()
+    """What cannot be judged yet, in words ("rates (need 60s)")."""
+    not_visible: tuple[str, ...] = ()
+
+    @property
+    def taken_at(self) -> float:
+        return self.sight.taken_at
+
+    @property
+    def watched_for(self) -> float:
+        """Seconds since watching began."""
+        return max(0.0, self.sight.taken_at - self.sight.watch.since) if self.sight.watch.since else 0.0

@@ -1,0 +1,64 @@
+"""The one gate between names on disk and anything a person or a terminal reads.
+
+A file name is bytes that somebody else chose: escape sequences, markup, bidirectional overrides, newlines. Nothing that came
+from a spool is shown or printed without having gone through ``escape``. The form is reversible, so it can be typed back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["escape", "escape_text", "unescape"]
+
+_ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
+
+
+def escape(name: str) -> str:
+    r"""A name as it is shown: printable UTF-8 as it is, ``\\`` for a backslash, ``\xNN`` for each byte of anything else.
+
+    ``name`` is as ``os.fsdecode`` gives it (undecodable bytes are lone surrogates). ``unescape`` is the inverse.
+
+    >>> escape("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    if name.isprintable() and "\\" not in name:
+        return name
+    out: list[str] = []
+    for char in name:
+        if char == "\\":
+            out.append("\\\\")
+        elif char.isprintable():
+            out.append(char)
+        else:
+            out.extend(f"\\x{byte:02x}" for byte in os.fsencode(char))
+    return "".join(out)
+
+
+def unescape(shown: str) -> str:
+    r"""The name that ``escape`` showed. Raises ``ValueError`` on a backslash that starts no ``\\`` and no ``\xNN``.
+
+    >>> unescape("a\\x1b[31mb") == "a\x1b[31mb"
+    True
+    """
+    if "\\" not in shown:
+        return shown
+    out = bytearray()
+    for match in _ESCAPED.finditer(os.fsencode(shown)):
+        part = match.group()
+        if part == b"\\":
+            raise ValueError(f"a backslash in a name is written \\\\ and any other byte \\xNN: {shown}")
+        if match.group(2) is not None:
+            out.append(int(match.group(2), 16))
+        else:
+            out += b"\\" if part == b"\\\\" else part
+    return os.fsdecode(bytes(out))
+
+
+def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
+    r"""A payload as it is shown: UTF-8 where printable, newlines and tabs kept if asked, every other byte ``\xNN``."""
+    lines = []
+    for line in data.split(b"\n") if keep_newlines else [data]:
+        parts = line.split(b"\t") if keep_newlines else [line]
+        lines.append("    ".join(escape(part.decode("utf-8", "surrogateescape")) for part in parts))
+    return "\n".join(lines)
