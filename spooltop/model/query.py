@@ -1,0 +1,302 @@
+"""The filter: terms separated by blanks, all of which must hold.
+
+====================  =======================================================================
+``text``              somewhere in the name, id, source, owner's command, evidence or note as shown
+``age:>10m``          in its box for longer (``>`` ``>=`` ``<`` ``<=``)
+``src:imessage``      from this source; ``src:""`` from none that is known
+``pid:4312``          held or written by this process
+``tries:>3``          in work so often; ``tries:3`` exactly
+``verdict:dead``      alive, dead, unknown, writing, abandoned
+``!term``             not so
+``"two words"``       blanks, and text that looks like a term; ``""`` inside is a quotation mark
+====================  =======================================================================
+
+Text is compared with capitals. A backslash is nothing special, so ``\\x1b`` finds what is shown so. A term about something that
+is not known of a row (its age, its tries) does not hold, and its opposite does not either: nothing is selected by ignorance.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..errors import UsageError
+from .row import Row
+from .text import escape
+from .units import parse_age
+from .words import Box, Verdict
+
+__all__ = ["KEYS", "Query", "parse"]
+
+KEYS = ("age", "src", "pid", "tries", "verdict")
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+_OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
+_KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    needle: str
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return any(self.needle in part for part in _shown(row))
+
+    def __str__(self) -> str:
+        return _quote(self.needle, always=bool(_KEYED.fullmatch(self.needle)) or self.needle.startswith("!"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Age:
+    compare: str
+    text: str
+    seconds: float
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        age = row.in_box_age(now)
+        return None if age is None else _COMPARE[self.compare](age, self.seconds)
+
+    def __str__(self) -> str:
+        return f"age:{self.compare}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    name: str
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return escape(row.source or "") == self.name
+
+    def __str__(self) -> str:
+        return "src:" + _quote(self.name, always=not self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pid:
+    pid: int
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        pid = row.owner.pid if row.owner else None
+        return None if pid is None and _judged(row) else pid == self.pid
+
+    def __str__(self) -> str:
+        return f"pid:{self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tries:
+    compare: str
+    number: int
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return None if row.attempt is None else _COMPARE[self.compare](row.attempt, self.number)
+
+    def __str__(self) -> str:
+        return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class _IsVerdict:
+    verdict: Verdict
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return None if row.verdict is None and _judged(row) else row.verdict == self.verdict
+
+    def __str__(self) -> str:
+        return f"verdict:{self.verdict}"
+
+
+def _shown(row: Row) -> Iterator[str]:
+    yield escape(row.name)
+    yield escape(row.id)
+    yield escape(row.source or "")
+    yield escape((row.owner.command if row.owner else None) or "")
+    yield row.evidence
+    yield row.note
+    yield row.reason
+
+
+def _judged(row: Row) -> bool:
+    """True where a row without a verdict or an owner means that it is not known, not that there is none."""
+    return row.box in (Box.CUR, Box.TMP)
+
+
+_Term: TypeAlias = _Text | _Age | _Source | _Pid | _Tries | _IsVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed filter. ``terms`` are (term, wanted); wanted is False behind ``!``. ``incomplete`` are terms left out by a
+    lenient parse, as typed, and ``hint`` says what the first of them lacks. ``str()`` gives words that parse to the same query.
+    """
+
+    terms: tuple[tuple[_Term, bool], ...] = ()
+    incomplete: tuple[str, ...] = ()
+    hint: str = ""
+
+    def match(self, row: Row, now: float) -> bool:
+        """True where all terms hold for ``row`` at ``now`` (epoch seconds)."""
+        return all(term.holds(row, now) is wanted for term, wanted in self.terms)
+
+    @property
+    def empty(self) -> bool:
+        """True where it matches everything."""
+        return not self.terms
+
+    @property
+    def needs_stat(self) -> bool:
+        """True where a row's time may be needed, which a name alone need not tell."""
+        return any(isinstance(term, _Age) for term, _ in self.terms)
+
+    @property
+    def needs_owner(self) -> bool:
+        """True where claims or temporary files must be judged first: by verdict, pid, or text that may stand in the evidence."""
+        return any(isinstance(term, _IsVerdict | _Pid | _Text) for term, _ in self.terms)
+
+    @property
+    def plain_terms(self) -> tuple[bytes, ...]:
+        """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``could_match``)."""
+        return tuple(
+            term.needle.encode() for term, wanted in self.terms
+            if wanted and isinstance(term, _Text) and _PLAIN.fullmatch(term.needle)
+        )  # fmt: skip
+
+    def could_match(self, name: bytes) -> bool:
+        r"""False where a message of which only its name is known cannot match. Names with other than printable ASCII, with
+        a backslash (shown as ``\xNN``) or a percent sign (encoded values) are let through: what is shown is not their bytes.
+        """
+        terms = self.plain_terms
+        if not terms or all(term in name for term in terms):
+            return True
+        return b"\\" in name or b"%" in name or not (name.isascii() and name.decode("ascii").isprintable())
+
+    def __str__(self) -> str:
+        return " ".join(("" if wanted else "!") + str(term) for term, wanted in self.terms)
+
+
+def parse(text: str, *, lenient: bool = False) -> Query:
+    """A filter as typed. Raises ``UsageError`` saying what would be right; ``lenient`` (while typing) never does, it leaves out
+    what is not a term yet and reports it.
+
+    >>> str(parse('age:>10m !verdict:alive "two words"'))
+    'age:>10m !verdict:alive "two words"'
+    """
+    terms: list[tuple[_Term, bool]] = []
+    incomplete: list[str] = []
+    hint = ""
+    words, closed = _split(text)
+    if not closed and not lenient:
+        raise UsageError("a quotation mark is not closed", advice='write "two words", and "" for the mark itself inside')
+    for word in words:
+        try:
+            terms.append(_term(word))
+        except UsageError as error:
+            if not lenient:
+                raise
+            incomplete.append(word.typed)
+            hint = hint or str(error)
+    return Query(tuple(terms), tuple(incomplete), hint)
+
+
+@dataclass(slots=True)
+class _Word:
+    """One term as typed: ``text`` without quotes; ``quoted_at`` is where in ``text`` the first quoted part starts."""
+
+    typed: str = ""
+    text: str = ""
+    quoted_at: int | None = None
+
+
+def _split(text: str) -> tuple[list[_Word], bool]:
+    words: list[_Word] = []
+    word: _Word | None = None
+    inside = False
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char.isspace() and not inside:
+            word = None
+            at += 1
+            continue
+        if word is None:
+            word = _Word()
+            words.append(word)
+        step = 1
+        if char == '"':
+            if inside and text[at : at + 2] == '""':
+                word.text += char
+                step = 2
+            else:
+                inside = not inside
+                if word.quoted_at is None:
+                    word.quoted_at = len(word.text)
+        else:
+            word.text += char
+        word.typed += text[at : at + step]
+        at += step
+    return words, not inside
+
+
+def _quote(text: str, *, always: bool = False) -> str:
+    if always or not text or '"' in text or any(char.isspace() for char in text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _term(word: _Word) -> tuple[_Term, bool]:
+    text, quoted_at = word.text, word.quoted_at
+    wanted = True
+    if text.startswith("!") and quoted_at != 0:
+        wanted, text = False, text[1:]
+        quoted_at = None if quoted_at is None else quoted_at - 1
+    keyed = _KEYED.fullmatch(text)
+    if keyed and (quoted_at is None or quoted_at >= keyed.start(2)):
+        key, value = keyed.groups()
+        if key in KEYS:
+            return _keyed(key, value, quoted=quoted_at is not None), wanted
+        _refuse_misspelt(key, value)
+    if not text:
+        raise UsageError("there is nothing to look for", advice="write some text, or a term such as age:>10m")
+    return _Text(text), wanted
+
+
+def _keyed(key: str, value: str, *, quoted: bool) -> _Term:
+    found = _OPERATOR.fullmatch(value)
+    compare, rest = (found.group(1), found.group(2)) if found else (None, value)
+    if key == "age":
+        if compare in (None, "="):
+            raise UsageError(f"age:{value} says neither older nor younger", advice="write age:>10m or age:<5s")
+        return _Age(str(compare), rest, parse_age(rest))
+    if key == "tries":
+        return _Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
+    if key == "pid":
+        return _Pid(_number("pid", value, "write pid:4312"))
+    if key == "verdict":
+        if value.lower() not in set(Verdict):
+            raise UsageError(f"{value!r} is no verdict", advice="one of " + ", ".join(Verdict))
+        return _IsVerdict(Verdict(value.lower()))
+    if not value and not quoted:
+        raise UsageError("src: names no source", advice='write src:imessage, or src:"" for messages of no known source')
+    return _Source(value)
+
+
+def _number(key: str, text: str, advice: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise UsageError(f"{key}:{text} has no number", advice=advice)
+    return int(text)
+
+
+def _refuse_misspelt(key: str, value: str) -> None:
+    """Names hold colons too, so only what compares, or is one slip away from a key, is taken for a wrong key."""
+    near = difflib.get_close_matches(key.lower(), (*KEYS, "source"), 1, cutoff=0.8)
+    if near or value[:1] in ("<", ">"):
+        right = "src" if near == ["source"] else near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)
+        raise UsageError(
+            f"{key}: is no key of the filter", advice=f'write {right}{":" if near else ""}, or "{key}:{value}" in quotes as text'
+        )

@@ -1,0 +1,247 @@
+"""How numbers are written: the same in the dashboard and on the command line. Pure.
+
+What is not known is ``—`` (nothing there) or ``?`` (not visible), never 0. Ages move in steps: an idle screen stays still.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import unicodedata
+from typing import Literal
+
+from ..errors import UsageError
+
+__all__ = [
+    "age", "cells", "clock_time", "count", "duration", "fit", "parse_age", "percent", "rate", "size", "span",
+]  # fmt: skip
+
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
+_YEAR = 365 * DAY
+_SECONDS = {"": 1.0, "s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_AGE_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)")
+_AGE = re.compile(rf"(?:{_AGE_PART.pattern})+")
+
+
+def _long(seconds: float) -> str:
+    """From a minute on, at most 4 cells: whole units, rounded down."""
+    if seconds < HOUR:
+        return f"{int(seconds // MINUTE)}m"
+    if seconds < 2 * DAY:
+        return f"{int(seconds // HOUR)}h"
+    if seconds < 1000 * DAY:
+        return f"{int(seconds // DAY)}d"
+    return f"{int(min(seconds, 999 * _YEAR) // _YEAR)}y"
+
+
+def age(seconds: float | None) -> str:
+    """An age in at most 4 cells, in steps of 10 s below a minute, then of minutes. ``—`` for None.
+
+    >>> [age(s) for s in (0, 9.9, 42, 61, 7199, 90000, 300000, None)]
+    ['<10s', '<10s', '40s', '1m', '1h', '25h', '3d', '—']
+    """
+    if seconds is None or math.isnan(seconds):
+        return "—"
+    if seconds < 10:
+        return "<10s"
+    if seconds < MINUTE:
+        return f"{int(seconds // 10) * 10}s"
+    return _long(seconds)
+
+
+def duration(seconds: float | None) -> str:
+    """A measured time in at most 4 cells. ``—`` for None.
+
+    >>> [duration(s) for s in (0.0001, 0.012, 0.1, 9.96, 59.9, 425)]
+    ['<1ms', '12ms', '0.1s', '10s', '1m', '7m']
+    """
+    if seconds is None or math.isnan(seconds):
+        return "—"
+    if seconds < 0.001:
+        return "<1ms"
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    if seconds < 59.5:
+        return f"{seconds:.0f}s"
+    return _long(max(seconds, MINUTE))
+
+
+def span(seconds: float | None) -> str:
+    """How long something was watched, with two units.
+
+    >>> [span(s) for s in (12, 312, 7500, 200000)]
+    ['12s', '5m12s', '2h05m', '2d07h']
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "—"
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def size(bytes: int | None) -> str:
+    """Bytes in powers of 1000, at most 6 cells. ``?`` for None.
+
+    >>> [size(n) for n in (0, 512, 4100, 12_300_000, 1_900_000_000, 999_999, None)]
+    ['0B', '512B', '4.1kB', '12MB', '1.9GB', '1.0MB', '?']
+    """
+    if bytes is None:
+        return "?"
+    if bytes < 1000:
+        return f"{max(0, bytes)}B"
+    value = float(bytes)
+    for unit in ("kB", "MB", "GB", "TB", "PB", "EB"):
+        value /= 1000
+        if value < 9.95:
+            return f"{value:.1f}{unit}"
+        if value < 999.5:
+            return f"{value:.0f}{unit}"
+    return ">999EB"
+
+
+def count(n: int | None, *, complete: bool = True) -> str:
+    """A number with its thousands grouped; ``≥`` in front of a lower bound; ``?`` for None.
+
+    >>> count(4310), count(310000, complete=False), count(None)
+    ('4,310', '≥310,000', '?')
+    """
+    if n is None:
+        return "?"
+    return f"{n:,}" if complete else f"≥{n:,}"
+
+
+def rate(per_s: float | None, *, signed: bool = False) -> str:
+    """Something per second; ``—`` for None.
+
+    >>> rate(11.93), rate(1.8, signed=True), rate(-2500, signed=True), rate(0.01), rate(0)
+    ('11.9/s', '+1.8/s', '-2,500/s', '<0.1/s', '0.0/s')
+    """
+    if per_s is None or not math.isfinite(per_s):
+        return "—"
+    if abs(per_s) >= 99.95:
+        return f"{per_s:+,.0f}/s" if signed else f"{per_s:,.0f}/s"
+    if abs(per_s) < 0.05:
+        return "0.0/s" if signed or per_s == 0 else "<0.1/s"
+    return f"{per_s:+.1f}/s" if signed else f"{per_s:.1f}/s"
+
+
+def percent(part: float | None, whole: float | None) -> str:
+    """A share in at most 4 cells. 0 % and 100 % are said only of nothing and of all; ``?`` where not known.
+
+    >>> percent(41, 100), percent(1, 1000), percent(999, 1000), percent(0, 7), percent(None, 7)
+    ('41%', '<1%', '>99%', '0%', '?')
+    """
+    if part is None or whole is None or whole <= 0:
+        return "?"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return "<1%"
+    if 99 < share < 100:
+        return ">99%"
+    return f"{share:.0f}%"
+
+
+def clock_time(epoch: float | None, tz: datetime.tzinfo | None = None, *, offset: bool = True) -> str:
+    """Time of day in ``tz`` (None: local), with the offset from UTC. ``—`` for None or a time that no calendar has.
+
+    >>> clock_time(1_795_222_869, datetime.timezone(datetime.timedelta(hours=1)))
+    '02:01:09 +0100'
+    """
+    if epoch is None:
+        return "—"
+    try:
+        when = datetime.datetime.fromtimestamp(epoch, tz or datetime.UTC)
+        if tz is None:
+            when = when.astimezone()
+    except (ValueError, OverflowError, OSError):
+        return "—"
+    return when.strftime("%H:%M:%S %z" if offset else "%H:%M:%S")
+
+
+def parse_age(text: str) -> float:
+    """Seconds out of ``90``, ``10m``, ``1.5d``, ``1h30m``. Raises ``UsageError``.
+
+    >>> parse_age("10m"), parse_age("90"), parse_age("1.5d"), parse_age("1h30m")
+    (600.0, 90.0, 129600.0, 5400.0)
+    """
+    if _AGE.fullmatch(text):
+        parts = _AGE_PART.findall(text)
+        total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        # a number without a unit says seconds only where it stands alone: "1h30" is not a half minute past one for everybody
+        if math.isfinite(total) and (len(parts) == 1 or all(unit for _, unit in parts)):
+            return total
+    raise UsageError(f"{text!r} is no age", advice="write seconds (90) or a number with s, m, h, d or w (10m, 2h, 1.5d)")
+
+
+def _width(char: str) -> int:
+    if char.isascii():
+        return 1 if char.isprintable() else 0
+    if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc", "Cs"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal ``text`` takes; wide characters take two, combining ones none (UAX #11).
+
+    >>> cells("abc"), cells("日本")
+    (3, 4)
+    """
+    return len(text) if text.isascii() and text.isprintable() else sum(map(_width, text))
+
+
+def fit(
+    text: str,
+    width: int,
+    align: Literal["left", "right"] = "left",
+    *,
+    cut: Literal["left", "right"] = "left",
+    mark: str = "…",
+) -> str:
+    """``text`` in exactly ``width`` cells: padded, or cut at the left (names differ at their ends) with ``mark`` in its place.
+
+    >>> fit("1795222801446548", 8), fit("abc", 5, "right"), fit("no room", 5, cut="right"), fit("日本", 3)
+    ('…1446548', '  abc', 'no r…', '…本')
+    """
+    if width <= 0:
+        return ""
+    have = cells(text)
+    if have > width:
+        room = width - cells(mark)
+        if room < 0:
+            mark, room = "", width
+        kept = _tail(text, room) if cut == "left" else _head(text, room)
+        text = mark + kept if cut == "left" else kept + mark
+        have = cells(text)
+    pad = " " * (width - have)
+    return text + pad if align == "left" else pad + text
+
+
+def _head(text: str, room: int) -> str:
+    for at, char in enumerate(text):
+        room -= _width(char)
+        if room < 0:
+            return text[:at]
+    return text
+
+
+def _tail(text: str, room: int) -> str:
+    start = len(text)
+    for at in range(len(text) - 1, -1, -1):
+        wide = _width(text[at])
+        room -= wide
+        if room < 0:
+            break
+        if wide:  # a combining sign is kept only with the character that it belongs to
+            start = at
+    return text[start:]
