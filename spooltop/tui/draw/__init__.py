@@ -8,8 +8,8 @@ Everything is drawn with signs (``✗ ▌ █ ─ ·``). For ``--ascii`` the wid
 
 Screens::
 
-    header(snapshot, width, *, target, now, view=View()) -> [Line, Line]      the two lines on top; snapshot None before the first
-    overview(snapshot, width, height, *, now, chosen=0, view=View()) -> [Line]   all below the header
+    header(snapshot, width, *, target, now, lamp=Lamp(), zone=None) -> [Line, Line]      the two lines on top; snapshot None before the first
+    overview(snapshot, width, height, *, now, chosen=0, lamp=Lamp(), zone=None) -> [Line]   all below the header
     problem_lines(snapshot, width, height, *, chosen=0) -> [Line]             ``!``: all problems
     problem_hint(problem, can) -> (key, words)                                "r", "requeue 2"
     detail(row, payload, width, height, *, now, zone=None, error="") -> [Line]   payload None: being read
@@ -21,25 +21,26 @@ Screens::
                                                                               HelpEntry(keys, words, why_not="")
     operations_lines(records, width, height, *, now, chosen=0, zone=None) -> [Line]
 
-``View(frozen_at=None, stale_for=None, stale_why="", zone=None)`` is what the screen knows of itself: ``frozen_at`` after ``Z``,
+``Lamp(frozen_at=None, stale_for=None, stale_why="")`` is what the screen knows of itself: ``frozen_at`` after ``Z``,
 ``stale_for`` seconds since a look has not come back, ``stale_why`` what does not answer.
 
 Lists (one row each, for ``VirtualList``)::
 
     columns_for(box, width) -> tuple[Column, ...]          those that fit; the last one is as wide as is left
-    list_header(snapshot, title, length, width, *, now, sort=None, marked=0, complete=True, filter="", view=View()) -> Line
+    list_header(snapshot, title, length, width, *, now, sort=None, marked=0, complete=True, filter="", lamp=Lamp(), zone=None)
     title_line(columns, width, *, sort=None) -> Line       sort: model.kind.Sort; Column.sort is the column's word there
     row_line(row, columns, width, *, now, marked=False, selected=False, zone=None, times=Times.AGE) -> Line
     COLUMNS: Mapping[Box, tuple[Column, ...]]              Column(key, title, width, align, min_screen, value, sort)
 
 Widgets (``spooltop.tui.widgets``)::
 
-    LinesView(glyphs=UNICODE).show(lines)                  repaints only the rows that differ
-    VirtualList(draw, key, glyphs=UNICODE)                 draw(item, width, selected, marked) -> Line; key(item) -> Key
-      .set_list(length, generation, cursor=None, start=0, items=())
-                                                           a new listing; cursor: the index of cursor_key in it, None: gone
+    LinesView(draw=None, *, glyphs=UNICODE, colour=True)   draw(width, height) -> lines, where given, on redraw() and on resize
+      .show(lines) -> int  .redraw() -> int                repaints only the rows that differ; how many
+    VirtualList(draw, key, *, glyphs, colour, empty)       draw(item, width, selected, marked) -> Line; key(item) -> Key
+      .set_list(length, generation, *, cursor=None, anchor=None, start=0, items=())
+                                                           another listing; cursor: the index of the key ``anchor`` in it
       .set_rows(start, items, generation)                  what RowsWanted asked for; of another generation: ignored
       .set_marks(keys)  .tick()  .move_by(n)  .page(±1)  .home()  .end()  .go_to(index)  .activate()
       .cursor_index  .cursor_key  .cursor_item  .top
-      posts RowsWanted(generation, start, stop), CursorMoved(index, key), Activated(index, key)
+      posts RowsWanted(generation, start, end), CursorMoved(index, key), Activated(index, key)
 """

@@ -1,0 +1,8 @@
+"""Widgets that paint what ``draw`` drew. They take no decision and read no file: values in, messages out."""
+
+from __future__ import annotations
+
+from .lines import LinesView
+from .virtual import VirtualList
+
+__all__ = ["LinesView", "VirtualList"]

@@ -1,0 +1,305 @@
+"""A list of any length that holds a window of it: a page is drawn, a page on either side is kept, the rest is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from spooltop.tui.draw.diff import changed_until
+from spooltop.tui.draw.glyphs import UNICODE, Glyphs
+from spooltop.tui.draw.spans import Line, Style, plain
+
+from .styles import COLOURED, UNCOLOURED, line_strip
+
+__all__ = ["VirtualList"]
+
+T = TypeVar("T")
+
+
+class VirtualList(Widget, Generic[T], can_focus=True):
+    """Rows of a listing that somebody else holds, drawn by ``draw(item, width, selected, marked)``.
+
+    The cursor stands on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the
+    screen. It moves inside the page; at an edge the page is flipped, because a terminal pays for every line that scrolls.
+    Rows that are not there yet show ``…``. Has no border and no padding.
+    """
+
+    DEFAULT_CSS = """
+    VirtualList { height: 1fr; }
+    """
+
+    class RowsWanted(Message):
+        """Rows ``start`` to before ``end`` of ``generation`` are needed: answer with ``set_rows``."""
+
+        def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
+            super().__init__()
+            self._list = control
+            self.generation = generation
+            self.start = start
+            self.end = end
+
+        @property
+        def control(self) -> VirtualList[Any]:
+            return self._list
+
+    class CursorMoved(Message):
+        """The cursor stands on another row; ``key`` None where that row has not been read yet or the list is empty."""
+
+        def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
+            super().__init__()
+            self._list = control
+            self.index = index
+            self.key = key
+
+        @property
+        def control(self) -> VirtualList[Any]:
+            return self._list
+
+    class Activated(Message):
+        """The row under the cursor is to be opened."""
+
+        def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
+            super().__init__()
+            self._list = control
+            self.index = index
+            self.key = key
+
+        @property
+        def control(self) -> VirtualList[Any]:
+            return self._list
+
+    def __init__(
+        self,
+        draw: Callable[[T, int, bool, bool], Line],
+        key: Callable[[T], Hashable],
+        *,
+        glyphs: Glyphs = UNICODE,
+        colour: bool = True,
+        empty: Line = (),
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.draw = draw
+        self.key = key
+        self.glyphs = glyphs
+        self.empty = empty
+        self._styles_of = COLOURED if colour else UNCOLOURED
+        self._length = 0
+        self._generation = -1
+        self._start = 0
+        self._items: list[T] = []
+        self._top = 0
+        self._cursor = 0
+        self._key: Hashable = None
+        self._marks: Collection[Hashable] = frozenset()
+        self._asked: tuple[int, int, int] | None = None
+        self._told: tuple[int, Hashable] = (0, None)
+        self._painted: dict[int, Line] = {}
+
+    # What it shows
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bool__(self) -> bool:
+        return True  # an empty list is still a widget
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def top(self) -> int:
+        """Index of the first row on the screen."""
+        return self._top
+
+    @property
+    def cursor_index(self) -> int:
+        return self._cursor
+
+    @property
+    def cursor_key(self) -> Hashable:
+        """The key that the cursor stands on, None where its row has not been read or there is none."""
+        return self._key
+
+    @property
+    def cursor_item(self) -> T | None:
+        return self._item(self._cursor)
+
+    @property
+    def marks(self) -> Collection[Hashable]:
+        return self._marks
+
+    def wanted(self) -> tuple[int, int]:
+        """The rows that it would like to hold: the page and one on either side."""
+        page = max(1, self.size.height)
+        return max(0, self._top - page), min(self._length, self._top + 2 * page)
+
+    # What it is given
+
+    def set_list(
+        self,
+        length: int,
+        generation: int,
+        *,
+        cursor: int | None = None,
+        anchor: Hashable = None,
+        start: int = 0,
+        items: Sequence[T] = (),
+    ) -> None:
+        """Another listing takes the place of this one. ``items`` are its rows from ``start`` on, as far as read already.
+
+        ``cursor`` is where ``anchor`` stands in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was looked for
+        (None: the one of now). A row that is gone hands the cursor to the row that took its place.
+        """
+        line = self._cursor - self._top
+        index = self._found(start, items)
+        if index is None and cursor is not None and anchor in (None, self._key):
+            index = cursor
+        if index is None:
+            index = self._cursor
+            self._key = None
+        self._length = length
+        self._generation = generation
+        self._asked = None
+        self._cursor = max(0, min(index, length - 1))
+        self._place(self._cursor - line)
+        if items or not length:
+            self._start, self._items = start, list(items)
+        self._settle()
+
+    def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
+        """Rows from ``start`` on. Those of another generation than the list's are not taken."""
+        if generation != self._generation:
+            return
+        self._asked = None
+        self._start, self._items = start, list(items)
+        self._settle()
+
+    def set_marks(self, marks: Collection[Hashable]) -> None:
+        """The keys that are marked; kept as it is, so a million marks cost nothing here."""
+        self._marks = marks
+        self.tick()
+
+    # How one moves in it
+
+    def move_by(self, rows: int) -> None:
+        self.go_to(self._cursor + rows)
+
+    def page(self, pages: int) -> None:
+        """Whole pages, the cursor on the same line of the screen."""
+        height = max(1, self.size.height)
+        line = self._cursor - self._top
+        index = max(0, min(self._cursor + pages * height, self._length - 1))
+        self._place(index - line)
+        self.go_to(index)
+
+    def home(self) -> None:
+        self.go_to(0)
+
+    def end(self) -> None:
+        self.go_to(self._length - 1)
+
+    def go_to(self, index: int) -> None:
+        """Puts the cursor on a row, flipping the page where it is not on this one."""
+        index = max(0, min(index, self._length - 1))
+        height = max(1, self.size.height)
+        if index < self._top:
+            self._place(index - height + 1)
+        elif index >= self._top + height:
+            self._place(index)
+        self._cursor = index
+        item = self._item(index)
+        self._key = None if item is None else self.key(item)
+        self._settle()
+
+    def activate(self) -> None:
+        if self._length:
+            self.post_message(self.Activated(self, self._cursor, self._key))
+
+    # How it is painted
+
+    def tick(self) -> int:
+        """Draws the page again and repaints the rows that differ, each up to its last change; returns how many."""
+        width, height = self.size
+        regions = []
+        for y in range(height):
+            edge = changed_until(self._painted.get(y), self._line(y))
+            if edge:
+                regions.append(Region(0, y, min(edge, width), 1))
+        if regions:
+            self.refresh(*regions)
+        return len(regions)
+
+    def render_line(self, y: int) -> Strip:
+        line = self._painted[y] = self._line(y)
+        return line_strip(line, self.size.width, self.rich_style, self._styles_of)
+
+    def on_resize(self, event: Resize) -> None:
+        self._painted.clear()
+        if not self._top <= self._cursor < self._top + max(1, self.size.height):
+            self._place(self._cursor - self.size.height + 1)
+        self._place(self._top)
+        self._settle()
+
+    def on_click(self, event: Click) -> None:
+        index = self._top + event.y
+        if index >= self._length:
+            return
+        if index == self._cursor and event.chain > 1:
+            self.activate()
+        else:
+            self.go_to(index)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        self.move_by(3)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        self.move_by(-3)
+
+    def _item(self, index: int) -> T | None:
+        at = index - self._start
+        return self._items[at] if 0 <= at < len(self._items) and index < self._length else None
+
+    def _found(self, start: int, items: Sequence[T]) -> int | None:
+        if self._key is None:
+            return None
+        return next((start + i for i, item in enumerate(items) if self.key(item) == self._key), None)
+
+    def _place(self, top: int) -> None:
+        self._top = max(0, min(top, self._length - max(1, self.size.height)))
+
+    def _line(self, y: int) -> Line:
+        index = self._top + y
+        width = self.size.width
+        if index >= self._length:
+            return self.glyphs.line(self.empty) if y == 0 and not self._length else ()
+        selected = index == self._cursor
+        item = self._item(index)
+        if item is None:
+            return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
+        return self.glyphs.line(self.draw(item, width, selected, self.key(item) in self._marks))
+
+    def _settle(self) -> None:
+        """After any change: the key under the cursor is known, what is missing is asked for, what differs is painted."""
+        if self._key is None and (item := self._item(self._cursor)) is not None:
+            self._key = self.key(item)
+        if (self._cursor, self._key) != self._told:
+            self._told = (self._cursor, self._key)
+            self.post_message(self.CursorMoved(self, self._cursor, self._key))
+        start, stop = self.wanted()
+        shown = range(self._top, min(self._length, self._top + max(1, self.size.height)))
+        if len(shown) and (self._item(shown[0]) is None or self._item(shown[-1]) is None):
+            want = (self._generation, start, stop)
+            if want != self._asked:
+                self._asked = want
+                self.post_message(self.RowsWanted(self, *want))
+        self.tick()
+
