@@ -1,0 +1,155 @@
+"""Messages that were set aside: ``.spooltop/{held,rejected,trash}/<operation>/<name>``, each with what is known of it beside it.
+
+A message keeps the exact name it had, the tail of a claim included, so that it can go back to where it was. What is known
+(origin, reason, time, who) is one JSON object in ``.<name>.meta``, written before the move: a message is never aside without it.
+Messages are no dot files, so no message can pass for the metadata of another.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from spooltop.model.words import ASIDE, Box, Json
+
+from .dirs import SpoolDirs
+from .names import MAX_NAME
+
+__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "remove_meta", "set_aside"]
+
+_META_CAP = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message that was set aside."""
+
+    box: Box
+    operation: str
+    name: str
+
+
+def meta_name(name: str) -> str:
+    """What the metadata of the message ``name`` is called, in the same directory."""
+    plain = f".{name}.meta"
+    if len(os.fsencode(plain)) <= MAX_NAME:
+        return plain
+    return f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.meta"
+
+
+def folder(dirs: SpoolDirs, box: Box, operation: str, *, create: bool = False) -> int | None:
+    """The descriptor of an operation's directory (kept open by ``dirs``); None where it is missing and ``create`` is False."""
+    if box not in ASIDE:
+        raise ValueError(f"nothing is set aside in {box}")
+    return dirs.own(box.value, operation, create=create)
+
+
+def set_aside(
+    dirs: SpoolDirs,
+    box: Box,
+    operation: str,
+    name: str,
+    dir_fd: int,
+    meta: Mapping[str, Json],
+    *,
+    inode: int | None = None,
+    durable: bool = False,
+) -> None:
+    """Moves ``name`` out of the directory ``dir_fd`` to the side, its metadata first.
+
+    ``meta`` has at least ``origin`` (the box it stood in), ``reason``, ``at`` (epoch seconds) and ``who``; ``name`` is added.
+    ``FileNotFoundError``: it was gone, the race lost; ``FileExistsError``: this operation already holds one of that name. With
+    ``durable`` the metadata are synced before the move; the two directories are left to the caller, once a batch.
+    """
+    files = dirs.files
+    target = folder(dirs, box, operation, create=True)
+    assert target is not None  # create=True makes it or raises
+    beside = meta_name(name)
+    fd = files.create(beside, target)
+    try:
+        files.write_all(fd, json.dumps({**meta, "name": name}).encode() + b"\n")
+        files.own_as(fd, dirs.like)
+        if durable:
+            files.sync(fd)
+    except BaseException:
+        files.close(fd)
+        _drop(dirs, beside, target)
+        raise
+    files.close(fd)
+    try:
+        files.move(name, dir_fd, name, target, inode=inode)
+    except OSError:
+        _drop(dirs, beside, target)
+        raise
+
+
+def _drop(dirs: SpoolDirs, name: str, dir_fd: int) -> None:
+    try:
+        dirs.files.unlink(name, dir_fd)
+    except OSError:
+        return  # metadata without a message are never shown; the first error is the one to report
+
+
+def remove_meta(dirs: SpoolDirs, entry: Entry) -> None:
+    """Takes away the metadata of a message that went back or was deleted. None there is no error."""
+    try:
+        with _looking(dirs, entry.box, entry.operation) as target:
+            dirs.files.unlink(meta_name(entry.name), target)
+    except FileNotFoundError:
+        return  # already gone
+
+
+def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
+    """What is known of a message that was set aside; empty where it cannot be read. Untrusted: who may write the spool wrote it."""
+    files = dirs.files
+    try:
+        with _looking(dirs, entry.box, entry.operation) as target:
+            fd = files.open_read(meta_name(entry.name), target)
+    except OSError:
+        return {}
+    try:
+        if not stat.S_ISREG(files.fstat(fd).st_mode):
+            return {}
+        told = json.loads(files.read(fd, _META_CAP))
+    except (OSError, ValueError):
+        return {}
+    finally:
+        files.close(fd)
+    return told if isinstance(told, dict) else {}
+
+
+def entries(dirs: SpoolDirs, box: Box) -> Iterator[Entry]:
+    """All messages set aside in ``box``, in no order."""
+    above = dirs.own(box.value)
+    if above is None:
+        return
+    for operation in dirs.files.list(above):
+        if operation.startswith("."):
+            continue
+        try:
+            with _looking(dirs, box, operation) as target:
+                names = dirs.files.list(target)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # emptied meanwhile, or not one of ours
+        for name in names:
+            if not name.startswith("."):
+                yield Entry(box, operation, name)
+
+
+@contextmanager
+def _looking(dirs: SpoolDirs, box: Box, operation: str) -> Iterator[int]:
+    # Not by folder(): there may be more operations than descriptors.
+    above = dirs.own(box.value)
+    if above is None or "/" in operation:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), box.value)
+    fd = dirs.files.open_dir(operation, above)
+    try:
+        yield fd
+    finally:
+        dirs.files.close(fd)

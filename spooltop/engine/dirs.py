@@ -1,0 +1,170 @@
+"""The directories of one spool, as descriptors that are opened once and kept.
+
+Who swaps a box for a symbolic link while we run leads nobody anywhere: everything goes by these descriptors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Sequence
+
+from spooltop.model.words import LIVE, Box
+
+from .files import Files
+
+__all__ = ["FORMAT", "OWN", "SpoolDirs"]
+
+OWN = ".spooltop"
+"""The directory beside the boxes."""
+FORMAT = b"1\n"
+"""What ``.spooltop/format`` says."""
+
+
+class SpoolDirs:
+    """Open descriptors of a spool. ``tmp``, ``new`` and ``cur`` are None where the box is missing, is no directory, or may not be
+    opened; ``troubles`` says why. Opening the root raises ``OSError``. The path itself may lead through links, nothing below."""
+
+    def __init__(self, path: str | os.PathLike[str], files: Files | None = None) -> None:
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.files = files or Files()
+        self.troubles: dict[Box, OSError] = {}
+        self._own: dict[tuple[str, ...], int] = {}
+        self._like: os.stat_result | None = None
+        self.root = self.files.open_dir(self.path, follow=True)
+        self.tmp = self._open(Box.TMP)
+        self.new = self._open(Box.NEW)
+        self.cur = self._open(Box.CUR)
+
+    def _open(self, box: Box) -> int | None:
+        try:
+            return self.files.open_dir(box.value, self.root)
+        except OSError as error:
+            self.troubles[box] = error
+            return None
+
+    @property
+    def missing(self) -> tuple[Box, ...]:
+        """The boxes that are not there, or are no directories."""
+        return tuple(box for box in LIVE if isinstance(self.troubles.get(box), (FileNotFoundError, NotADirectoryError)))
+
+    def box(self, box: Box) -> int:
+        """The descriptor of ``tmp``, ``new`` or ``cur``. Where there is none, raises the error with which it could not be opened."""
+        fd = {Box.TMP: self.tmp, Box.NEW: self.new, Box.CUR: self.cur}[box]
+        if fd is None:
+            raise self.troubles[box]
+        return fd
+
+    @property
+    def like(self) -> os.stat_result:
+        """Whose owner, group and mode new things take: those of ``cur``, else of ``new``, else of the root."""
+        if self._like is None:
+            self._like = self.files.fstat(next(fd for fd in (self.cur, self.new, self.root) if fd is not None))
+        return self._like
+
+    def own(self, *parts: str, create: bool = False) -> int | None:
+        """A descriptor below ``.spooltop``; kept open, not to be closed by the caller. None where it is missing and ``create``
+        is False. Made with owner, group, mode and setgid of ``cur``. ``OSError`` where a component is no directory, or a link."""
+        known = self._own.get(parts)
+        if known is not None:
+            return known
+        parent = self.own(*parts[:-1], create=create) if parts else self.root
+        if parent is None:
+            return None
+        name = parts[-1] if parts else OWN
+        if "/" in name or name in ("", ".", ".."):
+            raise ValueError(f"not the name of a directory: {name!r}")
+        try:
+            fd = self.files.open_dir(name, parent)
+        except FileNotFoundError:
+            if not create:
+                return None
+            self._make(name, parent, with_format=not parts)
+            fd = self.files.open_dir(name, parent)
+        self._own[parts] = fd
+        return fd
+
+    def forget(self, *parts: str) -> None:
+        """Closes what ``own`` keeps for ``parts``: directories that come and go, as those of operations."""
+        fd = self._own.pop(parts, None)
+        if fd is not None:
+            self.files.close(fd)
+
+    def _make(self, name: str, parent: int, *, with_format: bool) -> None:
+        # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
+        draft = f".{name.lstrip('.')}.{secrets.token_hex(8)}"
+        files = self.files
+        files.mkdir(draft, parent, 0o700)
+        fd = files.open_dir(draft, parent)
+        try:
+            if with_format:
+                inside = files.create("format", fd)
+                try:
+                    files.write_all(inside, FORMAT)
+                    files.own_as(inside, self.like)
+                    files.sync(inside)
+                finally:
+                    files.close(inside)
+                files.sync_dir(fd)
+            files.own_as(fd, self.like)
+        finally:
+            files.close(fd)
+        try:
+            files.move(draft, parent, name, parent)
+        except OSError as error:
+            # link(2) takes no directories, so without renameat2 a plain rename does it; it replaces an empty directory at most.
+            if error.errno == errno.EPERM:
+                files.rename(draft, parent, name, parent)
+            elif isinstance(error, FileExistsError):
+                self._discard(draft, parent, with_format)  # somebody else made it meanwhile
+            else:
+                raise
+        files.sync_dir(parent)
+
+    def _discard(self, draft: str, parent: int, with_format: bool) -> None:
+        if with_format:
+            fd = self.files.open_dir(draft, parent)
+            try:
+                self.files.unlink("format", fd)
+            finally:
+                self.files.close(fd)
+        self.files.rmdir(draft, parent)
+
+    def swapped(self) -> Sequence[Box]:
+        """The boxes whose name now leads to another directory than the one that is open, or that appeared since."""
+        out = []
+        for box, fd in ((Box.TMP, self.tmp), (Box.NEW, self.new), (Box.CUR, self.cur)):
+            try:
+                now = self.files.stat(box.value, self.root)
+            except OSError:
+                if fd is not None:
+                    out.append(box)
+                continue
+            if fd is None or not os.path.samestat(now, self.files.fstat(fd)):
+                out.append(box)
+        return out
+
+    def moved(self) -> bool:
+        """True where the path of the spool now leads to another directory, or to none."""
+        try:
+            return not os.path.samestat(os.stat(self.path), self.files.fstat(self.root))
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Closes all descriptors; a second call does nothing."""
+        fds = [fd for fd in (self.tmp, self.new, self.cur, *self._own.values()) if fd is not None]
+        self.tmp = self.new = self.cur = None
+        self._own.clear()
+        for fd in fds:
+            self.files.close(fd)
+        if self.root >= 0:
+            root, self.root = self.root, -1
+            self.files.close(root)
+
+    def __enter__(self) -> SpoolDirs:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()

@@ -1,0 +1,260 @@
+"""Every file operation of the engine and of the operators goes through one object.
+
+So a test can end the process at the k-th operation, or let it fail with any error, and nothing else in the code has to know.
+All names are relative to a directory descriptor; no operation follows a symbolic link in the last component.
+Errors are the ``OSError`` children that Python gives: ``FileNotFoundError`` and ``FileExistsError`` are lost races.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+
+__all__ = ["READ_CAP", "Files", "mode_like"]
+
+READ_CAP = 1 << 20
+"""Most bytes that a small file of our own (presence, metadata) is read for."""
+
+_RENAME_NOREPLACE = 1
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+_libc = ctypes.CDLL(None, use_errno=True)
+_renameat2 = getattr(_libc, "renameat2", None)
+if _renameat2 is not None:
+    _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    _renameat2.restype = ctypes.c_int
+_syncfs = getattr(_libc, "syncfs", None)
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_REOPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class Files:
+    """The real file operations. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._no_renameat2: set[tuple[int, int]] = set()
+
+    # Descriptors
+
+    def open_dir(self, name: str, dir_fd: int | None = None, *, follow: bool = False) -> int:
+        """A descriptor of a directory. ``follow`` only for the path a person gave, never below it."""
+        return os.open(name, _DIRECTORY | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
+
+    def create(self, name: str, dir_fd: int, mode: int = 0o666) -> int:
+        """A new file, open for reading and writing, ``mode & ~umask``. ``FileExistsError`` where the name is taken."""
+        return os.open(name, _CREATE, mode, dir_fd=dir_fd)
+
+    def open_read(self, name: str, dir_fd: int) -> int:
+        """Open for reading without waiting on a fifo or a device. The caller checks by ``fstat`` that it is a regular file."""
+        return os.open(name, _READ, dir_fd=dir_fd)
+
+    def open_lasting(self, name: str, dir_fd: int, *, append: bool = False, mode: int = 0o666) -> int:
+        """A lock file or a log: opened, made where it is missing, never truncated, never removed."""
+        return os.open(name, _REOPEN | (os.O_APPEND if append else 0), mode, dir_fd=dir_fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+        """``flock(2)``. False where somebody else holds it (only without ``wait``)."""
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    # Contents
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        """One ``write(2)``, which may write less."""
+        return os.write(fd, data)
+
+    def write_all(self, fd: int, data: bytes) -> None:
+        """All of ``data``, in as many writes as it takes."""
+        written = self.write(fd, data)
+        if written != len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[self.write(fd, rest) :]
+
+    def read(self, fd: int, limit: int = READ_CAP) -> bytes:
+        """Up to ``limit`` bytes from where the descriptor stands."""
+        parts: list[bytes] = []
+        while limit > 0 and (part := os.read(fd, min(limit, 1 << 20))):
+            parts.append(part)
+            limit -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def truncate(self, fd: int, length: int) -> None:
+        os.ftruncate(fd, length)
+
+    # Syncs. One that failed is never tried again and trusted: the kernel forgets the error with the first report.
+
+    def sync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def sync_dir(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def sync_fs(self, fd: int) -> None:
+        """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
+        if _syncfs is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if _syncfs(fd) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    # Looking
+
+    def stat(self, name: str, dir_fd: int) -> os.stat_result:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def list(self, dir_fd: int) -> list[str]:
+        """All names of a directory, in no order."""
+        fd = self._again(dir_fd)
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+    def scan(self, dir_fd: int) -> Iterator[str]:
+        """The names one by one, without holding all of them."""
+        fd = self._again(dir_fd)
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    yield entry.name
+        finally:
+            os.close(fd)
+
+    def _again(self, dir_fd: int) -> int:
+        # An open file of its own: copies of a descriptor share the place in the directory, and two scans would disturb each other.
+        return os.open(".", _DIRECTORY, dir_fd=dir_fd)
+
+    # Changing names
+
+    def move(self, name: str, dir_fd: int, to: str, to_fd: int, *, inode: int | None = None, unique: bool = False) -> None:
+        """Moves without ever replacing: ``renameat2(RENAME_NOREPLACE)``.
+
+        ``FileNotFoundError``: the name is gone, the race lost. ``FileExistsError``: ``to`` is taken; nothing has changed.
+        ``inode`` is that of the file, where the caller knows it: a server that did the move and yet reports an error (NFS
+        after a lost answer) is found out by it. ``unique`` says that nobody else can have the name ``to`` (it holds a random
+        token). Where the file system cannot do it (EINVAL on NFS and some FUSE) a unique target is reached by ``rename``,
+        any other by link → sync target → unlink → sync source, which leaves two names of one file if cut off, never none.
+        """
+        try:
+            if (dir_fd, to_fd) not in self._no_renameat2:
+                try:
+                    self.rename_noreplace(name, dir_fd, to, to_fd)
+                    return
+                except OSError as error:
+                    if error.errno not in _UNSUPPORTED:
+                        raise
+            if unique:
+                self.rename(name, dir_fd, to, to_fd)
+            else:
+                self._link_over(name, dir_fd, to, to_fd)
+            self._no_renameat2.add((dir_fd, to_fd))  # only now: EINVAL can also be a real error, and then the fallback fails too
+        except OSError:
+            if inode is None or not self._has_moved(name, dir_fd, to, to_fd, inode):
+                raise
+
+    def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
+        if _renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
+        if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_NOREPLACE) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), name, None, to)
+
+    def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have."""
+        os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd)
+
+    def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        os.link(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+
+    def _link_over(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        try:
+            self.link(name, dir_fd, to, to_fd)
+        except FileExistsError:
+            # One that was cut off between link and unlink is finished; anything else under that name stays.
+            if not os.path.samestat(self.stat(name, dir_fd), self.stat(to, to_fd)):
+                raise
+        self.sync_dir(to_fd)  # before the unlink: on btrfs the next sync of the source alone would lose the file
+        self.unlink(name, dir_fd)
+        self.sync_dir(dir_fd)
+
+    def _has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int) -> bool:
+        try:
+            if self.stat(to, to_fd).st_ino != inode:
+                return False
+            self.stat(name, dir_fd)
+        except FileNotFoundError as missing:
+            return missing.filename != to and self._stands(to, to_fd, inode)
+        except OSError:
+            return False  # the first error is the one to report
+        return False
+
+    def _stands(self, name: str, dir_fd: int, inode: int) -> bool:
+        try:
+            return self.stat(name, dir_fd).st_ino == inode
+        except OSError:
+            return False  # the first error is the one to report
+
+    def replace(self, name: str, to: str, dir_fd: int) -> None:
+        """``rename(2)`` over what is there: publishes a new version of a file that is one by nature (a cursor file)."""
+        os.replace(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def unlink(self, name: str, dir_fd: int) -> None:
+        os.unlink(name, dir_fd=dir_fd)
+
+    def mkdir(self, name: str, dir_fd: int, mode: int = 0o777) -> None:
+        os.mkdir(name, mode, dir_fd=dir_fd)
+
+    def rmdir(self, name: str, dir_fd: int) -> None:
+        os.rmdir(name, dir_fd=dir_fd)
+
+    # Owner and mode
+
+    def own_as(self, fd: int, like: os.stat_result) -> None:
+        """Gives an open file or directory the owner, group and mode of ``like``, so that root locks nobody out.
+
+        A file next to a directory takes the directory's read and write bits, never write for others. Where this user may not
+        give the owner away the group is tried alone, and else the file stays as it is: then it is this user's own spool.
+        """
+        now = os.fstat(fd)
+        if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
+            try:
+                os.fchown(fd, like.st_uid, like.st_gid)
+            except PermissionError:
+                try:
+                    os.fchown(fd, -1, like.st_gid)
+                except PermissionError:
+                    return  # an unprivileged user in somebody else's directory: that is theirs to allow
+        mode = mode_like(like, stat.S_ISDIR(now.st_mode))
+        if stat.S_IMODE(now.st_mode) != mode or stat.S_ISDIR(now.st_mode):
+            try:
+                os.fchmod(fd, mode)
+            except PermissionError:
+                return  # no longer ours to change
+
+
+def mode_like(like: os.stat_result, directory: bool) -> int:
+    """The mode of a new file or directory beside or in place of ``like``."""
+    mode = stat.S_IMODE(like.st_mode)
+    if directory or not stat.S_ISDIR(like.st_mode):
+        return mode
+    return mode & 0o664

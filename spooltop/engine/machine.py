@@ -1,0 +1,71 @@
+"""What this process and this machine are called: host, boot, pid namespace, start of a process, kind of file system."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+
+__all__ = ["NETWORK", "Machine", "file_system", "is_network", "process_start", "this_machine"]
+
+NETWORK = frozenset("nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs gfs2 ocfs2 beegfs".split())
+"""File systems that several machines mount: a lock or a boot id of another machine says nothing certain there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where a process runs. ``boot_id`` and ``pid_ns`` are empty where ``/proc`` does not tell."""
+
+    host: str
+    boot_id: str
+    pid_ns: str
+
+
+@cache
+def this_machine() -> Machine:
+    return Machine(socket.gethostname(), _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"))
+
+
+def process_start(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (proc(5) ``stat`` field 22); None where not told."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def file_system(fd: int) -> str:
+    """The kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" where not told (proc(5) ``mountinfo``)."""
+    device = os.fstat(fd).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kind = "?"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                before, _, after = line.partition(" - ")
+                if before.split(" ", 3)[2] == wanted:
+                    kind = after.split(" ", 1)[0]
+    except (OSError, IndexError):
+        return "?"
+    return kind
+
+
+def is_network(kind: str) -> bool:
+    return kind in NETWORK or (kind.startswith("fuse.") and kind != "fuse.lxcfs")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,249 @@
+r"""Names of messages: how they are made, and what they say. Pure; nothing here touches a file.
+
+::
+
+    new   <id>[,s=<source>][,n=<attempts so far>][,t=<not before, µs>][,x=1 (canary)]
+    cur   <name in new>,c=<token, 32 hex>.<µs of the claim>:2,P<pid>
+    id    <µs since epoch, 16 digits>.P<pid>R<16 hex, random>.<host>
+
+A name is *own* if its id has that form, or if it carries at least one attribute. Every other name is *foreign*: all of it is
+the id, commas and colons included, and it is never renamed but for the tail of a claim.
+
+Names are ``str`` as ``os.listdir`` gives them: bytes that are not UTF-8 are lone surrogates (PEP 383).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+__all__ = [
+    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "back_in_new", "claimable", "decode_value", "encode_value",
+    "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
+]  # fmt: skip
+
+MAX_NAME = 255
+"""Longest name a directory takes, in bytes."""
+MAX_NEW = 150
+"""Longest name, in bytes, that a put gives a message in ``new``."""
+MAX_SOURCE = 40
+"""Longest source, in bytes as it stands in the name."""
+MAX_HOST = 30
+TAIL_ROOM = len(",c=.:2,P") + 32 + 16 + 7
+"""Bytes that the tail of a claim may take (a pid has at most seven digits, proc(5) pid_max)."""
+GROWTH = len(",n=9999,t=1234567890123456")
+"""Bytes by which a name may grow while its message is released again and again."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._-]*\Z")
+_ENCODED = re.compile(r"(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+\Z")
+_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+\Z")
+_ATTRIBUTES = re.compile(
+    r"(?P<id>(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+)"
+    r"(?:,s=(?P<source>(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+))?"
+    r"(?:,n=(?P<attempts>0|[1-9][0-9]{0,8}))?"
+    r"(?:,t=(?P<not_before>[0-9]{1,17}))?"
+    r"(?P<canary>,x=1)?\Z"
+)
+_CLAIM = re.compile(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")
+_PID = re.compile(r":(?:2,)?P([0-9]{1,10})\Z")
+_FLAGS = re.compile(r":2,([A-Za-z]*)\Z")
+_NOT_BEFORE = re.compile(r",t=([0-9]{1,17})(?:,x=1)?\Z")
+_MAIL = re.compile(r"[0-9]{10}\.M[0-9]{1,6}P[0-9]+")
+_MAIL_TIME = re.compile(r"([0-9]{10})\.M([0-9]{1,6})P")
+_MICROSECONDS = re.compile(r"[0-9]{16}(?![0-9])")
+_SECONDS = re.compile(r"[0-9]{10}(?![0-9])")
+
+
+class Name(NamedTuple):
+    """What a name says.
+
+    ``raw`` is the name as it stands; ``base`` is it without the tail of a claim: the name in ``new`` that it came from.
+    ``attempts`` is how often it was in work before (None: foreign, nobody counts). ``not_before``, ``put_us`` and
+    ``claimed_us`` are µs since the epoch; ``put_us`` is the time found in the name, which a foreign name may have by chance.
+    ``token`` and ``claimed_us`` are those of an own claim, ``pid`` of any claim; ``flags`` are mail flags (maildir(5)).
+    """
+
+    raw: str
+    id: str
+    base: str
+    own: bool
+    source: str | None
+    attempts: int | None
+    not_before: int | None
+    canary: bool
+    put_us: int | None
+    token: str | None
+    claimed_us: int | None
+    pid: int | None
+    flags: str | None
+
+
+def encode_value(value: str) -> str:
+    """``value`` with every byte outside ``[A-Za-z0-9._-]`` as ``%XX``.
+
+    >>> encode_value("a b/ü")
+    'a%20b%2F%C3%BC'
+    """
+    if _PLAIN.match(value):
+        return value
+    return "".join(chr(b) if chr(b) in _PLAIN_CHARS else f"%{b:02X}" for b in os.fsencode(value))
+
+
+_PLAIN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def decode_value(encoded: str) -> str:
+    """What ``encode_value`` encoded. Raises ``ValueError`` on what it never gives.
+
+    >>> decode_value("a%20b%2F%C3%BC")
+    'a b/ü'
+    """
+    if "%" not in encoded:
+        if not _PLAIN.match(encoded):
+            raise ValueError(f"not an encoded value: {encoded!r}")
+        return encoded
+    if not _ENCODED.match(encoded):
+        raise ValueError(f"not an encoded value: {encoded!r}")
+    return os.fsdecode(re.sub(rb"%(..)", lambda found: bytes([int(found.group(1), 16)]), encoded.encode("ascii")))
+
+
+def new_id(us: int, pid: int, host: str) -> str:
+    """A new id of our own, put at ``us`` µs since the epoch. 64 random bits keep two containers with one pid and host apart."""
+    return f"{us:016d}.P{pid}R{os.urandom(8).hex()}.{_host(host)}"
+
+
+def _host(host: str) -> str:
+    encoded = encode_value(host)
+    if len(encoded) <= MAX_HOST:
+        return encoded or "-"
+    return re.sub(r"%[0-9A-F]?\Z", "", encoded[:MAX_HOST]) or "-"
+
+
+def is_own_id(id: str) -> bool:
+    return _OWN_ID.match(id) is not None
+
+
+def in_new(
+    id: str, *, source: str | None = None, attempts: int | None = None, not_before: int | None = None, canary: bool = False
+) -> str:
+    """The name in ``new`` of a message of our own. An id that somebody chose is encoded and carries ``,n=`` at the least, so
+    that its attempts can be counted. Raises ``ValueError`` for an empty id or source and for a name over ``MAX_NEW`` bytes.
+
+    >>> in_new("order-17")
+    'order-17,n=0'
+    >>> in_new("order 17", source="imessage", attempts=2)
+    'order%2017,s=imessage,n=2'
+    """
+    name = _build(_encode_id(id), source, attempts, not_before, canary)
+    if len(name) > MAX_NEW:
+        raise ValueError(f"the name would take {len(name)} bytes, {MAX_NEW} are allowed: choose a shorter id or source")
+    return name
+
+
+def _encode_id(id: str) -> str:
+    if not id:
+        raise ValueError("an id is not empty")
+    if is_own_id(id):
+        return id
+    encoded = encode_value(id)
+    return "%2E" + encoded[1:] if encoded[0] == "." else encoded  # a dot file is no message
+
+
+def _build(id: str, source: str | None, attempts: int | None, not_before: int | None, canary: bool) -> str:
+    name = id
+    if source is not None:
+        encoded = encode_value(source)
+        if not 0 < len(encoded) <= MAX_SOURCE:
+            raise ValueError(f"a source takes 1 to {MAX_SOURCE} bytes: {source!r}")
+        name += ",s=" + encoded
+    if attempts or not is_own_id(id):
+        name += f",n={attempts or 0}"
+    if not_before is not None:
+        name += f",t={not_before}"
+    return name + ",x=1" if canary else name
+
+
+def in_cur(name_in_new: str, token: str, us: int, pid: int) -> str:
+    """The name of a claim: ``token`` of the holder, ``us`` µs of the claim, which the holder never gives twice."""
+    return f"{name_in_new},c={token}.{us:016d}:2,P{pid}"
+
+
+def claimable(name_in_new: str) -> bool:
+    """False for a name that leaves no room for the tail of a claim."""
+    return len(name_in_new) <= MAX_NAME - TAIL_ROOM and len(os.fsencode(name_in_new)) <= MAX_NAME - TAIL_ROOM
+
+
+def back_in_new(name: Name, *, not_before: int | None = None) -> str:
+    """What a claim is called when it goes back to ``new``: an own one with its attempt counted, a foreign one as it was."""
+    if not name.own:
+        return name.base
+    found = _ATTRIBUTES.match(name.base)
+    assert found is not None  # own names are those that match
+    return _build(found["id"], name.source, (name.attempts or 0) + 1, not_before, name.canary)
+
+
+def parse(raw: str, *, claimed: bool) -> Name:
+    """What ``raw`` says; never fails. ``claimed`` is True for names in ``cur`` and for claims that were set aside: only there
+    the tail of a claim is looked for, and only at the end, in the exact forms.
+
+    >>> parse("1795220920443125.9155.vm:2,P4242", claimed=True)[1:4]
+    ('1795220920443125.9155.vm', '1795220920443125.9155.vm', False)
+    """
+    base, token, claimed_us, pid, flags = raw, None, None, None, None
+    if claimed and (colon := raw.rfind(":")) > 0:
+        if found := _CLAIM.search(raw, max(0, colon - 60)):
+            base, token, claimed_us, pid = raw[: found.start()], found[1], int(found[2]), int(found[3])
+        elif found := _PID.search(raw, colon):
+            base, pid = raw[: found.start()], int(found[1])
+        elif found := _FLAGS.search(raw, colon):
+            base, flags = raw[: found.start()], found[1]
+        if not base:  # a tail and nothing before it: no claim of anything
+            base, token, claimed_us, pid, flags = raw, None, None, None, None
+    found = _ATTRIBUTES.match(base)
+    if found is None or (not (own_id := is_own_id(found["id"])) and found.end("id") == len(base)):
+        return Name(raw, base, base, False, None, None, None, False, put_us(base), token, claimed_us, pid, flags)
+    id = found["id"]
+    before = found["not_before"]
+    return Name(
+        raw,
+        id if own_id else decode_value(id),
+        base,
+        True,
+        None if found["source"] is None else decode_value(found["source"]),
+        int(found["attempts"] or 0),
+        None if before is None else int(before),
+        found["canary"] is not None,
+        put_us(base),
+        token,
+        claimed_us,
+        pid,
+        flags,
+    )
+
+
+def put_us(name: str) -> int | None:
+    """The time at the beginning of a name, in µs since the epoch: 16 digits are µs, 10 digits are seconds, and mail has its
+    µs in ``.M<µs>P`` (maildir(5))."""
+    if not "0" <= name[:1] <= "9":
+        return None
+    if _MICROSECONDS.match(name):
+        return int(name[:16])
+    if found := _MAIL_TIME.match(name):
+        return int(found[1]) * 1_000_000 + int(found[2])
+    if _SECONDS.match(name):
+        return int(name[:10]) * 1_000_000
+    return None
+
+
+def not_before(name_in_new: str) -> int | None:
+    """The ``t=`` of a name in ``new``, in µs since the epoch; None where it has none. As ``parse(...).not_before``, but quick."""
+    if ",t=" not in name_in_new:
+        return None
+    found = _NOT_BEFORE.search(name_in_new)
+    return int(found[1]) if found and _ATTRIBUTES.match(name_in_new) else None
+
+
+def is_mail_name(name: str) -> bool:
+    """True for names as mail delivery gives them, ``<10 digits>.M<µs>P<pid>…`` (maildir(5))."""
+    return _MAIL.match(name) is not None
