@@ -13,7 +13,10 @@ from .selection import Selection
 from .sight import Sight
 from .words import Action, Box, Json, Key
 
-__all__ = ["ListQuery", "Listing", "Operator", "Reader", "Sort"]
+__all__ = ["BATCH", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
+
+BATCH = 1_000
+"""Most items that one intent line, one sync and one result line stand for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a backend made of a selection."""
+    """What a backend made of a selection. ``missing`` are ids that were named and that no message here has."""
 
     items: Sequence[Item]
     refused: Sequence[Refusal] = ()
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class Confirm(StrEnum):
@@ -55,7 +56,7 @@ class Plan:
 
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a
     shell, with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``,
-    ``text`` …; undo: ``undoes``).
+    ``text`` …; undo: ``undoes``). ``missing`` are ids that were named and that no message here has (not escaped).
     """
 
     operation: str
@@ -70,6 +71,7 @@ class Plan:
     force: bool = False
     command: tuple[str, ...] = ()
     options: Mapping[str, Json] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:

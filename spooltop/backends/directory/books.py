@@ -1,0 +1,110 @@
+"""Where the journal and the audit log of a spool lie, and how they are read back.
+
+In ``.spooltop`` beside the boxes; but when root works on a spool that belongs to somebody else, below ``state_dir``, where the
+owner of the spool cannot write. What stands in the spool's own journal is untrusted input to root then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+
+from ...engine.dirs import SpoolDirs
+from ...engine.names import encode_value
+from ...errors import AuditFailed
+from ...model.words import Json
+from .applog import AppendLog
+from .journal import Entry, Operation, decode, gather
+
+__all__ = ["STATE_DIR", "Books"]
+
+STATE_DIR = "/var/lib/spooltop"
+"""Root's own, for spools of others."""
+
+_JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
+
+
+class Books:
+    """The books of one spool as one user keeps them. Holds a descriptor only below ``state_dir``; close it."""
+
+    def __init__(self, dirs: SpoolDirs, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
+        self._dirs = dirs
+        self._apart = (os.geteuid() if uid is None else uid) == 0 and dirs.like.st_uid != 0
+        real = os.path.realpath(dirs.path)
+        mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+        self._state = os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
+        self._state_fd: int | None = None
+
+    @property
+    def apart(self) -> bool:
+        """True where these books lie outside the spool, because it belongs to somebody else."""
+        return self._apart
+
+    def write_journal(self, line: bytes) -> None:
+        """Raises ``AuditFailed``."""
+        self._append(_JOURNAL, line)
+
+    def write_audit(self, entry: Mapping[str, Json]) -> None:
+        """Raises ``AuditFailed``."""
+        self._append(_AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+
+    def read(self) -> tuple[dict[str, Operation], list[str]]:
+        """All operations by id, in the order of their begin, and what is wrong with the journals, in words."""
+        found: dict[str, Operation] = {}
+        troubles: list[str] = []
+        for trusted in (True, False) if self._apart else (True,):
+            log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
+            if log is None:
+                continue
+            try:
+                lines, torn = log.lines()
+            except OSError as error:
+                troubles.append(f"the journal cannot be read: {error.strerror}")
+                continue
+            entries: list[Entry] = []
+            bad = 0
+            for line in lines:
+                try:
+                    entries.append(decode(line))
+                except (ValueError, RecursionError):
+                    bad += 1
+            if torn:
+                troubles.append("the last line of the journal is cut off: a crash or a full disk")
+            if bad:
+                troubles.append(f"{bad} lines of the journal are no journal lines and were left out")
+            for operation, told in gather(entries, trusted=trusted).items():
+                found.setdefault(operation, told)
+        return found, troubles
+
+    def close(self) -> None:
+        if self._state_fd is not None:
+            self._dirs.files.close(self._state_fd)
+            self._state_fd = None
+
+    def _append(self, name: str, line: bytes) -> None:
+        try:
+            log = self._log(name, apart=self._apart, create=True)
+            assert log is not None  # create=True makes it or raises
+            log.append(line)
+        except OSError as error:
+            raise AuditFailed(
+                f"{name} cannot be written: {error.strerror or error}",
+                path=self._state if self._apart else self._dirs.path,
+                advice="nothing is changed without it; free space or mend its rights",
+            ) from error
+
+    def _log(self, name: str, *, apart: bool, create: bool) -> AppendLog | None:
+        files = self._dirs.files
+        if not apart:
+            own = self._dirs.own(create=create)
+            return None if own is None else AppendLog(files, own, name, self._dirs.like)
+        if self._state_fd is None:
+            if create:
+                os.makedirs(self._state, mode=0o700, exist_ok=True)
+            try:
+                self._state_fd = files.open_dir(self._state, follow=True)
+            except FileNotFoundError:
+                return None
+        return AppendLog(files, self._state_fd, name, files.fstat(self._state_fd))

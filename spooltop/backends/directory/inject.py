@@ -1,0 +1,102 @@
+"""Puts test messages: made whole in ``tmp``, moved into ``new``, theirs who own the spool."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+from ...engine import names
+from ...engine.dirs import SpoolDirs
+from ...errors import UsageError
+from ...model.plan import Outcome
+from ...model.words import Box, Json
+from .journal import Move, Moved
+from .places import Place
+
+__all__ = ["Payload", "inject_one", "new_moves"]
+
+_MOST_BYTES = 1 << 30
+
+
+class Payload:
+    """What the messages hold, out of the options ``text`` or ``size`` (bytes). Raises ``UsageError`` for nonsense."""
+
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        text, size, source = options.get("text"), options.get("size"), options.get("source")
+        if text is not None and size is not None:
+            raise UsageError("inject: text and size at once", advice="give one of them")
+        if text is not None and not isinstance(text, str):
+            raise UsageError("inject: the text is no text")
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
+            raise UsageError(f"inject: {size!r} is no size in bytes", advice=f"give 0 to {_MOST_BYTES}")
+        if source is not None and not isinstance(source, str):
+            raise UsageError("inject: the source is no text")
+        self._text = text
+        self._size = size
+        self.source: str | None = source
+        self.canary = bool(options.get("canary"))
+
+    def name(self, us: int) -> str:
+        """The name in ``new`` of a message put at ``us`` µs since the epoch. ``UsageError`` for a source that is too long."""
+        id = names.new_id(us, os.getpid(), socket.gethostname())
+        try:
+            return names.in_new(id, source=self.source, canary=self.canary)
+        except ValueError as error:
+            raise UsageError(f"inject: {error}") from error
+
+    def data(self, number: int) -> bytes:
+        """Of the message ``number`` (from 1)."""
+        if self._text is not None:
+            return os.fsencode(self._text)
+        if self._size is not None:
+            line = f"test message {number}\n".encode()
+            return (line * (self._size // len(line) + 1))[: self._size]
+        return f"test message {number} by spooltop\n".encode()
+
+
+def new_moves(payload: Payload, count: int, us: int) -> list[Move]:
+    """Names for ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as put."""
+    return [Move(None, Place(Box.NEW, payload.name(us + place))) for place in range(count)]
+
+
+def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:
+    """One message, synced before it moves. Never raises ``OSError``; what could not be put leaves nothing in ``tmp``."""
+    files = dirs.files
+    made = moved = False
+    ino = 0
+    try:
+        tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
+        fd = files.create(name, tmp)
+        made = True
+        try:
+            ino = files.fstat(fd).st_ino
+            files.own_as(fd, dirs.like)
+            files.lock(fd)
+            files.write_all(fd, data)
+            files.sync(fd)
+        finally:
+            files.close(fd)
+        files.move(name, tmp, name, new, inode=ino)
+        moved = True
+        return Moved(Outcome.DONE, "", True, ino, 0)
+    except OSError as error:
+        moved = ino != 0 and _stands(dirs, name, ino)
+        return Moved(Outcome.FAILED, f"{'put, but: ' if moved else ''}{error.strerror or error}", moved, ino if moved else 0)
+    finally:
+        if made and not moved:
+            _clean(dirs, name)
+
+
+def _stands(dirs: SpoolDirs, name: str, ino: int) -> bool:
+    try:
+        return dirs.files.stat(name, dirs.box(Box.NEW)).st_ino == ino
+    except OSError:
+        return False  # not there, or not to be seen
+
+
+def _clean(dirs: SpoolDirs, name: str) -> None:
+    try:
+        dirs.files.unlink(name, dirs.box(Box.TMP))
+    except OSError:
+        return  # it stays in tmp, where it is shown as abandoned; the first error is the one to report

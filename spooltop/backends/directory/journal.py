@@ -1,0 +1,213 @@
+"""The journal of operations: an intent line before each batch, a result line after it. One JSON object a line.
+
+intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token}]
+result  schema line operation batch time results[{outcome reason moved to ino ctime}]
+
+``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere; ``ctime`` in
+nanoseconds. A batch without a result line was cut short; what became of its items is found by looking. In a spool that somebody
+else owns the journal is untrusted input: a line that is not exactly this is left out and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...model.plan import Outcome
+from ...model.text import escape
+from ...model.words import Action, Json
+from .places import OPERATION, Place
+
+__all__ = ["Entry", "Move", "Moved", "Operation", "decode", "encode_intent", "encode_result", "gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One thing to do, as the intent line holds it. ``source`` None: the message is made."""
+
+    source: Place | None
+    target: Place
+    ino: int = 0
+    size: int = 0
+    ctime_ns: int = 0
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What came of one move. ``moved``: the file stands at ``target`` now, whatever else went wrong; ``ino`` and ``ctime_ns``
+    are those it has there."""
+
+    outcome: Outcome
+    reason: str = ""
+    moved: bool = False
+    ino: int = 0
+    ctime_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch of an operation, as one line or the other tells of it."""
+
+    operation: str
+    batch: int
+    at: float
+    action: Action | None = None
+    user: str = ""
+    count: int = 0
+    force: bool = False
+    undoes: str | None = None
+    moves: tuple[Move, ...] = ()
+    results: tuple[Moved, ...] | None = None
+
+
+@dataclass(slots=True)
+class Operation:
+    """All that the journal holds of one operation. ``batches`` is number → (moves, results or None for a crash)."""
+
+    operation: str
+    action: Action
+    at: float
+    user: str
+    count: int
+    force: bool
+    undoes: str | None
+    trusted: bool
+    batches: dict[int, tuple[tuple[Move, ...], tuple[Moved, ...] | None]] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        """True where a batch has no result line."""
+        return any(results is None for _, results in self.batches.values())
+
+    def steps(self) -> Iterable[tuple[Move, Moved | None]]:
+        """Each move with what came of it; None where no result was written; moves never reached are left out."""
+        for _, (moves, results) in sorted(self.batches.items()):
+            if results is None:
+                yield from ((move, None) for move in moves)
+            else:
+                yield from zip(moves, results, strict=False)
+
+
+def encode_intent(
+    operation: str,
+    action: Action,
+    batch: int,
+    at: float,
+    moves: Sequence[Move],
+    *,
+    user: str,
+    count: int,
+    force: bool,
+    undoes: str | None,
+) -> bytes:
+    items: list[Json] = [
+        {
+            "from": None if move.source is None else str(move.source), "to": str(move.target),
+            "ino": move.ino, "size": move.size, "ctime": move.ctime_ns, "token": move.token,
+        }
+        for move in moves
+    ]  # fmt: skip
+    return _line(
+        {
+            "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
+            "user": escape(user), "count": count, "force": force, "undoes": undoes, "items": items,
+        }
+    )  # fmt: skip
+
+
+def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
+    items: list[Json] = [
+        {
+            "outcome": str(one.outcome), "reason": one.reason, "moved": one.moved, "ino": one.ino, "ctime": one.ctime_ns,
+        }
+        for one in results
+    ]  # fmt: skip
+    return _line(
+        {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at, "results": items}
+    )
+
+
+def _line(value: Mapping[str, Json]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Entry:
+    """One line. Raises ``ValueError`` for anything that is not exactly a journal line."""
+    value = json.loads(line)
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        raise ValueError("no journal line")
+    operation = _text(value, "operation")
+    if not OPERATION.match(operation):
+        raise ValueError("no operation id")
+    batch, at = _number(value, "batch"), float(_number(value, "time", whole=False))
+    match value.get("line"):
+        case "intent":
+            undoes = value.get("undoes")
+            if undoes is not None and not (isinstance(undoes, str) and OPERATION.match(undoes)):
+                raise ValueError("undoes no operation")
+            return Entry(
+                operation, int(batch), at, Action(_text(value, "action")), _text(value, "user"), int(_number(value, "count")),
+                value.get("force") is True, undoes, tuple(_move(one) for one in _list(value, "items")),
+            )  # fmt: skip
+        case "result":
+            return Entry(operation, int(batch), at, results=tuple(_moved(one) for one in _list(value, "results")))
+        case _:
+            raise ValueError("neither intent nor result")
+
+
+def gather(entries: Iterable[Entry], *, trusted: bool) -> dict[str, Operation]:
+    """Entries in the order of the file → operations by id, in order of their first intent."""
+    found: dict[str, Operation] = {}
+    for entry in entries:
+        known = found.get(entry.operation)
+        if entry.action is not None:
+            if known is None:
+                known = found[entry.operation] = Operation(
+                    entry.operation, entry.action, entry.at, entry.user, entry.count, entry.force, entry.undoes, trusted
+                )
+            known.batches.setdefault(entry.batch, (entry.moves, None))
+        elif known is not None and entry.batch in known.batches and entry.results is not None:
+            moves, results = known.batches[entry.batch]
+            if results is None:
+                known.batches[entry.batch] = (moves, entry.results)
+    return found
+
+
+def _text(value: Mapping[str, object], key: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        raise ValueError(f"{key} is no text")
+    return found
+
+
+def _number(value: Mapping[str, object], key: str, *, whole: bool = True) -> float:
+    found = value.get(key)
+    if isinstance(found, bool) or not isinstance(found, int if whole else (int, float)) or found < 0:
+        raise ValueError(f"{key} is no number")
+    return found
+
+
+def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    found = value.get(key)
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ValueError(f"{key} is no list")
+    return found
+
+
+def _move(value: Mapping[str, object]) -> Move:
+    source, token = value.get("from"), value.get("token")
+    if token is not None and not isinstance(token, str):
+        raise ValueError("token is no text")
+    return Move(
+        None if source is None else Place.parse(_text(value, "from")), Place.parse(_text(value, "to")),
+        int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token,
+    )  # fmt: skip
+
+
+def _moved(value: Mapping[str, object]) -> Moved:
+    return Moved(
+        Outcome(_text(value, "outcome")), _text(value, "reason"), value.get("moved") is True,
+        int(_number(value, "ino")), int(_number(value, "ctime")),
+    )  # fmt: skip

@@ -1,0 +1,296 @@
+"""Changes a directory spool: pins a selection, moves what a plan lists, keeps the journal and the audit log."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ...engine import names
+from ...engine.dirs import SpoolDirs
+from ...engine.files import Files
+from ...errors import AuditFailed, Refused, Unreadable
+from ...model.can import Can
+from ...model.kind import BATCH
+from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
+from ...model.selection import Selection
+from ...model.words import Action, Box, Json
+from .books import STATE_DIR, Books
+from .choose import Rows, choose
+from .detect import identify
+from .holder import Again, LastLook
+from .inject import Payload, inject_one, new_moves
+from .journal import Move, Moved, Operation, encode_intent, encode_result
+from .mover import Errand, Mover
+from .moves import RULES
+from .permission import can_change
+from .places import Place, Ref
+from .repair import finish_half_moves
+from .undo import records, undo_candidates
+
+__all__ = ["DirectoryOperator"]
+
+_TICK = 0.2
+"""Seconds between two questions whether to stop, while waiting for the rate."""
+
+
+class DirectoryOperator:
+    """Implements ``model.kind.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to now.
+
+    ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. ``read_only`` says why
+    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``wait`` sleeps some seconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        rows: Rows,
+        again: Again,
+        read_only: str | None = None,
+        as_spool: bool = False,
+        files: Files | None = None,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+        state_dir: str = STATE_DIR,
+        user: str | None = None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._path = path
+        self._rows = rows
+        self._again = again
+        self._read_only = read_only or identify(path, as_spool).read_only
+        self._files = files or Files()
+        self._clock = clock
+        self._wait = wait
+        self._state_dir = state_dir
+        self._user = user if user is not None else _user_name()
+        self._on_close = on_close
+        self._performed: set[str] = set()
+
+    def can(self) -> Can:
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        with self._open() as dirs:
+            return can_change(dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+    ) -> Candidates:
+        self._allowed(action)
+        with self._open() as dirs:
+            if action is Action.INJECT:
+                Payload(options).name(int(now * 1e6))
+                return Candidates(())
+            if action is Action.UNDO:
+                operations, troubles = self._read(dirs)
+                found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
+                return replace(found, notes=(*found.notes, *troubles))
+            return choose(dirs, self._rows, action, selection, force=force, now=now)
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+        """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
+        written: that batch has not begun then. All else that goes wrong is in the results."""
+        self._allowed(plan.action)
+        if plan.operation in self._performed:
+            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
+        self._performed.add(plan.operation)
+        with self._open() as dirs:
+            books = Books(dirs, state_dir=self._state_dir)
+            try:
+                yield from self._perform(dirs, books, plan, stop)
+            finally:
+                books.close()
+
+    def audit(self, entry: Mapping[str, Json]) -> None:
+        with self._open() as dirs:
+            books = Books(dirs, state_dir=self._state_dir)
+            try:
+                books.write_audit(entry)
+            finally:
+                books.close()
+
+    def operations(self) -> list[OperationRecord]:
+        with self._open() as dirs:
+            told, _ = self._read(dirs)
+            return records(dirs, told)
+
+    def close(self) -> None:
+        self._on_close()
+
+    # What one operation is made of
+
+    def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[list[ItemResult]]:
+        rate = plan.options.get("rate")
+        rate = float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
+        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
+        intent = _Intent(plan, books, self._clock, self._user, undoes if isinstance(undoes, str) else None)
+        if plan.action is Action.INJECT:
+            batches = self._inject(dirs, intent, plan, size, stop)
+        else:
+            batches = self._move_all(dirs, intent, plan, size, stop)
+        for place, results in enumerate(batches):
+            yield results
+            if rate is not None and (place + 1) * size < plan.count and not self._pause(size / rate, stop):
+                return
+
+    def _move_all(
+        self, dirs: SpoolDirs, intent: _Intent, plan: Plan, size: int, stop: Callable[[], bool]
+    ) -> Iterator[list[ItemResult]]:
+        operations, _ = self._read(dirs)
+        look = LastLook(dirs, self._again)
+        try:
+            repaired = finish_half_moves(dirs, look, operations.values())
+        except OSError as error:
+            raise Unreadable(f"what a crash left cannot be looked through: {error.strerror}", path=self._path) from error
+        mover = Mover(dirs, look, repaired)
+        for start in range(0, len(plan.items), size):
+            if stop():
+                return
+            items = plan.items[start : start + size]
+            errands = [self._errand(plan, item) for item in items]
+            intent.write([_as_move(errand) for errand in errands])
+            mover.prepare(errands)
+            moved: list[Moved] = []
+            for errand in errands:
+                if moved and stop():
+                    break
+                moved.append(mover.move(errand))
+            trouble = mover.sync()
+            if trouble:
+                moved = [replace(one, outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
+            yield from intent.finish(moved, [_result(*pair) for pair in zip(errands, moved, strict=False)])
+            if len(moved) < len(items):
+                return
+
+    def _inject(
+        self, dirs: SpoolDirs, intent: _Intent, plan: Plan, size: int, stop: Callable[[], bool]
+    ) -> Iterator[list[ItemResult]]:
+        payload = Payload(plan.options)
+        for start in range(0, plan.count, size):
+            if stop():
+                return
+            moves = new_moves(payload, min(size, plan.count - start), int(self._clock() * 1e6))
+            intent.write(moves)
+            moved: list[Moved] = []
+            for place, move in enumerate(moves):
+                if moved and stop():
+                    break
+                moved.append(inject_one(dirs, move.target.name, payload.data(start + place + 1)))
+            try:
+                if any(one.moved for one in moved):
+                    self._files.sync_dir(dirs.box(Box.NEW))
+            except OSError as error:
+                reason = f"put, but a power cut may take it back: {error.strerror}"
+                moved = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
+            results = [_injected(*pair) for pair in zip(moves, moved, strict=False)]
+            yield from intent.finish(moved, results)
+            if len(moved) < len(moves):
+                return
+
+    def _errand(self, plan: Plan, item: Item) -> Errand:
+        ref = item.ref
+        if not isinstance(ref, Ref):
+            raise TypeError(f"not pinned by a directory spool: {ref!r}")
+        place = ref.place
+        if plan.action is Action.UNDO:
+            target = ref.target or Place(Box.TRASH, place.name, plan.operation)
+            reason = f"undo of {plan.options.get('undoes')}"
+            gone = "a consumer already has it" if place.box is Box.NEW else "gone"
+        else:
+            rule = RULES[plan.action]
+            folder = plan.operation if rule.target is not Box.NEW else ""
+            target = Place(rule.target, rule.rename(place.name), folder)
+            reason = f"{plan.action} by {self._user}"
+            gone = "gone or requeued by another"
+        meta: dict[str, Json] = {
+            "origin": place.box.value, "reason": reason, "at": self._clock(), "who": self._user, "operation": plan.operation,
+        }  # fmt: skip
+        return Errand(ref, target, item.row.verdict, plan.force and plan.action is Action.REQUEUE, meta, gone)
+
+    def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
+        """False where it was stopped meanwhile."""
+        while seconds > 0:
+            if stop():
+                return False
+            self._wait(min(_TICK, seconds))
+            seconds -= _TICK
+        return True
+
+    def _read(self, dirs: SpoolDirs) -> tuple[Mapping[str, Operation], list[str]]:
+        books = Books(dirs, state_dir=self._state_dir)
+        try:
+            return books.read()
+        finally:
+            books.close()
+
+    def _allowed(self, action: Action) -> None:
+        reason = self.can().why_not(action)
+        if reason is not None:
+            raise Refused(f"{action}: {reason}", path=self._path)
+
+    def _open(self) -> SpoolDirs:
+        try:
+            return SpoolDirs(self._path, self._files)
+        except OSError as error:
+            raise Unreadable(f"the spool cannot be opened: {error.strerror}", path=self._path) from error
+
+
+class _Intent:
+    """Writes the journal of one operation, batch by batch."""
+
+    def __init__(self, plan: Plan, books: Books, clock: Callable[[], float], user: str, undoes: str | None) -> None:
+        self._plan = plan
+        self._books = books
+        self._clock = clock
+        self._user = user
+        self._undoes = undoes
+        self._batch = 0
+
+    def write(self, moves: Sequence[Move]) -> None:
+        """Raises ``AuditFailed``: then nothing of this batch may happen."""
+        plan = self._plan
+        self._books.write_journal(
+            encode_intent(
+                plan.operation, plan.action, self._batch, self._clock(), moves,
+                user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
+            )
+        )  # fmt: skip
+
+    def finish(self, moved: Sequence[Moved], results: list[ItemResult]) -> Iterator[list[ItemResult]]:
+        """The result line; what was done is told even where it cannot be written."""
+        line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
+        self._batch += 1
+        try:
+            self._books.write_journal(line)
+        except AuditFailed:
+            yield results
+            raise
+        yield results
+
+
+def _as_move(errand: Errand) -> Move:
+    ref = errand.ref
+    return Move(ref.place, errand.target, ref.ino, ref.size, ref.ctime_ns, ref.token)
+
+
+def _result(errand: Errand, moved: Moved) -> ItemResult:
+    place = errand.ref.place
+    told = names.parse(place.name, claimed=place.box is not Box.NEW)
+    return ItemResult(told.id, place.name, moved.outcome, moved.reason, errand.target.name if moved.moved else "")
+
+
+def _injected(move: Move, moved: Moved) -> ItemResult:
+    name = move.target.name
+    return ItemResult(names.parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")
+
+
+def _user_name() -> str:
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

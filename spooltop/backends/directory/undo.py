@@ -1,0 +1,181 @@
+"""What the journal says happened, what of it stands, and the moves that take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ...engine import names
+from ...engine.dirs import SpoolDirs
+from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
+from ...model.row import Row
+from ...model.words import Box
+from .choose import pin
+from .journal import Move, Moved, Operation
+from .mover import fd_of
+from .places import Place
+
+__all__ = ["records", "undo_candidates"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One move that did happen. ``ino`` and ``ctime_ns`` are those at the target, 0 where nobody noted them."""
+
+    move: Move
+    ino: int
+    ctime_ns: int
+
+
+def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[OperationRecord]:
+    """One for each operation, newest first. What became of a batch without a result is found by looking."""
+    undos = _undos(operations)
+    out: list[OperationRecord] = []
+    for told in operations.values():
+        results = [result for _, result in told.steps() if result is not None]
+        unsure = [move for move, result in told.steps() if result is None]
+        looked = sum(1 for move in unsure if _happened(dirs, move))
+        steps = list(_moved(dirs, told))
+        left = _left(dirs, steps, undos.get(told.operation, ()))
+        undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(dirs, u))), None)
+        why_not = None
+        if not steps:
+            why_not = "it changed nothing"
+        elif not left:
+            why_not = f"already undone by {undone_by}"
+        words = f"{told.action} {told.count}" + (f" of {told.undoes}" if told.undoes else "")
+        if told.open:
+            words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
+        out.append(
+            OperationRecord(
+                operation=told.operation,
+                action=told.action,
+                at=told.at,
+                user=told.user,
+                count=told.count,
+                done=sum(1 for result in results if result.outcome is Outcome.DONE) + looked,
+                skipped=sum(1 for result in results if result.outcome is Outcome.SKIPPED),
+                failed=sum(1 for result in results if result.outcome is Outcome.FAILED),
+                open=told.open,
+                undone_by=undone_by,
+                why_not_undo=why_not,
+                words=words,
+            )
+        )
+    out.sort(key=lambda record: record.at, reverse=True)
+    return out
+
+
+def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str) -> Candidates:
+    """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing."""
+    told = operations.get(undoes)
+    if told is None:
+        return Candidates((), (), (f"no operation {undoes} in the journal",))
+    undos = _undos(operations)
+    steps = list(_moved(dirs, told))
+    left = _left(dirs, steps, undos.get(undoes, ()))
+    notes = [f"{len(steps) - len(left)} are taken back already."] if len(left) < len(steps) else []
+    if told.open:
+        notes.append("That operation was cut short; what it had moved was found by looking.")
+    claimed: dict[str, str] | None = None
+    items: list[Item] = []
+    refused: list[Refusal] = []
+    for step in left:
+        place, back = step.move.target, step.move.source
+        row = _row(place)
+        try:
+            ref, links, kind = pin(dirs, place)
+        except FileNotFoundError:
+            if claimed is None:
+                claimed = _claims(dirs)
+            refused.append(Refusal(row, _whereabouts(place, row.id, claimed)))
+            continue
+        except OSError as error:
+            refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
+            continue
+        row = replace(row, size=ref.size)
+        changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns)
+        if kind or (step.ino and ref.ino != step.ino):
+            refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
+        elif changed:
+            refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
+        elif links != 1 and not (back is not None and _is(dirs, back, ref.ino)):
+            refused.append(Refusal(row, "it has a second name (a hard link)"))
+        elif back is not None and _taken(dirs, back, ref.ino):
+            refused.append(Refusal(row, f"{back.box} has another file of that name now"))
+        else:
+            items.append(Item(row, replace(ref, target=back)))
+    return Candidates(items, refused, tuple(notes))
+
+
+def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
+    found: dict[str, list[Operation]] = {}
+    for told in operations.values():
+        if told.undoes is not None:
+            found.setdefault(told.undoes, []).append(told)
+    return found
+
+
+def _moved(dirs: SpoolDirs, told: Operation) -> Iterator[_Step]:
+    for move, result in told.steps():
+        if result is None:
+            if _happened(dirs, move):
+                yield _Step(move, move.ino, 0)
+        elif result.moved:
+            yield _Step(move, result.ino, _settled(result))
+
+
+def _settled(result: Moved) -> int:
+    return result.ctime_ns if result.outcome is Outcome.DONE else 0
+
+
+def _happened(dirs: SpoolDirs, move: Move) -> bool:
+    """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
+    if _is(dirs, move.target, move.ino):
+        return True
+    return move.source is not None and move.target.box is Box.NEW and not _is(dirs, move.source, move.ino)
+
+
+def _left(dirs: SpoolDirs, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:
+    """The steps that no undo has taken back."""
+    back = {step.move.source for undo in undos for step in _moved(dirs, undo)}
+    return [step for step in steps if step.move.target not in back]
+
+
+def _is(dirs: SpoolDirs, place: Place, ino: int) -> bool:
+    """True where ``place`` holds the inode; 0 is any."""
+    try:
+        found = dirs.files.stat(place.name, fd_of(dirs, place))
+    except OSError:
+        return False  # not there, or not to be seen: nothing is known to stand there
+    return ino in (0, found.st_ino)
+
+
+def _taken(dirs: SpoolDirs, place: Place, ino: int) -> bool:
+    return _is(dirs, place, 0) and not _is(dirs, place, ino)
+
+
+def _row(place: Place) -> Row:
+    told = names.parse(place.name, claimed=place.box is not Box.NEW)
+    key = f"{place.folder}/{place.name}" if place.folder else place.name
+    return Row(
+        key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
+        enqueued_at=None if told.put_us is None else told.put_us / 1e6, attempt=told.attempts, canary=told.canary,
+    )  # fmt: skip
+
+
+def _claims(dirs: SpoolDirs) -> dict[str, str]:
+    """Who has what in ``cur``: id → whom its name tells."""
+    if dirs.cur is None:
+        return {}
+    found: dict[str, str] = {}
+    for name in dirs.files.scan(dirs.cur):
+        told = names.parse(name, claimed=True)
+        found[told.id] = "" if told.pid is None else f", pid {told.pid}"
+    return found
+
+
+def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
+    if place.box is Box.NEW:
+        return f"a consumer already has it{claimed[id]}" if id in claimed else "gone on: a consumer already had it"
+    return f"it stands no longer in {place.box}"

@@ -1,0 +1,50 @@
+"""Who does it, as the audit log names them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..model.words import Json
+
+__all__ = ["Actor"]
+
+
+def _terminal() -> str | None:
+    try:
+        return os.ttyname(2)
+    except OSError:
+        return None  # cron, a pipe: no terminal is a fact and no failure
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """``user`` and ``uid`` are the effective ones; the rest as the environment and the terminal tell, None where they do not."""
+
+    user: str
+    uid: int
+    pid: int
+    sudo_user: str | None = None
+    ssh_connection: str | None = None
+    tty: str | None = None
+
+    @staticmethod
+    def here(environ: Mapping[str, str] = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
+        """The one who runs this process."""
+        uid = os.geteuid()
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        return Actor(
+            user, uid, os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal()
+        )  # fmt: skip
+
+    def words(self) -> dict[str, Json]:
+        """As members of an audit line."""
+        return {
+            "user": self.user, "uid": self.uid, "sudo_user": self.sudo_user, "ssh_connection": self.ssh_connection,
+            "tty": self.tty, "pid": self.pid,
+        }  # fmt: skip

@@ -1,0 +1,37 @@
+"""How much a person has to say before something happens: it grows with the danger."""
+
+from __future__ import annotations
+
+from ..model.plan import Confirm, Plan
+
+__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "confirm_for"]
+
+LARGE_FROM = 10
+NUMBER_FROM = 100
+
+
+def confirm_for(count: int, *, doubtful: bool) -> Confirm:
+    """``doubtful``: at least one item is of a holder or a writer of whom nobody can say that it is gone.
+
+    >>> confirm_for(9, doubtful=False), confirm_for(10, doubtful=False), confirm_for(1, doubtful=True)
+    (<Confirm.SMALL: 'y'>, <Confirm.LARGE: 'Y'>, <Confirm.NUMBER: 'number'>)
+    """
+    if count <= 0:
+        return Confirm.NOTHING
+    if doubtful or count >= NUMBER_FROM:
+        return Confirm.NUMBER
+    return Confirm.LARGE if count >= LARGE_FROM else Confirm.SMALL
+
+
+def accepts(plan: Plan, typed: str) -> bool:
+    """True where ``typed`` confirms the plan: ``y`` (``Y`` does as well), ``Y``, or the number of its items."""
+    typed = typed.strip()
+    match plan.confirm:
+        case Confirm.SMALL:
+            return typed in ("y", "Y")
+        case Confirm.LARGE:
+            return typed == "Y"
+        case Confirm.NUMBER:
+            return typed == str(plan.count)
+        case Confirm.NOTHING:
+            return False

@@ -1,0 +1,216 @@
+"""One path for every change: plan, apply, result. The audit line comes first; without it nothing happens.
+
+What an item is and how it is moved is the Operator's; what a person confirms, what is written down and what counts as over
+is decided here, for every kind of spool.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..errors import AuditFailed, Refused, SpooltopError, UsageError
+from ..model.kind import BATCH, Operator
+from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
+from ..model.selection import Selection
+from ..model.text import escape
+from ..model.words import Action, Json, Verdict
+from .actor import Actor
+from .confirm import confirm_for
+from .scope import scope
+from .words import command_words, undo_words
+
+__all__ = ["Operations"]
+
+_DOUBTFUL = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
+_UNDOABLE = (Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO)
+
+
+def _new_operation() -> str:
+    return secrets.token_hex(5)
+
+
+class Operations:
+    """Plans and applies on one target. ``target`` is the path as it was given; ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        target: str,
+        clock: Callable[[], float] = time.time,
+        who: Actor | None = None,
+        new_operation: Callable[[], str] = _new_operation,
+    ) -> None:
+        self._operator = operator
+        self._target = target
+        self._clock = clock
+        self._who = who
+        self._new_operation = new_operation
+
+    def plan(
+        self,
+        action: Action,
+        selection: Selection,
+        force: bool = False,
+        options: Mapping[str, Json] | None = None,
+    ) -> Plan:
+        """Pins what ``selection`` names and changes nothing. Options: undo ``undoes`` (an operation's id or the beginning of
+        one); inject ``count``, ``text`` or ``size`` (bytes), ``source``, ``canary``; all ``rate`` (items a second).
+
+        Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense.
+        """
+        self._allowed(action)
+        chosen: dict[str, Json] = dict(options or {})
+        if action is Action.INJECT:
+            count = chosen.setdefault("count", 1)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise UsageError(f"inject: {count!r} is no number of messages", advice="give --count 1 or more")
+        if action is Action.UNDO:
+            chosen["undoes"] = self._which(str(chosen.get("undoes") or ""))
+        selection = scope(action, selection)
+        now = self._clock()
+        found = self._operator.candidates(action, selection, force=force, options=chosen, now=now)
+        plan = Plan(
+            operation=self._new_operation(),
+            action=action,
+            target=self._target,
+            made_at=now,
+            selection=selection,
+            items=found.items,
+            refused=found.refused,
+            notes=found.notes,
+            force=force,
+            command=command_words(action, self._target, selection, found.items, force=force, options=chosen),
+            options=chosen,
+            missing=found.missing,
+        )
+        doubtful = action is not Action.UNDO and any(item.row.verdict in _DOUBTFUL for item in found.items)
+        return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
+
+    def apply(
+        self,
+        plan: Plan,
+        on_progress: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result:
+        """Does what the plan lists, each item re-checked just before, however long ago it was made.
+
+        Raises ``Refused`` and ``AuditFailed`` before anything was changed; what goes wrong later ends the operation and is
+        said in ``Result.notes``.
+        """
+        self._allowed(plan.action)
+        done: list[ItemResult] = []
+        notes: list[str] = []
+        stopped = False
+        announced = 0
+        ask = stop or (lambda: False)
+        batches: Iterator[list[ItemResult]] = self._operator.perform(plan, ask)
+        try:
+            while True:
+                if announced <= len(done) and (announced < plan.count or announced == 0):
+                    self._announce(plan, announced)
+                    announced += BATCH
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                done += batch
+                self._report(plan, batch, len(done))
+                if on_progress is not None:
+                    on_progress(len(done))
+        except SpooltopError as error:
+            if not done:
+                raise
+            stopped = True
+            notes.append(f"ended early: {error}")
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        done += [
+            ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
+        ]
+        untried = max(0, plan.count - (len(done) - len(plan.missing)))
+        return Result(
+            operation=plan.operation,
+            action=plan.action,
+            target=plan.target,
+            finished_at=self._clock(),
+            items=done,
+            stopped=stopped or untried > 0,
+            untried=untried,
+            undo=self._undo(plan, done),
+            notes=tuple(notes),
+        )
+
+    def records(self) -> list[OperationRecord]:
+        """What was done here, newest first."""
+        return self._operator.operations()
+
+    def close(self) -> None:
+        self._operator.close()
+
+    def _allowed(self, action: Action) -> None:
+        reason = self._operator.can().why_not(action)
+        if reason is not None:
+            raise Refused(f"{action}: {reason}", path=self._target)
+
+    def _which(self, asked: str) -> str:
+        """The one operation whose id begins with ``asked``."""
+        if not asked:
+            raise UsageError("undo: which operation?", advice="spooltop ops lists them")
+        found = [record.operation for record in self._operator.operations() if record.operation.startswith(asked)]
+        if asked in found:
+            return asked
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", advice="give more of the id")
+        raise UsageError(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
+
+    def _line(self, event: str, plan: Plan) -> dict[str, Json]:
+        return {
+            "schema": 1,
+            "time": self._clock(),
+            "event": event,
+            "operation": plan.operation,
+            "action": str(plan.action),
+            "target": escape(plan.target),
+            "force": plan.force,
+            **(self._who or Actor.here()).words(),
+        }
+
+    def _announce(self, plan: Plan, start: int) -> None:
+        """The line before a change: what is about to happen to which messages."""
+        part: Sequence[Item] = plan.items[start : start + BATCH]
+        ids: list[Json] = [escape(item.row.id) for item in part]
+        names: list[Json] = [f"{item.row.box}/{escape(item.row.name)}" for item in part]
+        options: dict[str, Json] = {
+            name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
+        }
+        self._operator.audit(
+            {**self._line("before", plan), "count": plan.count, "options": options, "ids": ids, "names": names}
+        )
+
+    def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
+        """The line after: what came of each."""
+        results: list[Json] = [
+            {
+                "id": escape(one.id), "name": escape(one.name), "outcome": str(one.outcome),
+                "reason": one.reason, "became": escape(one.became),
+            }
+            for one in batch
+        ]  # fmt: skip
+        try:
+            self._operator.audit({**self._line("after", plan), "tried": tried, "count": plan.count, "results": results})
+        except AuditFailed as error:
+            raise AuditFailed(
+                f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
+                path=error.path,
+                advice=error.advice,
+            ) from error
+
+    def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
+        changed = any(one.outcome is Outcome.DONE for one in done)
+        return undo_words(plan.target, plan.operation) if changed and plan.action in _UNDOABLE else ()

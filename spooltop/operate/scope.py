@@ -1,0 +1,33 @@
+"""What a selection means for an action where it leaves something open. Holds for every kind of spool."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ..errors import UsageError
+from ..model.selection import Selection
+from ..model.words import Action, Box
+
+__all__ = ["PURGE_AGE", "scope"]
+
+PURGE_AGE = 3600.0
+"""Seconds in the box below which a purge by condition takes nothing, unless an age or ALL says otherwise."""
+
+_AGE_TERM = re.compile(r"(?:^|\s)!?age:")
+
+
+def scope(action: Action, selection: Selection) -> Selection:
+    """The selection with the defaults of ``action`` filled in.
+
+    Requeue acts on claims. Purge wants a box or names, and leaves alone what is younger than ``PURGE_AGE`` in its box unless
+    the messages are named, an age is given or everything is asked for. Raises ``UsageError`` for a purge of no box.
+    """
+    if action is Action.REQUEUE and selection.box is None and selection.keys is None:
+        return replace(selection, box=Box.CUR)
+    if action is Action.PURGE and not selection.named:
+        if selection.box is None:
+            raise UsageError("purge: which box?", advice="name it with --box tmp, new, cur, held or rejected, or name ids")
+        if selection.older_than is None and not selection.everything and not _AGE_TERM.search(selection.filter):
+            return replace(selection, older_than=PURGE_AGE)
+    return selection

@@ -1,0 +1,68 @@
+"""A plan as words of a shell: the same action, to be copied, kept, or typed on another machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ..model.plan import Item
+from ..model.selection import Selection
+from ..model.text import escape
+from ..model.words import Action, Box, Json
+
+__all__ = ["MOST_IDS", "command_words", "id_word", "undo_words"]
+
+MOST_IDS = 200
+"""Above so many the ids are taken from stdin (``-``): a command line has an end."""
+
+_INJECT_FLAGS = ("count", "size", "text", "source", "rate")
+
+
+def id_word(name: str) -> str:
+    r"""An id as a word that every command takes back, never mistaken for a flag, for ``-`` or for ``ALL``.
+
+    >>> id_word("--force"), id_word("ALL"), id_word("a b")
+    ('\\x2d-force', '\\x41LL', 'a b')
+    """
+    shown = escape(name)
+    return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown.startswith("-") or shown == "ALL" else shown
+
+
+def undo_words(target: str, operation: str) -> tuple[str, ...]:
+    return ("spooltop", "undo", target, operation)
+
+
+def command_words(
+    action: Action,
+    target: str,
+    selection: Selection,
+    items: Sequence[Item],
+    *,
+    force: bool,
+    options: Mapping[str, Json],
+) -> tuple[str, ...]:
+    """``target`` as it was given; the ids of ``items``, by name where one id stands for two."""
+    if action is Action.UNDO:
+        return undo_words(target, str(options.get("undoes", "")))
+    words = ["spooltop", str(action), target]
+    if action is Action.INJECT:
+        for flag in _INJECT_FLAGS:
+            value = options.get(flag)
+            if value is not None:
+                words += [f"--{flag}", escape(str(value))]
+        if options.get("canary"):
+            words.append("--canary")
+        return tuple(words)
+    boxes = {item.row.box for item in items} or ({selection.box} if selection.box else set())
+    box = boxes.pop() if len(boxes) == 1 else None
+    if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
+        words += ["--box", str(box)]
+    if force:
+        words.append("--force")
+    rate = options.get("rate")
+    if rate is not None:
+        words += ["--rate", str(rate)]
+    if len(items) > MOST_IDS:
+        return (*words, "-")
+    seen = Counter(item.row.id for item in items)
+    return (*words, *(id_word(item.row.id if seen[item.row.id] == 1 else item.row.name) for item in items))
