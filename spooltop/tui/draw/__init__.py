@@ -6,9 +6,10 @@ every name from a spool has gone through ``safe``. Times are epoch seconds; ``zo
 Everything is drawn with signs (``✗ ▌ █ ─ ·``). For ``--ascii`` the widgets (their ``glyphs``) pass each line through
 ``ASCII.line``, which keeps the widths; ``ASCII.text`` does the same for a string of a footer or a title.
 
-Screens::
+Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, ``detail``, ``cursors``, ``plan``, ``help``,
+``operations``)::
 
-    header(snapshot, width, *, target, now, lamp=Lamp(), zone=None) -> [Line, Line]      the two lines on top; snapshot None before the first
+    header(snapshot, width, *, target, now, lamp=Lamp(), zone=None) -> [Line, Line]      snapshot None before the first
     overview(snapshot, width, height, *, now, chosen=0, lamp=Lamp(), zone=None) -> [Line]   all below the header
     problem_lines(snapshot, width, height, *, chosen=0) -> [Line]             ``!``: all problems
     problem_hint(problem, can) -> (key, words)                                "r", "requeue 2"
@@ -21,10 +22,10 @@ Screens::
                                                                               HelpEntry(keys, words, why_not="")
     operations_lines(records, width, height, *, now, chosen=0, zone=None) -> [Line]
 
-``Lamp(frozen_at=None, stale_for=None, stale_why="")`` is what the screen knows of itself: ``frozen_at`` after ``Z``,
+``lamp.Lamp(frozen_at=None, stale_for=None, stale_why="")`` is what the screen knows of itself: ``frozen_at`` after ``Z``,
 ``stale_for`` seconds since a look has not come back, ``stale_why`` what does not answer.
 
-Lists (one row each, for ``VirtualList``)::
+Lists (``lists``: one row each, for ``VirtualList``)::
 
     columns_for(box, width) -> tuple[Column, ...]          those that fit; the last one is as wide as is left
     list_header(snapshot, title, length, width, *, now, sort=None, marked=0, complete=True, filter="", lamp=Lamp(), zone=None)

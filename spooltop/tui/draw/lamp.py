@@ -9,7 +9,7 @@ from enum import StrEnum
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 
-from .spans import Line, Span, Style, join, safe
+from .spans import Line, Span, Style, join, shown
 
 __all__ = ["Lamp", "Times", "lamp_line", "stale", "when"]
 
@@ -49,12 +49,12 @@ def lamp_line(
     """``live · as of 02:41:09 +0100``; FROZEN and STALE take its place, because nothing moves then. ``short`` without words."""
     if snapshot is None:
         if lamp.stale_for is not None:
-            why = safe(lamp.stale_why) or "the first look is not back"
+            why = shown(lamp.stale_why) or "the first look is not back"
             return (Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), Span(f": {why}"))
         return (Span("looking…"),)
     as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
     if lamp.stale_for is not None:
-        why = "" if short else f": {safe(lamp.stale_why) or 'a look is not back'}"
+        why = "" if short else f": {shown(lamp.stale_why) or 'a look is not back'}"
         return join(Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), f"{why} · {as_of}")
     if lamp.frozen_at is not None:
         return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z goes on'} · {as_of}")
@@ -63,5 +63,5 @@ def lamp_line(
     if watch.mode == "live":
         return join(Span("live", Style.GOOD), f"{gap}{as_of}")
     every = f"every {units.duration(watch.period)}" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
-    reason = f" ({safe(watch.reason)})" if watch.reason and not short else ""
+    reason = f" ({shown(watch.reason)})" if watch.reason and not short else ""
     return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")

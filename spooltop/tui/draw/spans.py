@@ -5,7 +5,8 @@ Nothing here knows Textual. Text that came from a spool goes through ``safe`` on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -15,7 +16,7 @@ from spooltop.model.text import escape
 
 __all__ = [
     "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "join", "line_text", "line_width", "merge", "pad", "pad_left",
-    "plain", "restyle", "safe", "spread", "text_width", "wrap",
+    "plain", "restyle", "safe", "shown", "spread", "text_width", "wrap",
 ]  # fmt: skip
 
 
@@ -65,21 +66,35 @@ def line_text(line: Line) -> str:
 
 
 def safe(name: str) -> str:
-    r"""A name or value from a spool as it is drawn: ``escape``, and besides the marks that take no cell, beyond one on a
-    character, as ``\xNN``. Terminals disagree about their width, and a thousand of them on one letter cover the lines around.
-    Still the form that ``unescape`` reads.
+    r"""A raw name or value from a spool as it is drawn: ``escape``, and what ``shown`` escapes besides. ``unescape`` reads it."""
+    return _unstack(escape(name))
+
+
+def shown(words: str) -> str:
+    r"""Words of ours with names in them that are escaped already: as they are, but for what no terminal should get all the
+    same. Besides what is not printable, that is every mark without a cell of its own beyond one on a character: terminals
+    disagree about their width, and a thousand of them on one letter cover the lines around.
     """
-    shown = escape(name)
-    if shown.isascii():
-        return shown
+    if words.isascii() and words.isprintable():
+        return words
+    return _unstack("".join(char if char.isprintable() else _hex(char) for char in words))
+
+
+def _hex(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char)) if char not in "\n\r\t" else " "
+
+
+def _unstack(text: str) -> str:
+    if text.isascii():
+        return text
     out: list[str] = []
     stacked = True  # a mark at the very beginning stands on nothing
-    for char in shown:
+    for char in text:
         if cell_len(char):
             out.append(char)
             stacked = False
         elif stacked or char == "\ufe0f":
-            out.extend(f"\\x{byte:02x}" for byte in char.encode())
+            out.append(_hex(char))
         else:
             out.append(char)
             stacked = True
@@ -192,8 +207,3 @@ def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
             current = " " * min(indent, room - 1) + current.lstrip(" ")
     lines.append(current)
     return lines
-
-
-def fixed(parts: Sequence[tuple[str, int]]) -> str:
-    """Strings each padded to a width in cells; a negative width sets it to the right."""
-    return "".join(pad(text, width) if width >= 0 else pad_left(text, -width) for text, width in parts)

@@ -1,0 +1,180 @@
+"""The boxes of a spool with their depth, age and history, and what flows through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spooltop.model import units
+from spooltop.model.sight import BoxState
+from spooltop.model.snapshot import Percentiles, Rates, Snapshot
+from spooltop.model.words import ASIDE, LIVE, Box
+
+from .glyphs import BARS, UNWATCHED
+from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown
+
+__all__ = ["box_table", "flow_lines", "spark"]
+
+_CELLS = 20
+
+
+def spark(values: Sequence[float | None], cells: int) -> str:
+    """One character a value, oldest first, the height in eighths of the highest; ``·`` where nothing was watched."""
+    drawn = list(values[-cells:]) if cells else []
+    top = max((value for value in drawn if value is not None), default=0.0)
+    out = [UNWATCHED] * (cells - len(drawn))
+    for value in drawn:
+        if value is None:
+            out.append(UNWATCHED)
+        else:
+            out.append(BARS[0] if value <= 0 else BARS[max(1, round(value / top * 7))])
+    return "".join(out)
+
+
+def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
+    """A title and a line for each box; the ones set aside share one."""
+    boxes = snapshot.sight.boxes
+    if not any(box in boxes for box in Box):
+        return []
+    with_bytes, with_history = width >= 48, width >= 72
+    title = f" {'box':<5}{'depth':>10}{'oldest':>8}"
+    if with_bytes:
+        title += f"{'bytes':>8}"
+    if with_history:
+        unwatched = any(value is None for box in LIVE for value in _history(snapshot, box))
+        title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
+        title += "  · = not yet watched" if unwatched else ""
+    lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
+    lines += [_box_line(snapshot, boxes[box], width, now, with_bytes, with_history) for box in LIVE if box in boxes]
+    aside = [boxes[box] for box in ASIDE if box in boxes]
+    if aside:
+        lines.append(_aside_line(aside, width, now, with_bytes))
+    return lines
+
+
+def _history(snapshot: Snapshot, box: Box) -> list[float | None]:
+    known = list(snapshot.history.get(box, ()))[-_CELLS:]
+    return [None] * (_CELLS - len(known)) + known
+
+
+def _figures(name: str, depth: str, oldest: str, amount: str, with_bytes: bool) -> str:
+    return f" {pad(name, 5)}{pad_left(depth, 10)}{pad_left(oldest, 8)}" + (pad_left(amount, 8) if with_bytes else "")
+
+
+def _bytes(state: BoxState) -> str:
+    if state.count is None or state.bytes is None:
+        return "?"
+    return ("~" if state.bytes_estimated else "" if state.complete else "≥") + units.size(state.bytes)
+
+
+def _box_line(snapshot: Snapshot, state: BoxState, width: int, now: float, with_bytes: bool, with_history: bool) -> Line:
+    oldest = None if state.oldest_at is None else max(0.0, now - state.oldest_at)
+    text = _figures(
+        state.box.value,
+        units.count(state.count, complete=state.complete),
+        "?" if state.count is None else units.age(oldest),
+        _bytes(state),
+        with_bytes,
+    )
+    parts = [Span(text)]
+    if with_history:
+        parts += [Span("  "), Span(spark(_history(snapshot, state.box), _CELLS), Style.BAR)]
+    parts.append(Span("  "))
+    line = merge(parts)
+    return crop(join(line, _note(snapshot, state, width - line_width(line))), width)
+
+
+def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
+    if state.error:
+        return (Span(clip(shown(state.error), max(0, room)), Style.WARN),)
+    if snapshot.sight.layout == "mail":
+        return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
+    variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)
+    return next((one for one in variants if line_width(one) <= room), variants[-1])
+
+
+def _tmp_notes(snapshot: Snapshot) -> list[Line]:
+    counts = snapshot.sight.counts
+    abandoned = Span(f"{counts.abandoned} abandoned", Style.WARN if counts.abandoned else Style.NORMAL)
+    unknown = f" {counts.tmp_unknown} unknown"
+    whole = join(f"{counts.writing} writing ", abandoned)
+    return [join(whole, unknown), join(abandoned, unknown)] if counts.tmp_unknown else [whole, (abandoned,)]
+
+
+def _cur_notes(snapshot: Snapshot) -> list[Line]:
+    counts = snapshot.sight.counts
+    least = "" if snapshot.sight.judged_all else "≥"
+    dead = Span(f"{least}{counts.dead} DEAD", Style.BAD if counts.dead else Style.NORMAL)
+    return [
+        join(f"{least}{counts.alive} alive ", dead, f" {least}{counts.unknown} unknown"),
+        join(dead, f" {least}{counts.unknown} unknown"),
+        (dead,),
+    ]
+
+
+def _new_notes(snapshot: Snapshot) -> list[Line]:
+    rates = snapshot.rates
+    slope = rates.new_per_s
+    if slope is None:
+        return [(Span("growth not measured yet"),), (Span("—"),)]
+    words = f"{units.rate(slope, signed=True)} over {units.duration(rates.slope_window)}"
+    depth = snapshot.sight.boxes[Box.NEW].count if Box.NEW in snapshot.sight.boxes else None
+    if slope >= 0.05:
+        return [(Span(f"{words}, growing"),), (Span(words),)]
+    if slope <= -0.05 and depth:
+        return [(Span(f"{words}, empty in {units.duration(depth / -slope)}"),), (Span(f"{words}, draining"),), (Span(words),)]
+    return [(Span(f"{words}, steady"),), (Span(words),)]
+
+
+def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: bool) -> Line:
+    counts = [state.count for state in states]
+    known = [count for count in counts if count is not None]
+    oldest = min((state.oldest_at for state in states if state.oldest_at is not None), default=None)
+    sizes = [state.bytes for state in states if state.count]
+    total = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
+    text = _figures(
+        "aside",
+        units.count(sum(known) if known else None, complete=len(known) == len(counts) and all(s.complete for s in states)),
+        units.age(None if oldest is None else max(0.0, now - oldest)),
+        ("~" if any(state.bytes_estimated for state in states) else "") + units.size(total),
+        with_bytes,
+    )
+    each = " · ".join(f"{state.box.value} {units.count(state.count, complete=state.complete)}" for state in states)
+    return crop((Span(f"{text}  {each}"),), width)
+
+
+def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
+    """What came and went, over which time; how long it waited and was worked on, of how many."""
+    rates = snapshot.rates
+    least = "≥" if rates.lower_bound else ""
+    over = units.duration(rates.window) if rates.window > 0 else "—"
+    requeued = "—" if rates.requeued is None else f"{least}{rates.requeued:,}"
+    flow = (
+        f" {'over ' + over:<8}"
+        f" in {pad_left(_rate(rates.in_per_s, least), 8)}"
+        f"  done {pad_left(_rate(rates.done_per_s, least), 8)}"
+        f"  requeued {pad_left(requeued, 5)}"
+    )
+    sight = snapshot.sight
+    taken = "—" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
+    who = "?" if sight.consumers is None else f"{sight.consumers:,}"
+    of = _of(rates)
+    people = f" consumers {who} · last claim {taken}"
+    if width < 79:
+        return [crop((Span(flow),), width), crop((Span(people),), width)]
+    return [
+        crop((Span(f"{pad(flow, 52)}  waited {_percentiles(rates.waited)}"),), width),
+        crop((Span(f"{pad(people, 51 - len(of))} {of}  worked {_percentiles(rates.worked)}"),), width),
+    ]
+
+
+def _rate(per_s: float | None, least: str) -> str:
+    return "—" if per_s is None else least + units.rate(per_s)
+
+
+def _of(rates: Rates) -> str:
+    samples = max(rates.waited.samples, rates.worked.samples)
+    return f"of {samples:,} done:" if samples else ""
+
+
+def _percentiles(of: Percentiles) -> str:
+    return f"p50 {units.duration(of.p50):>4}  p99 {units.duration(of.p99):>4}"

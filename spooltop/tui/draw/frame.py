@@ -1,0 +1,33 @@
+"""A panel with a border, for what lies over a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .spans import Line, Span, Style, clip, crop, join, line_width, merge, text_width
+
+__all__ = ["framed", "inner_width"]
+
+
+def inner_width(width: int) -> int:
+    """Cells for text inside of a panel that is ``width`` wide."""
+    return max(1, width - 4)
+
+
+def framed(title: str, right: str, body: Sequence[Line], width: int) -> list[Line]:
+    """``body`` between borders; the title stands in the upper one at the left, ``right`` at its end."""
+    room = max(0, width - 6)
+    right = f" {right} " if right and text_width(title) + text_width(right) + 4 <= room else ""
+    title = f" {clip(title, max(1, room - text_width(right)))} "
+    fill = "─" * max(0, width - 4 - text_width(title) - text_width(right))
+    top = merge(
+        (Span("┌─", Style.RULE), Span(title, Style.TITLE), Span(fill, Style.RULE), Span(right), Span("─┐", Style.RULE))
+    )
+    bottom: Line = (Span(f"└{'─' * max(0, width - 2)}┘", Style.RULE),)
+    return [crop(top, width), *(_row(line, width) for line in body), crop(bottom, width)]
+
+
+def _row(line: Line, width: int) -> Line:
+    inside = crop(line, inner_width(width))
+    gap = " " * (inner_width(width) - line_width(inside))
+    return crop(join(Span("│", Style.RULE), " ", inside, f"{gap} ", Span("│", Style.RULE)), width)

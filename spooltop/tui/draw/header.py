@@ -1,0 +1,76 @@
+"""The two lines on top of every screen: which spool, how fresh, how much room, who looks."""
+
+from __future__ import annotations
+
+import datetime
+
+from spooltop.model import units
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action
+
+from .lamp import Lamp, lamp_line
+from .spans import Line, Span, Style, clip_left, crop, join, line_width, merge, safe, shown, spread, text_width
+
+__all__ = ["disk_line", "header", "is_mail"]
+
+
+def header(
+    snapshot: Snapshot | None,
+    width: int,
+    *,
+    target: str,
+    now: float,
+    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """Which spool and how fresh; then the room on its file system and what whoever runs this may do."""
+    return [_first(snapshot, width, target, lamp, zone), disk_line(snapshot, width)]
+
+
+def is_mail(snapshot: Snapshot) -> bool:
+    """True for a mail folder: its ``cur`` is read mail."""
+    return snapshot.sight.layout == "mail"
+
+
+def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone: datetime.tzinfo | None) -> Line:
+    title = Span(" spooltop ", Style.TITLE)
+    path = safe(target)
+    tail: list[Line] = []
+    if snapshot is not None:
+        if is_mail(snapshot):
+            tail.append((Span(" · "), Span("READ-ONLY", Style.WARN)))
+        else:
+            tail.append((Span(f" · watched for {units.span(snapshot.watched_for)}"),))
+    lamps = [
+        join(lamp_line(snapshot, lamp=lamp, zone=zone), *tail),
+        lamp_line(snapshot, lamp=lamp, zone=zone),
+        lamp_line(snapshot, lamp=lamp, zone=zone, offset=False),
+        lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False),
+    ]
+    room = width - text_width(title.text) - 2  # a cell between, and one at the edge
+    shortest = min(text_width(path), max(12, room // 5))
+    right = next((one for one in lamps if line_width(one) + shortest <= room), lamps[-1])
+    left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
+    return crop(spread(left, right, max(0, width - 1)), width)
+
+
+def disk_line(snapshot: Snapshot | None, width: int) -> Line:
+    """``ext4 12GB free 41%, inodes free 88% · you are memex, may change``."""
+    if snapshot is None:
+        return ()
+    sight = snapshot.sight
+    disk = sight.disk
+    full = disk.bytes_free == 0 or disk.inodes_free == 0
+    inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
+    room = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}{inodes}"
+    who = sight.who.words
+    if not who:
+        why = sight.can.why_not(Action.REQUEUE)
+        who = "may change" if sight.can.change else f"may look only{f': {why}' if why else ''}"
+    parts: list[Span] = [
+        Span(f" {safe(disk.fs_type)} "),
+        Span(room, Style.BAD if full else Style.NORMAL),
+        Span(", mounted read-only" if disk.readonly else "", Style.BAD),
+        Span(f" · you are {safe(sight.who.user)}, {shown(who)}"),
+    ]
+    return crop(merge(parts), width)

@@ -1,0 +1,84 @@
+"""The keys of one view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
+
+__all__ = ["HelpEntry", "HelpSection", "help_lines"]
+
+_TWO_COLUMNS = 76
+
+
+@dataclass(frozen=True, slots=True)
+class HelpEntry:
+    """One line of help: ``why_not`` says why it is not available now, "" where it is."""
+
+    keys: str
+    words: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HelpSection:
+    """Keys that belong together."""
+
+    title: str
+    entries: tuple[HelpEntry, ...]
+
+
+def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:
+    """At most ``height`` lines from ``scroll`` on. Two columns where there is room; what is not available is dim, with why."""
+    lines: list[Line] = []
+    for section in sections:
+        if lines:
+            lines.append(BLANK)
+        if section.title:
+            lines.append(plain(f" {shown(section.title)}", width, Style.TITLE))
+        lines += _entries(section.entries, width)
+    scroll = max(0, min(scroll, len(lines) - height))
+    seen = lines[scroll : scroll + height]
+    hidden = len(lines) - scroll - height
+    if hidden > 0 and seen:
+        seen[-1] = plain(f" … {hidden + 1} more lines, PgDn", width, Style.DIM)
+    return seen
+
+
+def _entries(entries: Sequence[HelpEntry], width: int) -> list[Line]:
+    keys = min(max((text_width(entry.keys) for entry in entries), default=0), max(8, width // 4))
+    half = width // 2
+    lines: list[Line] = []
+    waiting: Line | None = None
+    for entry in entries:
+        short = _entry(entry, keys)
+        if width < _TWO_COLUMNS or line_width(short) > half - 1:
+            if waiting is not None:
+                lines.append(waiting)
+                waiting = None
+            lines += _long(entry, keys, width)
+        elif waiting is None:
+            waiting = short
+        else:
+            lines.append(crop(join(waiting, " " * (half - line_width(waiting)), short), width))
+            waiting = None
+    if waiting is not None:
+        lines.append(waiting)
+    return lines
+
+
+def _entry(entry: HelpEntry, keys: int) -> Line:
+    if entry.why_not:
+        return (Span(f"   {pad(shown(entry.keys), keys)}  {shown(entry.words)}: {shown(entry.why_not)}", Style.DIM),)
+    return merge((Span(f"   {pad(shown(entry.keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
+
+
+def _long(entry: HelpEntry, keys: int, width: int) -> list[Line]:
+    words = f"{shown(entry.words)}: {shown(entry.why_not)}" if entry.why_not else shown(entry.words)
+    parts = wrap(words, max(8, width - keys - 6))
+    style = Style.DIM if entry.why_not else Style.NORMAL
+    first = join(Span(f"   {pad(clip(shown(entry.keys), keys), keys)}", Style.DIM if entry.why_not else Style.KEY))
+    lines = [crop(join(first, Span(f"  {parts[0]}", style)), width)]
+    lines += [plain(f"{' ' * (keys + 5)}{part}", width, style) for part in parts[1:]]
+    return lines

@@ -1,0 +1,112 @@
+"""The lists: the line above them, the titles, and one row."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from spooltop.model import units
+from spooltop.model.kind import Sort
+from spooltop.model.row import Row
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Box
+
+from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
+from .lamp import Lamp, Times, lamp_line
+from .spans import (
+    Line,
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    join,
+    line_width,
+    merge,
+    pad,
+    pad_left,
+    restyle,
+    safe,
+    shown,
+    spread,
+    text_width,
+)
+
+__all__ = ["COLUMNS", "Column", "columns_for", "list_header", "row_line", "title_line"]
+
+
+def list_header(
+    snapshot: Snapshot | None,
+    title: str,
+    length: int,
+    width: int,
+    *,
+    now: float,
+    sort: Sort | None = None,
+    marked: int = 0,
+    complete: bool = True,
+    filter: str = "",
+    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    zone: datetime.tzinfo | None = None,
+) -> Line:
+    """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``."""
+    left: list[Span] = [Span(f" {shown(title)} {units.count(length, complete=complete)}", Style.TITLE)]
+    if filter:
+        left += [Span(" of those that match "), Span(safe(filter), Style.KEY)]
+    if sort is not None:
+        left.append(Span(f" · sorted by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))
+    left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))
+    lamp_short = lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False)
+    right = lamp_short
+    if snapshot is not None and Box.NEW in snapshot.sight.boxes:
+        state = snapshot.sight.boxes[Box.NEW]
+        slope = snapshot.rates.new_per_s
+        growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""
+        right = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", lamp_short)
+    if line_width(merge(left)) + line_width(right) + 2 > width:
+        right = lamp_short
+    return crop(spread(merge(left), right, width - 1), width)
+
+
+def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = None) -> Line:
+    """The titles over their columns; the one that is sorted by carries an arrow."""
+    parts: list[Span] = [Span(" " * MARGIN)]
+    for i, column in enumerate(columns):
+        sorted_by = sort is not None and column.sort == sort.column and column.sort != ""
+        arrow = ("↓" if sort.descending else "↑") if sort is not None and sorted_by else ""
+        title = clip(column.title, column.width - text_width(arrow)) + arrow
+        text = pad_left(title, column.width) if column.align == "right" else pad(title, column.width)
+        parts.append(Span(text, Style.KEY if sorted_by else Style.DIM))
+        if i < len(columns) - 1:
+            parts.append(Span(" " * GAP, Style.DIM))
+    return crop(merge(parts), width)
+
+
+def row_line(
+    row: Row,
+    columns: Sequence[Column],
+    width: int,
+    *,
+    now: float,
+    marked: bool = False,
+    selected: bool = False,
+    zone: datetime.tzinfo | None = None,
+    times: Times = Times.AGE,
+) -> Line:
+    """One row, exactly ``width`` cells where it is selected."""
+    moment = Moment(now, zone, times)
+    parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
+    for i, column in enumerate(columns):
+        span = column.value(row, moment)
+        parts.append(Span(_fit(span.text, column), span.style))
+        if i < len(columns) - 1:
+            parts.append(Span(" " * GAP))
+    line = crop(merge(parts), width)
+    if selected:
+        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+    return line
+
+
+def _fit(text: str, column: Column) -> str:
+    text = clip_left(text, column.width) if column.cut == "left" else clip(text, column.width)
+    return pad_left(text, column.width) if column.align == "right" else pad(text, column.width)

@@ -1,0 +1,62 @@
+"""What was done here, newest first."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from spooltop.model import units
+from spooltop.model.plan import OperationRecord
+
+from .lamp import when
+from .spans import Line, Span, Style, clip, crop, line_width, merge, pad, pad_left, plain, restyle, safe, shown
+
+__all__ = ["operations_lines"]
+
+
+def operations_lines(
+    records: Sequence[OperationRecord],
+    width: int,
+    height: int,
+    *,
+    now: float,
+    chosen: int = 0,
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """A title and one line an operation, at most ``height``, with the chosen one in sight; why one cannot be undone last."""
+    if not records:
+        return [plain(" no operation has been done here", width)][:height]
+    chosen = max(0, min(chosen, len(records) - 1))
+    fits = max(1, height - 1)
+    top = max(0, min(chosen - fits + 1, len(records) - fits))
+    title = f"   {'ago':>5}  {'at':<8}  {'action':<10} {'done':>11}  {'by':<10}  {'operation':<10}  "
+    lines = [plain(f"{title}undo", width, Style.DIM)]
+    lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
+    return lines[:height]
+
+
+def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:
+    done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
+    by = pad(clip(safe(record.user), 10), 10)
+    name = pad(clip(shown(record.operation), 10), 10)
+    text = (
+        f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  {when(record.at, zone)}"
+        f"  {pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
+    )
+    parts: list[Span] = [Span(text)]
+    if record.open:
+        parts.append(Span("BROKE OFF: no result was written · ", Style.BAD))
+    if record.failed or record.skipped:
+        parts.append(Span(f"{record.skipped:,} skipped, {record.failed:,} failed · ", Style.WARN))
+    if record.undone_by is not None:
+        parts.append(Span(f"undone by {shown(record.undone_by)}"))
+    elif record.why_not_undo is not None:
+        parts.append(Span(f"no: {shown(record.why_not_undo)}"))
+    else:
+        parts.append(Span("can be undone"))
+    if record.words:
+        parts.append(Span(f" · {shown(record.words)}"))
+    line = crop(merge(parts), width)
+    if chosen:
+        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+    return line

@@ -1,0 +1,75 @@
+"""The first view: trouble on top, then the boxes, what flows, the cursors and the locks at a glance."""
+
+from __future__ import annotations
+
+import datetime
+
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action
+
+from .boxes import box_table, flow_lines
+from .cursors import cursor_glance
+from .header import is_mail
+from .lamp import Lamp
+from .locks import lock_lines
+from .spans import BLANK, Line, Span, Style, crop, restyle, safe, shown, wrap
+from .trouble import trouble
+
+__all__ = ["overview", "trouble_rows"]
+
+
+def trouble_rows(height: int) -> int:
+    """How many lines of trouble have room: by the height alone, so that it never changes under one's eyes."""
+    return max(1, min(4, height - 3)) if height < 30 else 8
+
+
+def overview(
+    snapshot: Snapshot | None,
+    width: int,
+    height: int,
+    *,
+    now: float,
+    chosen: int = 0,
+    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """At most ``height`` lines. Where there is no room, panels go from the bottom up; the trouble stays."""
+    if snapshot is None:
+        return [BLANK, crop((Span(" looking for the first time…", Style.DIM),), width)][:height]
+    if is_mail(snapshot):
+        return _mail(snapshot, width)[:height]
+    lines = trouble(snapshot, width, trouble_rows(height), chosen=chosen)
+    room = height - len(lines)
+    below: list[Line] = []
+    boxes = box_table(snapshot, width, now=now)
+    if boxes:
+        if room > len(boxes):
+            below.append(BLANK)
+        below += boxes[: max(0, room)]
+        flow = flow_lines(snapshot, width, now=now)
+        if room - len(below) >= len(flow):
+            below += flow
+    glance = cursor_glance(snapshot, width, room - len(below), now=now)
+    locks = lock_lines(snapshot, width, room - len(below) - len(glance), now=now)
+    if glance and room - len(below) - len(glance) - len(locks) >= 2:
+        below.append(BLANK)
+        if locks:
+            locks = [BLANK, *locks]
+    below += glance + locks
+    if lamp.stale_for is not None:
+        below = [restyle(line, Style.DIM) for line in below]
+    return [crop(line, width) for line in (lines + below)[:height]]
+
+
+def _mail(snapshot: Snapshot, width: int) -> list[Line]:
+    why = snapshot.sight.can.why_not(Action.REQUEUE) or ""
+    text = [
+        "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it.",
+        *([shown(why)] if why else []),
+        f"If it is a job spool all the same: spooltop --as spool {safe(snapshot.sight.target)}",
+    ]
+    lines: list[Line] = []
+    for paragraph in text:
+        lines += [crop((Span(f" {line}"),), width) for line in wrap(paragraph, max(1, width - 2))]
+    table = box_table(snapshot, width, now=snapshot.taken_at)
+    return [*lines, BLANK, *(restyle(line, Style.NORMAL) for line in table)]

@@ -1,0 +1,249 @@
+"""A plan before it is confirmed, and what came of it."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+
+from spooltop.model import units
+from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result
+from spooltop.model.row import Row
+from spooltop.model.words import Action, Box, Verdict
+
+from .columns import owner_text
+from .frame import framed, inner_width
+from .lamp import when
+from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown, wrap
+
+__all__ = ["plan_lines", "plan_title", "result_lines"]
+
+_DONE = {
+    Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
+    Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
+    Action.SET_CURSOR: "Set",
+}  # fmt: skip
+
+_WHAT = {
+    Action.REQUEUE: "They go back to new under their own names, oldest first, next to be taken.",
+    Action.PURGE: "They go to the trash. That frees no space; undo brings them back.",
+    Action.INJECT: "Test messages are put into new; the consumers that run take them.",
+    Action.HOLD: "They are set aside into held, where no consumer takes them, until released.",
+    Action.RELEASE: "They go back to new under their own names.",
+    Action.RESTORE: "They go back to where they were.",
+    Action.EMPTY: "They are deleted for good. Nothing brings them back.",
+    Action.UNDO: "What the operation moved goes back to where it was.",
+    Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
+}
+
+_MOST_REFUSALS = 4
+
+
+def _noun(box: Box | None, n: int) -> str:
+    word = {Box.CUR: "claim", Box.TMP: "file"}.get(box, "message") if box is not None else "message"
+    return word if n == 1 else f"{word}s"
+
+
+def plan_title(plan: Plan) -> str:
+    """``Requeue 2 of 3 claims``."""
+    rows = [item.row for item in plan.items] or [one.row for one in plan.refused]
+    box = rows[0].box if rows else plan.selection.box
+    asked = plan.count + len(plan.refused)
+    of = f" of {asked:,}" if plan.refused else ""
+    by_force = ", by force" if plan.force else ""
+    verb = plan.action.value.replace("-", " ").capitalize()
+    return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
+
+
+def plan_lines(
+    plan: Plan,
+    width: int,
+    height: int,
+    *,
+    now: float,
+    typed: str = "",
+    zone: datetime.tzinfo | None = None,
+    scroll: int = 0,
+    busy: str = "",
+) -> list[Line]:
+    """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
+    from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed."""
+    inner = inner_width(width)
+    what = "They are deleted for good. Nothing brings them back." if plan.options.get("now") else _WHAT[plan.action]
+    head = [plain(part, inner) for part in wrap(what, inner)] if plan.count else []
+    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *_notes(plan.notes, inner)]
+    foot = _foot(plan, inner, typed, busy)
+    room = max(1, height - 2 - len(foot))
+    table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll) if plan.items else []
+    middle = [*head, *table, *tail]
+    if len(middle) > room:
+        middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a higher screen shows them", inner)]
+    body = [*middle, *foot]
+    return framed(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
+
+
+def _foot(plan: Plan, inner: int, typed: str, busy: str) -> list[Line]:
+    lines: list[Line] = [BLANK]
+    if plan.command and plan.count:
+        lines.append(crop(join(Span("c", Style.KEY), f" copy as command: {shown(shlex.join(plan.command))}"), inner))
+    if busy:
+        lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
+        return lines
+    lines.append(crop(_confirm(plan, typed), inner))
+    return lines
+
+
+def _confirm(plan: Plan, typed: str) -> Line:
+    verb = plan.action.value.replace("-", " ")
+    cancel = Span("[Esc Cancel]", Style.KEY)
+    words = f"{verb} {plan.count:,}"
+    if plan.confirm is Confirm.NUMBER:
+        number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
+        return join(cancel, "   type ", number, f" to {words}: ", so_far)
+    if plan.confirm is Confirm.NOTHING or not plan.count:
+        return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
+    return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}")
+
+
+def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int) -> list[Line]:
+    """A title and as many items as fit, from ``scroll`` on; what is above and below is counted."""
+    in_cur = items[0].row.box is Box.CUR
+    with_owner = in_cur and inner >= 56
+    title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "
+    if with_owner:
+        title += f"{'owner':<18}"
+    title += f"{'verdict':<11}" if in_cur or items[0].row.box is Box.TMP else f"{'size':>7}  "
+    lines = [plain(f"{title}message", inner, Style.DIM)]
+    fits = max(1, rows - 1)
+    if len(items) > fits:
+        fits = max(1, fits - 1)
+    scroll = max(0, min(scroll, len(items) - fits))
+    lines += [_item_line(item, inner, now, with_owner) for item in items[scroll : scroll + fits]]
+    below = len(items) - scroll - fits
+    if len(items) > fits:
+        above = f", {scroll:,} above" if scroll else ""
+        lines.append(plain(f"  … {below:,} more below{above}", inner, Style.DIM))
+    return lines
+
+
+def _item_line(item: Item, inner: int, now: float, with_owner: bool) -> Line:
+    row = item.row
+    in_cur = row.box is Box.CUR
+    age = units.age(row.in_box_age(now) if in_cur else row.age(now))
+    bound = "≤" if in_cur and row.since_is_bound else ""
+    tries = "—" if row.attempt is None else str(row.attempt)
+    sign = Span("! " if item.warning else "  ", Style.WARN)
+    text = f"{pad_left(bound + age, 5)}  {pad_left(tries, 5)}  "
+    if with_owner:
+        text += pad(clip(owner_text(row.owner), 17), 18)
+    parts: list[Span] = [sign, Span(text)]
+    if in_cur or row.box is Box.TMP:
+        parts.append(_verdict(row))
+    else:
+        parts.append(Span(f"{units.size(row.size):>7}  "))
+    used = sum(len(part.text) for part in parts)
+    parts.append(Span(clip_left(safe(row.id), max(4, inner - used))))
+    return crop(merge(parts), inner)
+
+
+def _verdict(row: Row) -> Span:
+    word = row.verdict.value if row.verdict is not None else "—"
+    dead = row.verdict is Verdict.DEAD
+    return Span(pad(word.upper() if dead else word, 11), Style.BAD if dead else Style.NORMAL)
+
+
+def _warnings(plan: Plan, inner: int) -> list[Line]:
+    counted = Counter(item.warning for item in plan.items if item.warning)
+    lines: list[Line] = []
+    for warning, n in list(counted.items())[:_MOST_REFUSALS]:
+        times = f"{n:,}: " if n > 1 else ""
+        parts = wrap(f"{times}{shown(warning)}", max(1, inner - 2))
+        lines.append(crop(join(Span("! ", Style.WARN), parts[0]), inner))
+        lines += [plain(f"  {part}", inner) for part in parts[1:]]
+    return lines
+
+
+def _refusals(plan: Plan, inner: int) -> list[Line]:
+    """Grouped by reason, with a name of each."""
+    groups: dict[str, list[Refusal]] = {}
+    for refusal in plan.refused:
+        groups.setdefault(refusal.reason, []).append(refusal)
+    lines: list[Line] = []
+    for reason, refused in list(groups.items())[:_MOST_REFUSALS]:
+        name = safe(refused[0].row.id)
+        more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+        start = f"Refused {len(refused):,}: "
+        parts = wrap(f"{start}{shown(reason)}", inner, indent=3)
+        lines.append(crop(join(Span(start, Style.WARN), parts[0].removeprefix(start)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines.append(plain(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner, Style.DIM))
+    if len(groups) > _MOST_REFUSALS:
+        lines.append(plain(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons", inner))
+    forceable = sum(refusal.forceable for refusal in plan.refused)
+    if forceable and not plan.force:
+        it = "it from its live or unknown owner" if forceable == 1 else f"{forceable:,} of them from live or unknown owners"
+        lines.append(crop(join("   ", Span("f", Style.KEY), f" takes {it} all the same, the count typed"), inner))
+    return lines
+
+
+def _notes(notes: Sequence[str], inner: int) -> list[Line]:
+    return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]
+
+
+def result_lines(
+    result: Result,
+    width: int,
+    height: int,
+    *,
+    since: Sequence[str] = (),
+    zone: datetime.tzinfo | None = None,
+    scroll: int = 0,
+) -> list[Line]:
+    """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
+    ``since`` are words on what became of the messages. ``scroll`` passes over what stands between."""
+    inner = inner_width(width)
+    counts = {outcome: result.count(outcome) for outcome in Outcome}
+    head: Line = join(
+        f"done {counts[Outcome.DONE]:,} · skipped {counts[Outcome.SKIPPED]:,} · ",
+        Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
+        f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
+    )
+    middle: list[Line] = []
+    for i, words in enumerate(since):
+        for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
+            middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
+    middle += _not_done(result, inner)
+    middle += _notes(result.notes, inner)
+    foot: list[Line] = [BLANK]
+    keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
+    if result.undo:
+        foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
+        keys += ["   ", Span("z", Style.KEY), " undo"]
+    keys += ["   ", Span("c", Style.KEY), " copy as text"]
+    foot.append(crop(join(*keys), inner))
+    room = max(1, height - 3 - len(foot))
+    scroll = max(0, min(scroll, len(middle) - room))
+    seen = middle[scroll : scroll + room]
+    hidden = len(middle) - scroll - room
+    if hidden > 0:
+        seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
+    title = f"{_DONE[result.action]} {counts[Outcome.DONE]:,} · operation {shown(result.operation)}"
+    return framed(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
+
+
+def _not_done(result: Result, inner: int) -> list[Line]:
+    """Each that was skipped or failed by its name, under the reason that it shares with others; failures first."""
+    groups: dict[tuple[Outcome, str], list[str]] = {}
+    for item in result.items:
+        if item.outcome is not Outcome.DONE:
+            groups.setdefault((item.outcome, item.reason), []).append(item.id)
+    lines: list[Line] = []
+    for (outcome, reason), names in sorted(groups.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
+        start = f"{outcome.value} {len(names):,}: "
+        parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
+        style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
+        lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines += [plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner) for name in names]
+    return lines

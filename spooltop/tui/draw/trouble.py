@@ -1,0 +1,116 @@
+"""What is wrong, worst first; and when nothing is, what that rests on."""
+
+from __future__ import annotations
+
+from spooltop.model import units
+from spooltop.model.can import Can
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action, Box, Verdict
+
+from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, shown, spread, text_width, wrap
+
+__all__ = ["problem_hint", "problem_lines", "trouble"]
+
+_SIGNS = {
+    Severity.CRITICAL: Span("✗", Style.BAD),
+    Severity.WARNING: Span("!", Style.WARN),
+    Severity.NOTE: Span("·", Style.DIM),
+}
+
+
+def problem_hint(problem: Problem, can: Can) -> tuple[str, str]:
+    """The key that does most about it, and its words: ("r", "requeue 2"). Enter where it only shows, ("", "") where nothing."""
+    box, chosen = problem.box, problem.selection
+    if chosen is not None and problem.count:
+        action: Action | None = None
+        if problem.code == "poison":
+            action = Action.HOLD
+        elif box is Box.CUR and (chosen.verdict is Verdict.DEAD or problem.code == "claims-dead"):
+            action = Action.REQUEUE
+        elif problem.code == "tmp-abandoned":
+            action = Action.PURGE
+        if action is not None and can.why_not(action) is None:
+            key = {Action.HOLD: "h", Action.REQUEUE: "r", Action.PURGE: "d"}[action]
+            return key, f"{action.value} {problem.count:,}"
+    return ("Enter", "") if chosen is not None or problem.view else ("", "")
+
+
+def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> list[Line]:
+    """All problems, as many as fit around the chosen one."""
+    problems = snapshot.problems
+    if not problems:
+        return _nothing(snapshot, width, height)
+    top = max(0, min(chosen - height // 2, len(problems) - height))
+    return [
+        _line(problems[i], width, snapshot.sight.can, chosen=i == chosen) for i in range(top, min(len(problems), top + height))
+    ]
+
+
+def trouble(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
+    """The top of the Overview: always ``rows`` + 2 lines, so that nothing below moves when trouble comes or goes."""
+    problems = snapshot.problems
+    if not problems:
+        lines = _nothing(snapshot, width, rows + 2)
+        return lines + [BLANK] * (rows + 2 - len(lines))
+    n = len(problems)
+    title = f" {n} PROBLEM{'S, first things first' if n > 1 else ''}"
+    lines = [_ends((Span(title, Style.TITLE),), "↑↓ choose · Enter shows them" if n > 1 else "Enter shows it", width)]
+    top = max(0, min(chosen - rows + 1, n - rows))
+    visible = range(top, min(n, top + rows))
+    lines += [_line(problems[i], width, snapshot.sight.can, chosen=i == chosen) for i in visible]
+    lines += [BLANK] * (rows - len(visible))
+    rest = [problem for i, problem in enumerate(problems) if i not in visible]
+    lines.append(_more(rest, width))
+    return lines
+
+
+def _ends(left: Line, right: str, width: int) -> Line:
+    """Both ends of the line where there is room, else the left one."""
+    if sum(text_width(span.text) for span in left) + text_width(right) + 3 > width:
+        return crop(left, width)
+    return spread(left, (Span(right, Style.DIM),), width - 1)
+
+
+def _line(problem: Problem, width: int, can: Can, *, chosen: bool) -> Line:
+    key, words = problem_hint(problem, can)
+    hint: Line = join(Span(key, Style.KEY), f" {words}" if words else "")
+    room = width - 5 - sum(text_width(span.text) for span in hint)
+    if width < 50 and words:  # the trouble itself before what to do about it
+        hint = (Span(key, Style.KEY),)
+        room = width - 5 - text_width(key)
+    text = clip(shown(problem.text), max(1, room))
+    left = (
+        Span("▌" if chosen else " ", Style.KEY),
+        _SIGNS[problem.severity],
+        Span(f" {text}", Style.STRONG if chosen else Style.NORMAL),
+    )
+    return crop(spread(left, hint, width - 1), width)
+
+
+def _brief(problem: Problem) -> str:
+    words = (problem.code.replace("-", " "), safe(problem.subject or ""), f"{problem.count:,}" if problem.count > 1 else "")
+    return " ".join(word for word in words if word)
+
+
+def _more(rest: list[Problem], width: int) -> Line:
+    if not rest:
+        return BLANK
+    brief = " · ".join(_brief(problem) for problem in rest)
+    return crop((Span(f"   {len(rest)} more, "), Span("!", Style.KEY), Span(f" shows all: {brief}")), width)
+
+
+def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+    """Never a bare "OK": for how long, and what cannot be judged or seen."""
+    words = (
+        f"nothing wrong in what was seen for {units.span(snapshot.watched_for)}."
+        f" Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}."
+        f" Not visible: {', '.join(snapshot.not_visible) or 'none'}."
+    )
+    lines: list[Line] = []
+    for i, part in enumerate(wrap(shown(words), max(1, width - 4))):
+        start = (Span(" "), Span("✓", Style.GOOD), Span(" ")) if i == 0 else (Span("   "),)
+        lines.append(crop((*start, Span(part)), width))
+    if len(lines) > rows and rows > 0:
+        lines = [*lines[: rows - 1], crop((*lines[rows - 1], Span(" …")), width)]
+    return lines[:rows]
