@@ -31,8 +31,15 @@ def escape(name: str) -> str:
         elif char.isprintable():
             out.append(char)
         else:
-            out.extend(f"\\x{byte:02x}" for byte in os.fsencode(char))
+            out.extend(f"\\x{byte:02x}" for byte in _bytes(char))
     return "".join(out)
+
+
+def _bytes(char: str) -> bytes:
+    try:
+        return os.fsencode(char)
+    except UnicodeEncodeError:  # a lone surrogate that no file name has, but JSON may
+        return char.encode("utf-8", "surrogatepass")
 
 
 def unescape(shown: str) -> str:

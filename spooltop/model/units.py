@@ -14,7 +14,7 @@ from typing import Literal
 from ..errors import UsageError
 
 __all__ = [
-    "age", "cells", "clock_time", "count", "duration", "fit", "parse_age", "percent", "rate", "size", "span",
+    "age", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age", "percent", "rate", "size", "span",
 ]  # fmt: skip
 
 MINUTE = 60.0
@@ -69,6 +69,19 @@ def duration(seconds: float | None) -> str:
     if seconds < 59.5:
         return f"{seconds:.0f}s"
     return _long(max(seconds, MINUTE))
+
+
+def interval(seconds: float | None) -> str:
+    """How often something happens, in at most 4 cells: whole seconds below two minutes. ``—`` for None.
+
+    >>> [interval(s) for s in (0.4, 2.2, 60.3, 660, None)]
+    ['<1s', '2s', '60s', '11m', '—']
+    """
+    if seconds is None or math.isnan(seconds):
+        return "—"
+    if seconds < 0.5:
+        return "<1s"
+    return f"{seconds:.0f}s" if seconds < 119.5 else _long(seconds)
 
 
 def span(seconds: float | None) -> str:

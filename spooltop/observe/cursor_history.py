@@ -1,0 +1,153 @@
+"""One source's cursor as it was seen to move: every write, which of them put it back, and its own rhythm."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import deque
+from dataclasses import dataclass
+
+from ..model.sight import CursorSection, LockParty
+from ..model.words import Json
+from .cursor_values import direction, order, pick
+
+__all__ = ["RING", "Change", "CursorHistory", "key_of"]
+
+RING = 200
+"""Writes kept of each source."""
+_GAPS = 20
+_FEWEST_GAPS = 2
+_REMEMBERED = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write that changed the value. ``advanced`` are other sources that went forward in the same write. ``known``: the
+    source itself had this value before; ``back``: it went back, or for a token without order, to one that it had before.
+    """
+
+    at: float
+    old: Json
+    new: Json
+    back: bool
+    known: bool
+    also_changed: tuple[str, ...] = ()
+    advanced: tuple[str, ...] = ()
+
+
+def key_of(value: Json) -> str:
+    """What two equal cursors have in common: the kind and the text of what ``pick`` finds."""
+    picked = pick(value)
+    return f"{type(picked).__name__}:{picked!r}"
+
+
+class CursorHistory:
+    """Grows by ``write``; everything else is read off it."""
+
+    def __init__(self, at: float, value: Json, inode: int, held_by: tuple[LockParty, ...], *, seen_at: float) -> None:
+        self.value = value
+        self.first_seen = seen_at
+        self.written_at = at
+        self.moved_at: float = at
+        self.moved_is_bound = True
+        self.ring: deque[CursorSection] = deque([CursorSection(at, value, inode, (), held_by)], maxlen=RING)
+        self.changes: deque[Change] = deque(maxlen=RING)
+        self.writes: deque[float] = deque(maxlen=RING)
+        self._forward: deque[float] = deque(maxlen=_GAPS + 1)
+        self._seen: dict[str, int] = {key_of(value): 0}
+        self._top: Json = value
+        """The high-water mark; for tokens without order the newest that was ever seen."""
+
+    def direction_to(self, value: Json) -> int:
+        """1 where ``value`` would be forward, -1 back, 0 the same. A token without order is forward when it is new."""
+        step = direction(pick(self.value), pick(value))
+        if step is not None:
+            return step
+        if key_of(value) == key_of(self.value):
+            return 0
+        if order(pick(value)) is not None or order(pick(self.value)) is not None:
+            return 1  # the kind of value changed: a new beginning, not a step back
+        place = self._seen.get(key_of(value))
+        return 1 if place is None or place > self._seen.get(key_of(self.value), -1) else -1
+
+    def write(
+        self, at: float, value: Json, inode: int, also: tuple[str, ...], advanced: tuple[str, ...], held_by: tuple[LockParty, ...]
+    ) -> None:
+        """Takes one write of this source's section, also one that changed nothing."""
+        self.ring.appendleft(CursorSection(at, value, inode, also, held_by))
+        self.writes.append(at)
+        self.written_at = at
+        if key_of(value) == key_of(self.value):
+            self.value = value
+            return
+        step = self.direction_to(value)
+        key = key_of(value)
+        self.changes.append(Change(at, self.value, value, step < 0, key in self._seen, also, advanced))
+        if step > 0:
+            self._forward.append(at)
+        if key not in self._seen:
+            if len(self._seen) > 10 * RING:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = max(self._seen.values(), default=-1) + 1
+        comparable = direction(pick(self._top), pick(value))
+        if comparable == 1 or (comparable is None and step > 0 and not self._behind_token(value)):
+            self._top = value
+        self.value = value
+        self.moved_at, self.moved_is_bound = at, False
+
+    def _behind_token(self, value: Json) -> bool:
+        """True where the high-water mark is a token that came later than ``value``."""
+        top = self._seen.get(key_of(self._top))
+        return order(pick(value)) is None and top is not None and top > self._seen.get(key_of(value), top)
+
+    @property
+    def top(self) -> Json:
+        return self._top
+
+    @property
+    def below_top(self) -> bool:
+        """True where it stands below its high-water mark."""
+        step = direction(pick(self.value), pick(self._top))
+        return step == 1 if step is not None else key_of(self.value) != key_of(self._top)
+
+    def recovered(self, change: Change) -> bool:
+        """True where it has since gone past what it had when ``change`` put it back."""
+        later = [other.new for other in self.changes if other.at > change.at]
+        steps = [direction(pick(change.old), pick(value)) for value in later]
+        place = self._seen.get(key_of(change.old), -1)
+        return any(
+            step == 1 if step is not None else self._seen.get(key_of(value), 0) > place
+            for step, value in zip(steps, later, strict=True)
+        )
+
+    def put_backs(self, now: float) -> list[Change]:
+        """Lost updates of the last hour, oldest first: back at an earlier value of its own in a write that changed another key,
+        or put back to the same value at least twice. A single step back for itself is a rewind and not among them.
+        """
+        back = [change for change in self.changes if change.back and change.at >= now - _REMEMBERED]
+        times: dict[str, int] = {}
+        for change in back:
+            times[key_of(change.new)] = times.get(key_of(change.new), 0) + 1
+        return [change for change in back if (change.known and change.also_changed) or times[key_of(change.new)] > 1]
+
+    @property
+    def every(self) -> float | None:
+        """The learnt interval between forward moves (the median), None before three of them."""
+        gaps = self._gaps(self._forward)
+        return statistics.median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+
+    @property
+    def written_every(self) -> float | None:
+        """The same between writes of any kind."""
+        gaps = self._gaps(self.writes)[-_GAPS:]
+        return statistics.median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+
+    def explained(self, *, writes: bool = False) -> float | None:
+        """Seconds of silence that its own rhythm explains: thrice the usual, or half again the longest seen."""
+        gaps = self._gaps(self.writes)[-_GAPS:] if writes else self._gaps(self._forward)
+        return max(3 * statistics.median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
+
+    @staticmethod
+    def _gaps(times: deque[float]) -> list[float]:
+        moments = list(times)
+        return [later - earlier for earlier, later in itertools.pairwise(moments) if later > earlier]

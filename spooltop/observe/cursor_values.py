@@ -1,0 +1,85 @@
+"""What in a cursor's section is the cursor, how it is ordered, and how it is written."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Mapping
+
+from ..model.text import escape
+from ..model.words import Json
+
+__all__ = ["direction", "order", "pick", "shown"]
+
+_NAMED = ("cursor", "value", "offset", "id")
+_POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
+_DIGITS = re.compile(r"-?[0-9]{1,4000}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
+_DEEPEST = 4
+
+
+def pick(value: Json, depth: int = 0) -> Json:
+    """The cursor in a section: a number or text is it; in an object its ``cursor``, ``value``, ``offset``, ``id`` or ``last…``
+    field, else its only numeric one, else the whole object.
+
+    >>> pick({"last_rowid": 7, "updated_at": 99.5}), pick({"n": 3, "name": "x"}), pick("abc")
+    (7, 3, 'abc')
+    """
+    if not isinstance(value, dict) or depth >= _DEEPEST:
+        return value
+    name = _field(value)
+    return value if name is None else pick(value[name], depth + 1)
+
+
+def _field(section: Mapping[str, Json]) -> str | None:
+    for name in _NAMED:
+        if section.get(name) is not None:
+            return name
+    last = [name for name in section if name.lower().startswith("last") and order(section[name]) is not None]
+    if last:  # "last_rowid" is the cursor and "last_run" is not
+        return next((name for name in last if _POSITION.search(name[4:])), last[0])
+    numeric = [name for name, item in section.items() if isinstance(item, int | float) and not isinstance(item, bool)]
+    return numeric[0] if len(numeric) == 1 else None
+
+
+def order(value: Json) -> tuple[str, float | int] | None:
+    """What a value is ordered by, with its kind (values of two kinds do not compare); None for an opaque token."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        return "number", value
+    if isinstance(value, float):
+        return ("number", value) if math.isfinite(value) else None
+    if isinstance(value, str):
+        if _DIGITS.fullmatch(value):
+            return "number", int(value)
+        if _DATE.fullmatch(value):
+            try:
+                when = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                return None
+            aware = when.tzinfo is not None
+            return ("time" if aware else "local time"), (when if aware else when.replace(tzinfo=datetime.UTC)).timestamp()
+    return None
+
+
+def direction(old: Json, new: Json) -> int | None:
+    """1 forward, -1 back, 0 equal in order; None where there is no order between the two."""
+    before, after = order(old), order(new)
+    if before is None or after is None or before[0] != after[0]:
+        return None
+    return (after[1] > before[1]) - (after[1] < before[1])
+
+
+def shown(value: Json) -> str:
+    """As it stands in the file: never grouped, never rounded, escaped.
+
+    >>> shown(12345678901234567890), shown({"a": 1}), shown("tok")
+    ('12345678901234567890', '{"a":1}', 'tok')
+    """
+    picked = pick(value)
+    if isinstance(picked, str):
+        return escape(picked)
+    return escape(json.dumps(picked, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,174 @@
+"""Cursor files over time: who moved, who was put back, who vanished."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model.sight import CursorSource, LockParty
+from ..model.snapshot import Cursor
+from ..model.text import escape
+from ..model.units import age
+from ..model.words import Json
+from .cursor_history import Change, CursorHistory
+from .cursor_values import shown
+from .cursor_verdict import judge
+
+__all__ = ["CursorWatch"]
+
+
+@dataclass(slots=True)
+class _File:
+    """One cursor file: what it held when it last parsed, and the history of each source that it ever had."""
+
+    path: str
+    shared: bool
+    stamp: tuple[int, float, int] | None = None
+    sections: Mapping[str, Json] = field(default_factory=dict)
+    histories: dict[str, CursorHistory] = field(default_factory=dict)
+    gone_since: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+    error_since: float = 0.0
+    good_at: float | None = None
+    away_since: float | None = None
+    lock_holders: tuple[LockParty, ...] = ()
+
+
+class CursorWatch:
+    """Takes the cursor files of each look and says what became of every source. A source that vanishes stays."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._files: dict[str, _File] = {}
+        self._litter: dict[str, dict[str, float]] = {}
+        self._looked_at = 0.0
+
+    def add(self, sources: Sequence[CursorSource], now: float) -> tuple[Cursor, ...]:
+        """One look at ``now`` (epoch seconds). Never raises for what a file holds."""
+        there = set()
+        for source in sources:
+            there.add(source.path)
+            file = self._files.setdefault(source.path, _File(source.path, source.shared))
+            file.lock_holders = source.lock_holders
+            file.away_since = None
+            for name in source.litter:
+                self._litter.setdefault(source.path, {})[name] = now
+            self._read(file, source, now)
+        for path, file in self._files.items():
+            if path not in there and file.away_since is None:
+                file.away_since = now
+        self._looked_at = now
+        return tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
+
+    @property
+    def litter(self) -> Mapping[str, Mapping[str, float]]:
+        """Temporary files of unsafe writers ever seen beside each cursor file, with the time they were last seen: a writer that
+        works once a minute leaves them standing for a moment only."""
+        return self._litter
+
+    @property
+    def errors(self) -> Mapping[str, tuple[str, int]]:
+        """Files that do not parse now: path → (why, how many sources they had)."""
+        return {file.path: (file.error, len(file.histories)) for file in self._files.values() if file.error}
+
+    def put_backs(self, path: str, source: str, now: float) -> tuple[CursorHistory, list[Change]] | None:
+        """The put-backs of a source in a file, oldest first, with its history."""
+        file = self._files.get(path)
+        history = file.histories.get(source) if file else None
+        return None if history is None else (history, history.put_backs(now))
+
+    def moves(self, path: str, source: str) -> int:
+        """How many changes of the source's value were seen."""
+        file = self._files.get(path)
+        history = file.histories.get(source) if file else None
+        return len(history.changes) if history else 0
+
+    def _read(self, file: _File, source: CursorSource, now: float) -> None:
+        if source.sections is None:
+            if not file.error:
+                file.error_since = now
+            file.error = source.error or "does not parse"
+            return
+        file.error = ""
+        stamp = (source.inode, source.mtime, source.size)
+        first = file.good_at is None
+        file.good_at = now
+        if stamp == file.stamp and source.sections == file.sections:
+            return
+        at = self._written_at(source.mtime, now, first=first)
+        before = file.sections
+        changed = [name for name in {**before, **source.sections} if _differs(before, source.sections, name)]
+        advanced = [] if first else list(_advanced(file, source.sections, changed))
+        for name, value in source.sections.items():
+            history = file.histories.get(name)
+            if history is None:
+                file.histories[name] = CursorHistory(at, value, source.inode, source.lock_holders, seen_at=now)
+            elif not file.shared or name in changed:
+                # in a shared file a write that left this section as it was is as likely another source's
+                also = tuple(other for other in changed if other != name)
+                history.write(
+                    at, value, source.inode, also, tuple(other for other in advanced if other != name), source.lock_holders
+                )
+            file.gone_since.pop(name, None)
+        for name in file.histories:
+            if name not in source.sections:
+                file.gone_since.setdefault(name, at if not first else now)
+        file.stamp, file.sections = stamp, source.sections
+
+    def _written_at(self, mtime: float, now: float, *, first: bool) -> float:
+        """The file's own time of writing where it is believable, else when it was seen."""
+        earliest = 0.0 if first else self._looked_at - 1.0
+        return mtime if earliest < mtime <= now else now
+
+    def _cursors(self, file: _File, now: float) -> Iterator[Cursor]:
+        if file.error and not file.histories:
+            name = os.path.basename(file.path)
+            yield Cursor(
+                source=name if file.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
+                evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.lock_holders,
+            )  # fmt: skip
+        for source, history in file.histories.items():
+            verdict, evidence, put_back = self._verdict(file, source, history, now)
+            since = now - self._window
+            writes = sum(1 for at in history.writes if at >= since)
+            yield Cursor(
+                source=source,
+                value=history.value,
+                shown=shown(history.value),
+                verdict=verdict,
+                evidence=evidence,
+                file=file.path,
+                shared=file.shared,
+                moved_at=history.moved_at,
+                moved_is_bound=history.moved_is_bound,
+                every=history.every,
+                writes=writes if writes or not file.shared else None,
+                put_back=put_back,
+                history=tuple(history.ring),
+                lock_holders=file.lock_holders,
+            )
+
+    def _verdict(self, file: _File, source: str, history: CursorHistory, now: float) -> tuple[str, str, int]:
+        name = escape(os.path.basename(file.path))
+        if file.away_since is not None:
+            return "missing", f"{name} is gone for {age(now - file.away_since)}; last {shown(history.value)}", 0
+        if file.error:
+            good = f"; the value is of {age(now - file.good_at)} ago" if file.good_at is not None else ""
+            return "unreadable", f"{name}: {escape(file.error)}{good}", 0
+        if source in file.gone_since:
+            return "missing", f"not in {name} for {age(now - file.gone_since[source])}; last {shown(history.value)}", 0
+        return judge(history, now, shared=file.shared, window=self._window)
+
+
+def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> bool:
+    if (name in before) != (name in after):
+        return True
+    return before.get(name) != after.get(name) and repr(before.get(name)) != repr(after.get(name))  # NaN is as it was
+
+
+def _advanced(file: _File, after: Mapping[str, Json], changed: Sequence[str]) -> Iterator[str]:
+    for name in changed:
+        history = file.histories.get(name)
+        if history is not None and name in after and history.direction_to(after[name]) > 0:
+            yield name

@@ -1,0 +1,95 @@
+"""Rates and percentiles over the last minute of what came and went."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model.sight import Flow, Passage
+from ..model.snapshot import Percentiles, Rates
+
+__all__ = ["FEWEST", "WINDOW", "FlowRing", "percentiles"]
+
+WINDOW = 60.0
+"""Seconds over which rates are told."""
+FEWEST = 20
+"""Below so many samples there are no percentiles."""
+_MOST_PASSAGES = 5000
+_SLOW_SPOOL = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    waited: Percentiles
+    worked: Percentiles
+
+
+class FlowRing:
+    """Keeps the flow of the last minute, and the passages that percentiles are made of."""
+
+    def __init__(self) -> None:
+        self._flows: deque[Flow] = deque()
+        self._passages: deque[Passage] = deque(maxlen=_MOST_PASSAGES)
+        self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
+
+    def clear(self) -> None:
+        """Forgets everything: the clock jumped, or watching was broken."""
+        self._flows.clear()
+        self._passages.clear()
+
+    def add(self, flow: Flow) -> None:
+        if not flow.measured or flow.until < flow.since:
+            self._flows.clear()  # a gap: what came and went in it is not known, so no window may reach across it
+            return
+        self._flows.append(flow)
+        self._passages.extend(flow.passages)
+        while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
+            self._flows.popleft()
+
+    def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
+        """``window`` is what was really watched: flows are kept whole, so it is at most a minute unless one look took longer."""
+        measured = self._percentiles(now)
+        if not self._flows:
+            return Rates(new_per_s=new_per_s, slope_window=slope_window, waited=measured.waited, worked=measured.worked)
+        return Rates(
+            window=self._flows[-1].until - self._flows[0].since,
+            arrived=sum(flow.arrived for flow in self._flows),
+            done=sum(flow.done for flow in self._flows),
+            requeued=sum(flow.requeued for flow in self._flows),
+            lower_bound=not all(flow.exact for flow in self._flows),
+            new_per_s=new_per_s,
+            slope_window=slope_window,
+            waited=measured.waited,
+            worked=measured.worked,
+        )
+
+    def _percentiles(self, now: float) -> _Measured:
+        while self._passages and self._passages[0].gone_at < now - _SLOW_SPOOL:
+            self._passages.popleft()
+        recent = [passage for passage in self._passages if passage.gone_at >= now - WINDOW]
+        if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is told
+            recent = list(self._passages)[-FEWEST:]
+        key = (recent[0].gone_at, recent[-1].gone_at, len(recent)) if recent else None
+        if self._cached is None or self._cached[0] != key:
+            waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]
+            worked = [p.gone_at - p.claimed_at for p in recent if p.claimed_at is not None]
+            self._cached = (key, _Measured(percentiles(waited), percentiles(worked)))
+        return self._cached[1]
+
+
+def percentiles(durations: Sequence[float]) -> Percentiles:
+    """Nearest-rank percentiles. Negative durations (two clocks) are no samples.
+
+    >>> percentiles([float(n) for n in range(1, 101)])
+    Percentiles(samples=100, p50=50.0, p95=95.0, p99=99.0)
+    """
+    ordered = sorted(seconds for seconds in durations if seconds >= 0)
+    if len(ordered) < FEWEST:
+        return Percentiles(len(ordered), None, None, None)
+
+    def rank(share: int) -> float:
+        return ordered[math.ceil(len(ordered) * share / 100) - 1]
+
+    return Percentiles(len(ordered), rank(50), rank(95), rank(99))

@@ -1,0 +1,77 @@
+"""Troubles of the place: what cannot be seen, the disk, the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.problem import Problem, Severity
+from ..model.text import escape
+from ..model.units import age, count, size
+from ..model.words import Box
+from .seen import Seen
+
+__all__ = ["host_problems"]
+
+_FULL = 65_536
+_LITTLE = 0.05
+"""On a small disk little is left only where it is also a small share."""
+_VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
+
+
+def host_problems(seen: Seen) -> Iterator[Problem]:
+    yield from _blind(seen)
+    yield from _disk(seen)
+    yield from _clock(seen)
+
+
+def _blind(seen: Seen) -> Iterator[Problem]:
+    for box, state in seen.sight.boxes.items():
+        if not state.error:
+            continue
+        severity = Severity.CRITICAL if box in (Box.NEW, Box.CUR) else Severity.WARNING
+        error = escape(state.error)
+        text = error if error.startswith(str(box)) else f"{box}: {error}"
+        if state.count is not None:
+            text += f"; its figures are {age(max(0.0, seen.now - state.as_of))} old" if state.as_of else "; its figures are old"
+        yield Problem("blind", severity, text, view=_VIEWS.get(box, "aside"))
+
+
+def _disk(seen: Seen) -> Iterator[Problem]:
+    disk, limits = seen.sight.disk, seen.thresholds
+    if disk.readonly:
+        yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
+        return
+    if disk.bytes_free is not None and disk.bytes_total:
+        root = disk.root_bytes_free
+        for_root = f" (root still has {size(root)})" if root is not None and root > disk.bytes_free + _FULL else ""
+        user = escape(seen.sight.who.user)
+        if disk.bytes_free < _FULL:
+            text = f"disk full for {user}: {size(disk.bytes_free)} free{for_root}; puts and claims fail"
+            yield Problem("disk-full", Severity.CRITICAL, text)
+        elif disk.bytes_free < limits.disk_low and disk.bytes_free < disk.bytes_total * _LITTLE:
+            yield Problem("disk-full", Severity.WARNING, f"disk nearly full for {user}: {size(disk.bytes_free)} free{for_root}")
+    # file systems without an inode table (btrfs) tell a total of 0
+    if disk.inodes_free is not None and disk.inodes_total:
+        if disk.inodes_free == 0:
+            yield Problem("disk-full", Severity.CRITICAL, "no inodes free; puts fail")
+        elif disk.inodes_free < limits.inodes_low and disk.inodes_free < disk.inodes_total * _LITTLE:
+            yield Problem("disk-full", Severity.WARNING, f"{count(disk.inodes_free)} inodes free")
+
+
+def _clock(seen: Seen) -> Iterator[Problem]:
+    jump = seen.sight.clock_jumped
+    if jump is not None:
+        way = "forward" if jump > 0 else "back"
+        yield Problem(
+            "clock-skew", Severity.WARNING, f"the clock jumped {way} by {age(abs(jump))}: ages from before it are wrong"
+        )
+    if seen.mail:
+        return
+    limit = seen.now + seen.thresholds.clock_ahead
+    ahead = [row.in_box_since for row in (*seen.sight.claims, *seen.sight.tmp) if (row.in_box_since or 0.0) > limit]
+    ahead += [state.oldest_at for box, state in seen.sight.boxes.items() if box is Box.NEW and (state.oldest_at or 0.0) > limit]
+    furthest = max((at for at in ahead if at is not None), default=None)
+    if furthest is not None:
+        things = "1 message is" if len(ahead) == 1 else f"{len(ahead)} messages or more are"
+        text = f"{things} from the future, by up to {age(furthest - seen.now)}: another clock"
+        yield Problem("clock-skew", Severity.NOTE, text, count=len(ahead))

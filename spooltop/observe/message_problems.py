@@ -1,0 +1,179 @@
+"""Troubles of messages: nobody takes them, their holder is gone, they lie about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..model.problem import Problem, Severity
+from ..model.row import Row
+from ..model.selection import Selection
+from ..model.text import escape
+from ..model.units import age, count, fit, interval, rate
+from ..model.words import Box, Verdict
+from .seen import Seen
+
+__all__ = ["message_problems"]
+
+_ID_CELLS = 20
+
+
+def message_problems(seen: Seen) -> Iterator[Problem]:
+    if seen.mail:
+        return
+    yield from _new(seen)
+    yield from _claims(seen)
+    yield from _tmp(seen)
+    yield from _odd(seen)
+
+
+def _new(seen: Seen) -> Iterator[Problem]:
+    box = seen.sight.boxes.get(Box.NEW)
+    if box is None or not box.count:
+        return
+    waiting = count(box.count, complete=box.complete)
+    limits = seen.thresholds
+    consumers = seen.sight.consumers
+    busy = seen.sight.counts.alive
+    untouched = seen.untouched
+    if untouched is not None and min(untouched, seen.watched) >= limits.no_consumer:
+        text = f"no claim for {age(untouched)} while {waiting} {'waits' if box.count == 1 else 'wait'}"
+        if busy:
+            text += f"; {_many(busy, 'claim is', 'claims are')} at work"
+        elif consumers:
+            text += f"; {_many(consumers, 'consumer lives', 'consumers live')}, idle"
+        elif seen.sight.counts.unknown:
+            text += f"; {_many(seen.sight.counts.unknown, 'claim', 'claims')} of unknown holders"
+        elif consumers == 0:
+            text += "; no consumer lives"
+        yield Problem(
+            "no-consumer",
+            Severity.WARNING if busy or consumers or seen.sight.counts.unknown else Severity.CRITICAL,
+            text,
+            view="new",
+        )
+    oldest = None if box.oldest_at is None else seen.now - box.oldest_at
+    trend = seen.trend
+    if trend.growing and trend.per_s is not None and trend.window >= limits.new_growing:
+        text = f"new grows {rate(trend.per_s)} over {interval(trend.window)}"
+        if oldest is not None:
+            text += f", oldest waits {age(oldest)}"
+        if consumers:
+            text += f"; {_many(consumers, 'consumer takes', 'consumers take')} work"
+        yield Problem("new-growing", Severity.CRITICAL, text, view="new")
+    if oldest is not None and oldest > limits.new_old:
+        text = f"the oldest in new waits {age(oldest)}, with {waiting} in all"
+        yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
+
+
+def _claims(seen: Seen) -> Iterator[Problem]:
+    sight, limits = seen.sight, seen.thresholds
+    of = {verdict: [row for row in sight.claims if row.verdict is verdict] for verdict in Verdict}
+    poison = [row for row in of[Verdict.DEAD] if (row.attempt or 0) >= limits.poison_deaths]
+    if poison:
+        worst = max(poison, key=lambda row: row.attempt or 0)
+        text = (
+            f"{_id(worst)} was in work when {worst.attempt} consumers died"
+            if len(poison) == 1
+            else f"{len(poison)} messages died with {limits.poison_deaths} consumers or more, {_id(worst)} with {worst.attempt}"
+        )
+        selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
+        yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)
+    dead = max(sight.counts.dead, len(of[Verdict.DEAD]))
+    if dead:
+        one = dead == 1
+        text = f"{_most(dead, sight.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
+        text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
+        yield Problem("claims-dead", Severity.CRITICAL, text, dead, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+    long = _older(of[Verdict.ALIVE], seen.now, limits.claim_long)
+    if long:
+        selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
+        yield Problem("claim-long", Severity.WARNING, _long_words(long, seen.now), len(long), selection)
+    unknown = _older(of[Verdict.UNKNOWN], seen.now, limits.claim_unknown)
+    if unknown:
+        text = f"{_most(len(unknown), sight.judged_all)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
+        text += _longest(unknown, seen.now, one=len(unknown) == 1)
+        if len(unknown) == 1 and unknown[0].evidence:
+            text += f": {escape(unknown[0].evidence)}"
+        older = limits.claim_unknown or None
+        selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=older)
+        yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection)
+
+
+def _long_words(rows: Sequence[Row], now: float) -> str:
+    oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
+    held = f"{'≤' if oldest.since_is_bound else ''}{age(oldest.in_box_age(now))}"
+    owner = oldest.owner
+    who = " ".join(escape(str(part)) for part in (owner and owner.pid, owner and owner.command) if part)
+    by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
+    if len(rows) == 1:
+        return f"1 claim held {held}{by}: alive"
+    return f"{len(rows)} claims held long by living consumers, longest {held}{by}"
+
+
+def _tmp(seen: Seen) -> Iterator[Problem]:
+    abandoned = [row for row in seen.sight.tmp if row.verdict is Verdict.ABANDONED]
+    many = max(seen.sight.counts.abandoned, len(abandoned))
+    if many:
+        text = f"{_most(many, seen.sight.judged_all)} abandoned in tmp" + _oldest(abandoned, seen.now)
+        yield Problem("tmp-abandoned", Severity.WARNING, text, many, Selection(box=Box.TMP, verdict=Verdict.ABANDONED))
+    limit = seen.thresholds.tmp_old
+    unknown = [row for row in seen.sight.tmp if row.verdict is Verdict.UNKNOWN]
+    old = _older(unknown, seen.now, limit)
+    if old:
+        text = f"{len(old)} in tmp for over {age(limit)}, writer unknown" + _oldest(old, seen.now)
+        selection = Selection(box=Box.TMP, verdict=Verdict.UNKNOWN, older_than=limit)
+        yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
+
+
+def _odd(seen: Seen) -> Iterator[Problem]:
+    conflicts = len(seen.sight.conflicts)
+    if conflicts:
+        text = "1 id stands for two messages" if conflicts == 1 else f"{conflicts} ids stand for two messages each"
+        # without a selection: a purge of "the conflict" would take both, and which is right only a person can say
+        yield Problem("conflict", Severity.WARNING, f"{text}; both are kept", conflicts, view="claims")
+    for box in Box:
+        rows = [row for row in seen.sight.strange if row.box is box]
+        if rows:
+            what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "no plain messages"
+            text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} things in {box} are no plain messages"
+            selection = Selection(box=box, keys=tuple(row.key for row in rows))
+            yield Problem("conflict", Severity.NOTE, text, len(rows), selection)
+
+
+def _older(rows: Iterable[Row], now: float, limit: float) -> list[Row]:
+    """As a selection by ``older_than`` takes them; without a limit all."""
+    return [row for row in rows if not limit or (row.in_box_age(now) or 0.0) > limit]
+
+
+def _many(n: int, one: str, more: str) -> str:
+    return f"{n} {one if n == 1 else more}"
+
+
+def _most(n: int, all_judged: bool) -> str:
+    return count(n, complete=all_judged)
+
+
+def _id(row: Row) -> str:
+    shown = escape(row.id)
+    return fit(shown, min(_ID_CELLS, len(shown))) if len(shown) > _ID_CELLS else shown
+
+
+def _pids(rows: Sequence[Row]) -> str:
+    pids = list(dict.fromkeys(row.owner.pid for row in rows if row.owner and row.owner.pid is not None))
+    if not pids:
+        return ""
+    named = " and ".join(str(pid) for pid in pids[:2]) if len(pids) < 3 else f"{pids[0]}, {pids[1]} and {len(pids) - 2} more"
+    return f", pid {named}"
+
+
+def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
+    aged = [row for row in rows if row.in_box_since is not None]
+    if not aged:
+        return ""
+    oldest = max(aged, key=lambda row: row.in_box_age(now) or 0.0)
+    return f", {'held' if one else 'longest'} {'≤' if oldest.since_is_bound else ''}{age(oldest.in_box_age(now))}"
+
+
+def _oldest(rows: Sequence[Row], now: float) -> str:
+    ages = [held for row in rows if (held := row.in_box_age(now)) is not None]
+    return f", oldest {age(max(ages))}" if ages else ""

@@ -1,0 +1,87 @@
+"""From looks to pictures: the one object that remembers. It reads no clock; time is what the looks say."""
+
+from __future__ import annotations
+
+from ..model.sight import Sight
+from ..model.snapshot import Snapshot
+from ..model.words import Box
+from .cursors import CursorWatch
+from .depth import CELL, DepthHistory, TrendWatch
+from .flow import FlowRing
+from .problems import problems
+from .seen import Seen
+from .thresholds import Thresholds
+from .unjudged import not_judged, not_visible
+from .waiting import WaitingWatch
+
+__all__ = ["Observer"]
+
+_JUMP = 2.0
+
+
+class Observer:
+    """Takes each ``Sight`` in the order of time and gives the ``Snapshot`` that it makes with those before. Not thread-safe."""
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self.thresholds = thresholds or Thresholds()
+        self._flow = FlowRing()
+        self._trend = TrendWatch()
+        self._waiting = WaitingWatch()
+        self._depths: dict[Box, DepthHistory] = {}
+        self._cursors = CursorWatch(self.thresholds.cursor_window)
+        self._watched_since: float | None = None
+        self._last_at: float | None = None
+        self._jumped = 0.0
+
+    def add(self, sight: Sight) -> Snapshot:
+        """One look. Raises nothing for what a spool holds."""
+        now = sight.taken_at
+        self._follow_clock(sight)
+        if self._watched_since is None:
+            self._watched_since = now
+        self._last_at = now
+        new = sight.boxes.get(Box.NEW)
+        counted = new is not None and new.complete and not new.error
+        self._flow.add(sight.flow)
+        self._trend.add(now, new.count if new is not None and counted else None)
+        self._waiting.add(sight)
+        history = {}
+        for box, state in sight.boxes.items():
+            depths = self._depths.setdefault(box, DepthHistory())
+            depths.add(now, None if state.error else state.count)
+            history[box] = depths.cells(now)
+        trend = self._trend.trend()
+        rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
+        cursors = self._cursors.add(sight.cursors, now)
+        seen = Seen(
+            sight=sight,
+            rates=rates,
+            trend=trend,
+            cursors=cursors,
+            cursor_watch=self._cursors,
+            thresholds=self.thresholds,
+            watched=now - self._watched_since,
+            untouched=self._waiting.untouched(now),
+        )
+        return Snapshot(
+            sight=sight,
+            rates=rates,
+            cursors=cursors,
+            problems=problems(seen),
+            history=history,
+            cell=CELL,
+            not_judged=tuple(not_judged(seen)),
+            not_visible=tuple(not_visible(seen)),
+        )
+
+    def _follow_clock(self, sight: Sight) -> None:
+        """Where the clock jumped, times from before it cannot be subtracted from times after it: watching begins anew."""
+        jumped = sight.clock_jumped or 0.0
+        back = self._last_at is not None and sight.taken_at < self._last_at
+        if back or abs(jumped - self._jumped) > _JUMP:
+            self._flow.clear()
+            self._trend.clear()
+            self._waiting.clear()
+            self._depths.clear()
+            self._watched_since = None
+        self._jumped = jumped

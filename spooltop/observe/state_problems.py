@@ -1,0 +1,96 @@
+"""Troubles of cursors and locks."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from ..model.problem import Problem, Severity
+from ..model.sight import Lock
+from ..model.snapshot import Cursor
+from ..model.text import escape
+from ..model.units import age, fit
+from .cursor_verdict import put_back_words
+from .seen import Seen
+
+__all__ = ["state_problems"]
+
+_VALUE_CELLS = 20
+
+
+def state_problems(seen: Seen) -> Iterator[Problem]:
+    yield from _cursors(seen)
+    yield from _locks(seen)
+    yield from _unsafe(seen)
+
+
+def _cursors(seen: Seen) -> Iterator[Problem]:
+    for path, (error, sources) in seen.cursor_watch.errors.items():
+        text = f"{_base(path)} does not read: {escape(error)}"
+        if sources:
+            text += f"; last good values of {sources} kept"
+        first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
+        yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
+    for cursor in seen.cursors:
+        name = escape(cursor.source)
+        if cursor.verdict == "reverted":
+            yield _cursor("cursor-reverted", Severity.CRITICAL, f"{name} {_reverted(seen, cursor)}", cursor, cursor.put_back)
+        elif cursor.verdict == "missing":
+            yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
+        elif cursor.verdict in ("rewound", "stopped", "stalled"):
+            yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.evidence}", cursor)
+
+
+def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int = 1) -> Problem:
+    return Problem(code, severity, text, count, view="cursors", subject=cursor.source)
+
+
+def _reverted(seen: Seen, cursor: Cursor) -> str:
+    found = seen.cursor_watch.put_backs(cursor.file, cursor.source, seen.now)
+    if not found or not found[1]:
+        return cursor.evidence
+    history, put = found
+    window = seen.thresholds.cursor_window
+    recent = [change for change in put if change.at >= seen.now - window] or put
+    text = put_back_words(history, put, seen.now, window=window)
+    carried = Counter(source for change in recent for source in change.advanced).most_common(1)
+    if carried:
+        text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
+    return text
+
+
+def _locks(seen: Seen) -> Iterator[Problem]:
+    stale: list[Lock] = []
+    for lock in seen.sight.locks:
+        if lock.verdict == "stale":
+            stale.append(lock)
+        if not lock.waiters or not lock.holders:
+            continue
+        since = min((party.since for party in lock.holders if party.since is not None), default=None)
+        if since is not None and seen.now - since > seen.thresholds.lock_blocked:
+            holder = lock.holders[0]
+            who = " ".join(escape(str(part)) for part in (holder.pid, holder.command) if part)
+            text = f"{_base(lock.path)} held {age(seen.now - since)}"
+            text += (f" by {who}" if who else "") + f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''}"
+            yield Problem("lock-blocked", Severity.WARNING, text, len(lock.waiters), view="locks", subject=lock.path)
+    if stale:
+        first = stale[0]
+        why = f": {escape(first.evidence)}" if len(stale) == 1 and first.evidence else ""
+        more = "" if len(stale) == 1 else f" and {len(stale) - 1} more"
+        text = f"stale lock {_base(first.path)}{more}{why}"
+        yield Problem("lock-stale", Severity.WARNING, text, len(stale), view="locks", subject=first.path)
+
+
+def _unsafe(seen: Seen) -> Iterator[Problem]:
+    for path, litter in seen.cursor_watch.litter.items():
+        names = sorted(litter)
+        shown = fit(escape(names[0]), min(_VALUE_CELLS * 2, len(escape(names[0])))) if names else ""
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        text = f"{_base(path)} is written unsafely: {shown}{more} seen"
+        first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
+        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=first)
+
+
+def _base(path: str) -> str:
+    return escape(os.path.basename(path) or path)

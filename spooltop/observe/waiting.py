@@ -1,0 +1,58 @@
+"""Whether anyone takes work: since when ``new`` waits untouched."""
+
+from __future__ import annotations
+
+from ..model.sight import Sight
+from ..model.words import Box
+
+__all__ = ["WaitingWatch"]
+
+
+class WaitingWatch:
+    """Remembers since when ``new`` has not been empty, and when something was last seen to leave it.
+
+    Claims are seen by events, by claims that stand in ``cur``, by what was finished, and by ``new`` getting shorter: each alone
+    can miss one, and "nobody takes work" is said only where all are silent.
+    """
+
+    def __init__(self) -> None:
+        self._waiting_since: float | None = None
+        self._taken_at: float | None = None
+        self._depth: int | None = None
+
+    def clear(self) -> None:
+        self._waiting_since = self._taken_at = self._depth = None
+
+    def add(self, sight: Sight) -> None:
+        now = sight.taken_at
+        box = sight.boxes.get(Box.NEW)
+        depth = None if box is None or box.error else box.count
+        flow = sight.flow
+        times = [row.in_box_since for row in sight.claims if row.in_box_since is not None]
+        times += [passage.claimed_at for passage in flow.passages if passage.claimed_at is not None]
+        if sight.last_claim_at is not None:
+            times.append(sight.last_claim_at)
+        if (flow.measured and (flow.claimed or flow.done)) or (
+            depth is not None and self._depth is not None and depth < self._depth
+        ):
+            times.append(now)
+        # a time of another clock may lie in the future: it counts as now, and not as "for ever fresh"
+        seen = max((min(time, now) for time in times), default=None)
+        if seen is not None and (self._taken_at is None or seen > self._taken_at):
+            self._taken_at = seen
+        if not depth:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        self._depth = depth
+
+    @property
+    def taken_at(self) -> float | None:
+        """When a message was last seen to be taken; None if never."""
+        return self._taken_at
+
+    def untouched(self, now: float) -> float | None:
+        """Seconds for which messages waited under watch and none was taken; None where none wait."""
+        if self._waiting_since is None:
+            return None
+        return now - max(self._waiting_since, self._taken_at or 0.0)

@@ -1,0 +1,149 @@
+"""The filter: what it finds, what it refuses, and that typing never breaks it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.errors import UsageError
+from spooltop.model.query import Query, parse
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.words import Box, Owner, Verdict
+
+NOW = 1_795_222_869.0
+
+
+def row(name: str = "1795222801446548.4290.vm", box: Box = Box.CUR, **rest: Any) -> Row:
+    rest.setdefault("id", name)
+    return Row(key=name, box=box, name=name, **rest)
+
+
+CLAIM = row(
+    in_box_since=NOW - 700,
+    source="imessage",
+    attempt=4,
+    verdict=Verdict.DEAD,
+    evidence="gone · 4 died with it",
+    owner=Owner(pid=4312, command="worker.py"),
+)
+UNKNOWN = row(box=Box.CUR)
+WAITING = row(box=Box.NEW, in_box_since=NOW - 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", True), ("  ", True), ("4290", True), ("!4290", False), ("worker.py", True), ("imess", True), ("Worker", False),
+        ("died", True), ('"died with"', True), ("died with", True), ("died without", False), ("age:>10m", True),
+        ("age:<10m", False),
+        ("age:>=700", True), ("!age:>10m", False), ("src:imessage", True), ("src:imess", False), ("!src:email", True),
+        ("pid:4312", True), ("pid:431", False), ("tries:>3", True), ("tries:4", True), ("tries:=4", True), ("tries:3", False),
+        ("tries:<=4", True), ("verdict:dead", True), ("verdict:DEAD", True), ("!verdict:dead", False),
+        ("age:>10m verdict:dead src:imessage", True), ("age:>10m verdict:alive", False),
+    ],
+)  # fmt: skip
+def test_terms(text: str, found: bool) -> None:
+    assert parse(text).match(CLAIM, NOW) is found
+
+
+@pytest.mark.parametrize("text", ["age:>1s", "age:<1s", "tries:1", "tries:>0", "verdict:alive", "pid:1"])
+def test_what_is_not_known_matches_neither_way(text: str) -> None:
+    assert not parse(text).match(UNKNOWN, NOW)
+    assert not parse("!" + text).match(UNKNOWN, NOW)
+
+
+def test_a_message_that_waits_has_no_verdict_and_no_holder() -> None:
+    assert parse("!verdict:dead !pid:4312").match(WAITING, NOW)
+    assert not parse("verdict:unknown").match(WAITING, NOW)
+
+
+def test_no_source_can_be_asked_for() -> None:
+    assert parse('src:""').match(WAITING, NOW)
+    assert not parse('src:""').match(CLAIM, NOW)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("[red]x[/]", "[red]"),
+        ("a\x1b[31mb", "\\x1b[31m"),
+        ("2026-11-21T02:41:09.json", "02:41:09"),
+        ("src:x", '"src:x"'),
+        ("x!y", "x!"),
+        ("!y", '"!y"'),
+        ("two words", '"two words"'),
+        ('say "hi"', '"say ""hi"""'),
+        (os.fsdecode(b"caf\xe9"), "\\xe9"),
+        ("1795220920443125.9155.vm:2,P4242", ":2,P4242"),
+    ],
+)
+def test_names_of_others_are_found_as_shown(name: str, text: str) -> None:
+    assert parse(text).match(row(name), NOW)
+    assert not parse("!" + text).match(row(name), NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("age:10m", "age:>10m"), ("age:>", "10m"), ("age:>soon", "10m"), ("tries:x", "tries:>3"), ("pid:>3", "pid:4312"),
+        ("verdict:gone", "abandoned"), ("src:", "src:imessage"), ("!", "some text"), ('"open', "two words"),
+        ("source:x", "src:"), ("ages:>3", "age:"), ("verdit:dead", "verdict:"), ("depth:>3", "age:, src:"),
+    ],
+)  # fmt: skip
+def test_wrong_terms_say_what_would_be_right(text: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=advice):
+        parse(text)
+    assert text.strip('"') in " ".join(parse(text, lenient=True).incomplete) or parse(text, lenient=True).terms
+
+
+def test_while_typing_a_half_term_is_left_out_and_told() -> None:
+    query = parse("4290 age:>", lenient=True)
+    assert query.incomplete == ("age:>",)
+    assert "10m" in query.hint
+    assert query.match(CLAIM, NOW)
+    for end in range(len('age:>10m src:imessage "died with" verdict:dead')):
+        assert parse('age:>10m src:imessage "died with" verdict:dead'[:end], lenient=True).hint is not None
+
+
+TERM = st.one_of(
+    st.text(min_size=1, max_size=12),
+    st.sampled_from(
+        ["age:>10m", "!age:<5s", "src:imessage", "pid:4312", "tries:>3", "tries:3", "verdict:dead", "!x", 'src:"a b"']
+    ),
+)
+
+
+@given(st.lists(TERM, max_size=5).map(" ".join))
+def test_nothing_typed_breaks_it_and_what_it_understood_reads_back(text: str) -> None:
+    query = parse(text, lenient=True)
+    assert parse(str(query)).terms == query.terms
+    query.match(CLAIM, NOW)
+
+
+@given(st.text(min_size=1, max_size=20), st.booleans())
+def test_any_text_can_be_looked_for_in_quotes(needle: str, negated: bool) -> None:
+    text = ("!" if negated else "") + '"' + needle.replace('"', '""') + '"'
+    assert parse(text).match(row(needle), NOW) is ((needle in escape(needle)) is not negated)
+
+
+@given(st.binary(min_size=1, max_size=30).filter(lambda raw: b"/" not in raw), st.text(alphabet="ab1x.%\\ -", max_size=6))
+def test_the_test_on_bytes_never_loses_a_match(raw: bytes, needle: str) -> None:
+    query = parse('"' + needle + '"' if needle else "")
+    name = os.fsdecode(raw)
+    if query.match(row(name, Box.NEW), NOW):
+        assert query.could_match(raw)
+
+
+def test_the_test_on_bytes_sorts_out() -> None:
+    query = parse("4290 age:>1m !vm")
+    assert query.plain_terms == (b"4290",)
+    assert query.needs_stat
+    assert not query.could_match(b"1795222801446548.4291.vm")
+    assert Query().empty
+    assert not parse("x").needs_stat
+    assert parse("x").needs_owner

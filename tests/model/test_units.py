@@ -1,0 +1,122 @@
+"""Numbers in fixed room."""
+
+from __future__ import annotations
+
+import datetime
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.errors import UsageError
+from spooltop.model import query, units
+from spooltop.model.units import age, cells, clock_time, count, duration, fit, interval, parse_age, percent, rate, size, span
+
+TIMES = st.floats(min_value=-1e6, max_value=1e18) | st.just(float("inf"))
+
+
+@pytest.mark.parametrize("module", [units, query], ids=["units", "query"])
+def test_examples_in_the_docs_hold(module: object) -> None:
+    outcome = doctest.testmod(module)  # type: ignore[arg-type]
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "—"), (-5, "<10s"), (0, "<10s"), (10, "10s"), (19.9, "10s"), (59.9, "50s"), (60, "1m"), (3599, "59m"),
+        (3600, "1h"), (47.9 * 3600, "47h"), (48 * 3600, "2d"), (999 * 86400, "999d"), (1000 * 86400, "2y"),
+        (float("inf"), "999y"),
+    ],
+)  # fmt: skip
+def test_age_steps(seconds: float | None, shown: str) -> None:
+    assert age(seconds) == shown
+
+
+@given(TIMES)
+def test_times_fit_four_cells(seconds: float) -> None:
+    assert cells(age(seconds)) <= 4
+    assert cells(duration(seconds)) <= 4
+    assert cells(interval(seconds)) <= 4
+
+
+@given(st.integers(min_value=0, max_value=60 * 86400))
+def test_an_age_stands_still_within_its_step(seconds: int) -> None:
+    step = 10 if seconds < 60 else 60
+    assert age(seconds) == age(seconds // step * step)
+
+
+@given(st.integers(min_value=0, max_value=1 << 70))
+def test_sizes_fit_six_cells(n: int) -> None:
+    assert cells(size(n)) <= 6
+
+
+@given(st.integers(min_value=0, max_value=10**18 - 1), st.integers(min_value=0, max_value=10**18 - 1))
+def test_a_larger_size_never_looks_smaller(first: int, second: int) -> None:
+    def value(shown: str) -> float:
+        number = shown.rstrip("BkMGTPE")
+        return float(number) * 1000.0 ** "BkMGTPE".index(shown[len(number)])
+
+    low, high = sorted((first, second))
+    assert value(size(low)) <= value(size(high))
+
+
+@pytest.mark.parametrize(
+    ("per_s", "plain", "signed"),
+    [(None, "—", "—"), (1.8, "1.8/s", "+1.8/s"), (-1.8, "-1.8/s", "-1.8/s"), (0.0, "0.0/s", "0.0/s"), (0.01, "<0.1/s", "0.0/s"),
+     (99.96, "100/s", "+100/s"), (float("nan"), "—", "—")],
+)  # fmt: skip
+def test_rates(per_s: float | None, plain: str, signed: str) -> None:
+    assert (rate(per_s), rate(per_s, signed=True)) == (plain, signed)
+
+
+def test_nothing_is_rounded_to_none_or_all() -> None:
+    assert percent(1, 10**9) == "<1%"
+    assert percent(10**9 - 1, 10**9) == ">99%"
+    assert percent(0, 10) == "0%"
+    assert percent(10, 10) == "100%"
+    assert percent(1, 0) == "?"
+
+
+def test_counts_and_spans() -> None:
+    assert count(310_000, complete=False) == "≥310,000"
+    assert span(None) == "—"
+    assert span(59.9) == "59s"
+
+
+def test_times_of_day() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=1))
+    assert clock_time(0, zone) == "01:00:00 +0100"
+    assert clock_time(0, zone, offset=False) == "01:00:00"
+    assert clock_time(1e30, zone) == clock_time(None) == clock_time(float("nan"), zone) == "—"
+
+
+@given(st.integers(min_value=0, max_value=10**9), st.sampled_from("smhdw"))
+def test_an_age_is_read_back(number: int, unit: str) -> None:
+    assert parse_age(f"{number}{unit}") == number * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[unit]
+
+
+@pytest.mark.parametrize("text", ["", "m", "10 m", "-5", "1.2.3", "1h30", "10x", "nan", "٣m", "9" * 400, "1e5"])
+def test_what_is_no_age_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(UsageError, match="10m"):
+        parse_age(text)
+
+
+@given(
+    st.text(alphabet="ab日é\u0301語-…", max_size=30),
+    st.integers(min_value=0, max_value=20),
+    st.sampled_from(["left", "right"]),
+    st.sampled_from(["left", "right"]),
+    st.sampled_from(["…", "..", ">", ""]),
+)
+def test_fitted_text_has_exactly_its_width(text: str, width: int, align: str, cut: str, mark: str) -> None:
+    fitted = fit(text, width, align, cut=cut, mark=mark)  # type: ignore[arg-type]
+    assert cells(fitted) == width
+
+
+def test_names_are_cut_at_the_left() -> None:
+    assert fit("1795222801446548.4290.vm", 10) == "…8.4290.vm"
+    assert fit("1795222801446548.4290.vm", 10, mark="..") == "...4290.vm"
+    assert fit("\u0301e\u0301", 3, "right") == "  \u0301e\u0301"
