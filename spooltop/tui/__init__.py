@@ -1,0 +1,63 @@
+"""The dashboard. ``run`` opens it and returns the exit code; importing this package loads no Textual.
+
+How it hangs together: ``looker`` looks in a thread and posts what it found; ``app`` hands it to the screen in front; ``screens``
+keep what a person chose and ask ``draw`` for lines, which ``widgets`` paint; a key looks up its command in ``commands``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .looker import Control
+
+__all__ = ["Options", "run", "why_no_dashboard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with."""
+
+    light: bool = False
+    ascii: bool = False
+    colour: bool = True
+    mouse: bool = False
+    view: str = "overview"
+
+    @staticmethod
+    def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
+        """Options as the environment asks for them: ``NO_COLOR`` (no-color.org), ``TERM=linux`` and a C locale mean ASCII."""
+        locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+        poor = environ.get("TERM") == "linux" or (locale in ("C", "POSIX"))
+        return Options(light=light, ascii=ascii or poor, colour=not environ.get("NO_COLOR"), mouse=mouse)
+
+
+def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
+    """Why a plain report has to do; None where the dashboard can run. ``terminal``: stdin and stderr are one."""
+    if not terminal:
+        return "stdin or stderr is no terminal"
+    if environ.get("TERM", "") in ("", "dumb"):
+        return f"TERM={environ.get('TERM', '')} cannot place a cursor"
+    return None
+
+
+def run(control: Control, options: Options | None = None) -> int:
+    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
+
+    Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
+    """
+    # Read when textual is imported: a page that slides costs 272 kB, and 60 frames a second flood a slow line.
+    os.environ["TEXTUAL_ANIMATIONS"] = "none"
+    os.environ.setdefault("TEXTUAL_FPS", "12")
+    from .app import SpooltopApp
+
+    app = SpooltopApp(control, options or Options.of(os.environ))
+    app.run(mouse=app.options.mouse)
+    app.finish()
+    for line in app.goodbye():
+        print(line, file=sys.stdout)
+    return app.return_code or 0

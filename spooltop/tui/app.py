@@ -1,0 +1,99 @@
+"""The application: owns the two threads, keeps the newest snapshot, hands what was found to the screen in front."""
+
+from __future__ import annotations
+
+import threading
+
+from textual.app import App
+from textual.message import Message
+
+from ..model.plan import Result
+from ..model.snapshot import Snapshot
+from . import Options
+from .draw.glyphs import ASCII, UNICODE
+from .lifecycle import catch_signals, goodbye, terminal_gone
+from .looker import Control, Doer, Found, Looker, SnapshotTaken
+from .scene import View
+from .screens.main import MainScreen
+
+__all__ = ["SpooltopApp"]
+
+STALE_AFTER = 5.0
+"""Seconds after which a look that has not come back is called stale."""
+
+
+class SpooltopApp(App[int], inherit_bindings=False):
+    """The dashboard on one control. Keys are looked up in ``commands`` by the screens; Textual's own bindings are off."""
+
+    CSS_PATH = "spooltop.tcss"
+    TITLE = "spooltop"
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
+
+    class Arrived(Message):
+        """Something that one of the threads found."""
+
+        def __init__(self, found: Found) -> None:
+            super().__init__()
+            self.found = found
+
+    def __init__(self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25) -> None:
+        super().__init__()
+        self.spool = control
+        self.options = options or Options()
+        self.glyphs = ASCII if self.options.ascii else UNICODE
+        self.theme = "ansi-light" if self.options.light else "ansi-dark"
+        self.looker = Looker(control, lambda found: self.post_message(self.Arrived(found)), quiet=quiet, busy=busy)
+        self.doer = Doer()
+        self.snapshot: Snapshot | None = None
+        self.results: list[Result] = []
+        self.applying = False
+        self.leaving = threading.Event()
+        self.main = MainScreen(control, View(self.options.view))
+
+    def on_mount(self) -> None:
+        self.push_screen(self.main)
+        self.looker.start()
+        self.doer.start()
+        self.set_interval(1.0, self._check_stale)
+        if not self.is_headless:
+            catch_signals(self.leave)
+            self.set_interval(5.0, self._check_terminal)
+        self.app_resume_signal.subscribe(self, self._resumed)
+
+    def on_spooltop_app_arrived(self, message: Arrived) -> None:
+        if isinstance(message.found, SnapshotTaken):
+            self.snapshot = message.found.snapshot
+        self.main.take(message.found)
+        if self.screen is not self.main:
+            take = getattr(self.screen, "take", None)
+            if take is not None:
+                take(message.found)
+
+    def leave(self, code: int = 0) -> None:
+        """Ends with this exit code; what is being done is stopped after its current item."""
+        self.leaving.set()
+        self.exit(return_code=code)
+
+    def finish(self) -> None:
+        """After the screen is restored: lets the operation under way come to its end, leaves a look that hangs alone."""
+        self.doer.stop(timeout=5.0)
+        self.looker.stop(timeout=0.2)
+
+    def goodbye(self) -> list[str]:
+        """What is said on leaving."""
+        return goodbye(self.results)
+
+    def _resumed(self, _: object) -> None:
+        # The terminal was the shell's meanwhile, and events were lost while we were stopped.
+        self.refresh(layout=True)
+        self.screen.refresh(layout=True)
+        self.looker.look_again()
+
+    def _check_stale(self) -> None:
+        waited = self.looker.looking_for()
+        self.main.stale(waited if waited >= STALE_AFTER else None)
+
+    def _check_terminal(self) -> None:
+        if terminal_gone():
+            self.leave(129)

@@ -1,0 +1,229 @@
+"""THE table of commands. Bindings, footer, help, palette and the README's key list all come from it and from nothing else.
+
+A command has an id (what it does is a method of that name, see ``screens``), its keys as the terminal's events name them, a
+label for the footer, one sentence of help, the views it lives in, and a function that says why it is not available now.
+``dangerous`` commands only ever open a plan; no key changes the spool by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from . import reasons as why
+from .keys import shown
+from .scene import LISTS, Scene, View
+
+__all__ = ["COMMANDS", "Command", "by_id", "command_for", "footer", "help_lines", "key_table_markdown", "palette"]
+
+ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
+MOVING = ROOTS | {View.MESSAGE, View.CURSOR, View.OPERATIONS, View.HELP, View.PLAN, View.RESULT}
+STEPPING = MOVING | {View.PALETTE}
+OVER = frozenset({View.MESSAGE, View.CURSOR})
+CHANGING = frozenset({View.OVERVIEW}) | LISTS
+EVERYWHERE = frozenset(View)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing that a key does. ``rank`` orders the footer, 0: not shown there. ``typed``: its key is a letter or sign, so it
+    is no command where text is typed (filter, palette, a form)."""
+
+    id: str
+    keys: tuple[str, ...]
+    label: str
+    help: str
+    views: frozenset[View]
+    why_not: Callable[[Scene], str | None] = why.always
+    dangerous: bool = False
+    rank: int = 0
+    group: str = "look"
+
+    @property
+    def key(self) -> str:
+        """Its first key, as a person calls it."""
+        return shown(self.keys[0])
+
+    @property
+    def shown_keys(self) -> str:
+        return " ".join(shown(key) for key in self.keys)
+
+
+COMMANDS: tuple[Command, ...] = (
+    # What a plan is answered with stands first: nothing else may take these keys there.
+    Command("confirm-small", ("y", "Y"), "do it", "do what the plan lists (1 to 9 items)", frozenset({View.PLAN}),
+            why.confirmable("y"), dangerous=True, rank=1, group="plan"),
+    Command("confirm-large", ("Y",), "do it", "do what the plan lists (10 to 99 items)", frozenset({View.PLAN}),
+            why.confirmable("Y"), dangerous=True, rank=1, group="plan"),
+    Command("confirm-number", ("enter",), "do it", "do what the plan lists, after its count was typed",
+            frozenset({View.PLAN}), why.confirmable("number"), dangerous=True, rank=1, group="plan"),
+    Command("force", ("f",), "force", "inside a plan: take it from a live holder too (count typed)", frozenset({View.PLAN}),
+            why.forceable, dangerous=True, rank=2, group="plan"),
+    Command("copy-command", ("c",), "copy as command", "inside a plan: copy the same action as a command", frozenset({View.PLAN}),
+            why.plan_there, rank=3, group="plan"),
+    Command("stop", ("escape",), "stop", "while it is being done: stop after the current item", frozenset({View.PLAN}),
+            why.applying, rank=1, group="plan"),
+    Command("cancel", ("escape", "q", "backspace", "ctrl+h"), "Cancel", "leave the plan; nothing was changed",
+            frozenset({View.PLAN}), why.not_applying, rank=1, group="plan"),
+    Command("undo-result", ("z",), "undo", "undo what was just done", frozenset({View.RESULT}), why.undo, dangerous=True, rank=2,
+            group="plan"),
+    Command("copy-result", ("c",), "copy as text", "copy the result as text", frozenset({View.RESULT}), rank=3, group="plan"),
+
+    Command("move-down", ("j", "down"), "down", "move down", STEPPING, group="move"),
+    Command("move-up", ("k", "up"), "up", "move up", STEPPING, group="move"),
+    Command("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move"),
+    Command("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move"),
+    Command("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move"),
+    Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
+    Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
+
+    Command("undo", ("enter", "r"), "undo this one", "plan to undo the chosen operation", frozenset({View.OPERATIONS}), why.undo,
+            dangerous=True, rank=1, group="change"),
+    Command("run", ("enter",), "run", "run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1, group="move"),
+    Command("make", ("enter",), "plan it", "open the plan for what the form says", frozenset({View.INJECT}), why.inject, rank=1,
+            group="change"),
+    Command("open", ("enter",), "open", "open: what a line of trouble is about, a message in full, a source's history",
+            ROOTS, why.openable, rank=5, group="move"),
+    Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
+            rank=9, group="move"),
+    Command("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
+            why.can_go_back, rank=9, group="move"),
+
+    Command("requeue", ("r",), "requeue", "requeue: put claims back to new (opens a plan)", CHANGING, why.requeue, dangerous=True,
+            rank=1, group="change"),
+    Command("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
+            group="change"),
+    Command("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
+            dangerous=True, group="change"),
+    Command("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change"),
+
+    Command("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark"),
+    Command("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark"),
+    Command("unmark-all", ("U",), "unmark all", "unmark all", LISTS, why.anything_marked, group="mark"),
+
+    Command("filter", ("slash",), "filter", "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead", LISTS,
+            rank=7, group="look"),
+    Command("next-match", ("n",), "next match", "next match of the filter", LISTS, why.has_rows, group="look"),
+    Command("previous-match", ("N",), "previous match", "previous match of the filter", LISTS, why.has_rows, group="look"),
+    Command("sort-left", ("less_than_sign",), "sort left", "sort by the column to the left", LISTS, why.sortable, group="look"),
+    Command("sort-right", ("greater_than_sign",), "sort right", "sort by the column to the right", LISTS, why.sortable,
+            group="look"),
+    Command("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
+    Command("problems", ("exclamation_mark",), "problems only",
+            "problems only: all lines of trouble; dead claims; abandoned files",
+            frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look"),
+    Command("freeze", ("Z",), "freeze", "freeze the display, or let it go on", ROOTS, group="look"),
+    Command("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look"),
+    Command("copy", ("y",), "copy", "copy what is chosen (OSC 52, the text shown too): id; in a message its payload",
+            ROOTS | OVER, why.copyable, group="look"),
+    Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look"),
+    Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
+
+    Command("overview", ("1",), "Over", "Overview", ROOTS, group="views"),
+    Command("new", ("2",), "New", "New: what waits", ROOTS, group="views"),
+    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", ROOTS, group="views"),
+    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", ROOTS, group="views"),
+    Command("cursors", ("5",), "Cursors", "Cursors of the sources", ROOTS, group="views"),
+    Command("locks", ("6",), "Locks", "Locks and who holds them", ROOTS, group="views"),
+    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash", ROOTS, group="views"),
+    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", ROOTS, group="views"),
+    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", ROOTS, group="views"),
+
+    Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
+            EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT}, rank=8, group="views"),
+    Command("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
+    Command("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
+    Command("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views"),
+)  # fmt: skip
+
+GROUPS = {
+    "move": "Move", "change": "Change (each opens a plan that Esc leaves)", "plan": "In a plan", "mark": "Mark", "look": "Look",
+    "views": "Views and the rest",
+}  # fmt: skip
+
+TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside")
+
+_BY_ID = {command.id: command for command in COMMANDS}
+
+
+def by_id(id: str) -> Command:
+    return _BY_ID[id]
+
+
+def commands_in(view: View) -> list[Command]:
+    """The commands of one view, in the order of the table."""
+    return [command for command in COMMANDS if view in command.views]
+
+
+def command_for(key: str, scene: Scene) -> tuple[Command | None, str | None]:
+    """What a key does here, and why not if it is not available. The first command that is available wins; where none is,
+    the first one says why."""
+    refused: tuple[Command, str] | None = None
+    for command in COMMANDS:
+        if key in command.keys and scene.view in command.views:
+            reason = command.why_not(scene)
+            if reason is None:
+                return command, None
+            refused = refused or (command, reason)
+    return refused if refused is not None else (None, None)
+
+
+def footer(scene: Scene) -> list[tuple[str, str]]:
+    """(key, label) of what can be done here now, the most wanted first. What is not available is not there."""
+    wanted = sorted((c for c in commands_in(scene.view) if c.rank and c.why_not(scene) is None), key=lambda c: c.rank)
+    return [(command.key, label(command, scene)) for command in wanted]
+
+
+def label(command: Command, scene: Scene) -> str:
+    """A command's label, with the number of things it would be about."""
+    count = scene.target_count
+    if command.id in ("requeue", "purge"):
+        return f"{command.label} this 1" if count == 1 and not scene.marked else f"{command.label} {count:,}"
+    if command.id == "mark-all":
+        return f"mark all {scene.rows:,}"
+    if command.id.startswith("confirm-") and scene.plan is not None:
+        return f"{scene.plan.action} {scene.plan.count:,}"
+    return command.label
+
+
+def tabs() -> list[tuple[str, str, str]]:
+    """(view, key, label) of the views, in their order."""
+    return [(id, _BY_ID[id].key, _BY_ID[id].label) for id in TABS]
+
+
+def help_lines(scene: Scene) -> list[tuple[str, str, str]]:
+    """(keys, help, why not) of this view by groups; a line with no keys is the title of a group."""
+    out: list[tuple[str, str, str]] = []
+    for group, title in GROUPS.items():
+        lines = [
+            (command.shown_keys, command.help, command.why_not(scene) or "")
+            for command in commands_in(scene.view)
+            if command.group == group
+        ]
+        if lines:
+            out += [("", title, ""), *lines]
+    return out
+
+
+def palette(scene: Scene, text: str) -> list[tuple[Command, str]]:
+    """The commands of this view whose name or help has all words of ``text``, each with why it is not available (or "")."""
+    words = text.lower().split()
+    return [
+        (command, command.why_not(scene) or "")
+        for command in commands_in(scene.view)
+        if command.group != "move" and command.id != "palette"
+        if all(word in f"{command.id} {command.label} {command.help}".lower() for word in words)
+    ]
+
+
+def key_table_markdown(commands: Iterable[Command] = COMMANDS) -> str:
+    """The README's list of keys."""
+    lines = ["| key | does |", "|---|---|"]
+    seen: set[tuple[tuple[str, ...], str]] = set()
+    for group in GROUPS:
+        for command in commands:
+            if command.group == group and (command.keys, command.help) not in seen:
+                seen.add((command.keys, command.help))
+                keys = " ".join(f"`{shown(key)}`" for key in command.keys)
+                lines.append(f"| {keys} | {command.help} |")
+    return "\n".join(lines) + "\n"

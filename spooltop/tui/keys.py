@@ -1,0 +1,27 @@
+"""How keys are called: the terminal's events name them one way, people another."""
+
+from __future__ import annotations
+
+__all__ = ["shown"]
+
+_SHOWN = {
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End",
+    "enter": "Enter", "escape": "Esc", "backspace": "Backspace", "tab": "Tab", "shift+tab": "Shift-Tab", "space": "Space",
+    "question_mark": "?", "slash": "/", "colon": ":", "exclamation_mark": "!", "less_than_sign": "<", "greater_than_sign": ">",
+    "left_square_bracket": "[", "right_square_bracket": "]",
+}  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """What a person calls a key.
+
+    >>> shown("ctrl+f"), shown("f5"), shown("question_mark"), shown("G")
+    ('Ctrl-F', 'F5', '?', 'G')
+    """
+    if key in _SHOWN:
+        return _SHOWN[key]
+    if key.startswith("ctrl+"):
+        return "Ctrl-" + key[5:].upper()
+    if len(key) > 1 and key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    return key

@@ -1,0 +1,65 @@
+"""How the dashboard ends and comes back: signals, a terminal that went away, what is said on leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import termios
+from collections.abc import Callable, Sequence
+
+from ..model.plan import Outcome, Result
+from ..model.text import escape
+from ..model.words import Action
+
+__all__ = ["catch_signals", "goodbye", "printable", "shell", "terminal_gone"]
+
+
+def catch_signals(leave: Callable[[int], object]) -> None:
+    """SIGTERM and SIGHUP call ``leave`` with 128 + their number instead of leaving the terminal without its cursor."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave, 128 + number)
+
+
+def terminal_gone(fd: int = 2) -> bool:
+    """True where the terminal was closed behind us: SIGHUP does not always arrive."""
+    try:
+        termios.tcgetattr(fd)
+        os.ttyname(fd)
+    except (OSError, termios.error):
+        return True
+    return False
+
+
+def printable(text: str) -> str:
+    """Text with everything a terminal would interpret made visible; what is escaped already stays as it is."""
+    return "".join(char if char.isprintable() else escape(char) for char in text)
+
+
+def shell(words: Sequence[str]) -> str:
+    """Words as they are typed in a shell."""
+    return printable(shlex.join(words))
+
+
+PAST = {
+    Action.REQUEUE: "requeued", Action.PURGE: "purged", Action.INJECT: "injected", Action.HOLD: "held",
+    Action.RELEASE: "released", Action.RESTORE: "restored", Action.EMPTY: "emptied", Action.UNDO: "undid",
+    Action.SET_CURSOR: "set",
+}  # fmt: skip
+
+
+def goodbye(results: Sequence[Result]) -> list[str]:
+    """One line an operation, with the command that undoes it."""
+    lines = []
+    for result in results:
+        words = f"{PAST[result.action]} {result.count(Outcome.DONE):,}"
+        for outcome in (Outcome.SKIPPED, Outcome.FAILED):
+            if count := result.count(outcome):
+                words += f", {outcome} {count:,}"
+        if result.untried:
+            words += f", not reached {result.untried:,}"
+        undo = f"; undo: {shell(result.undo)}" if result.undo else ""
+        lines.append(f"{printable(result.operation)}: {words}{undo}")
+    return lines

@@ -1,0 +1,31 @@
+"""One line of text being typed: pure, so that no blinking cursor costs a byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LineEdit"]
+
+
+@dataclass(slots=True)
+class LineEdit:
+    """``text`` with the cursor always at its end; ``limit`` in characters."""
+
+    text: str = ""
+    limit: int = 500
+    digits: bool = False
+
+    def key(self, key: str, character: str | None) -> bool:
+        """Takes a key; True where it was one of typing. Ctrl-U empties the line, Ctrl-W takes the last word."""
+        if key in ("backspace", "ctrl+h"):
+            self.text = self.text[:-1]
+        elif key == "ctrl+u":
+            self.text = ""
+        elif key == "ctrl+w":
+            self.text = self.text.rstrip().rpartition(" ")[0]
+        elif character is not None and character.isprintable() and len(character) == 1:
+            if len(self.text) < self.limit and (not self.digits or character in "0123456789"):
+                self.text += character
+        else:
+            return False
+        return True

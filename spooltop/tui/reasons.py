@@ -1,0 +1,151 @@
+"""Why a command is not available, in words that say what to do; None where it is. Pure: a Scene in, a reason out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..model.words import Action, Box
+from .scene import Scene, View
+
+__all__ = [
+    "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "forceable",
+    "has_problem_rows", "has_rows", "inject", "not_applying", "openable", "plan_there", "purge", "requeue", "sortable", "undo",
+]  # fmt: skip
+
+
+def always(scene: Scene) -> str | None:
+    return None
+
+
+def has_rows(scene: Scene) -> str | None:
+    return None if scene.rows else "the list is empty"
+
+
+def sortable(scene: Scene) -> str | None:
+    return None if scene.rows > 1 else "there is nothing to sort"
+
+
+def anything_marked(scene: Scene) -> str | None:
+    return None if scene.marked else "nothing is marked: Space marks"
+
+
+def has_problem_rows(scene: Scene) -> str | None:
+    if scene.view is View.OVERVIEW and scene.snapshot is not None and not scene.snapshot.problems:
+        return "there are no problems in what was seen"
+    return None
+
+
+def can_go_back(scene: Scene) -> str | None:
+    return None if scene.depth else "there is nothing to go back to: q quits"
+
+
+def at_the_top(scene: Scene) -> str | None:
+    return "there is something to go back to" if scene.depth else None
+
+
+def openable(scene: Scene) -> str | None:
+    if scene.view is View.OVERVIEW:
+        if scene.problem is None:
+            return "there are no problems to open; 2 shows what waits"
+        return None if scene.problem.selection or scene.problem.view else "this line has no list behind it"
+    return has_rows(scene)
+
+
+def copyable(scene: Scene) -> str | None:
+    if scene.view is View.OVERVIEW:
+        return None if scene.problem is not None else "nothing is chosen"
+    return None if scene.rows or scene.view in (View.MESSAGE, View.CURSOR) else "nothing is chosen: the list is empty"
+
+
+def requeue(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.REQUEUE):
+        return reason
+    if reason := _chosen(scene, Action.REQUEUE):
+        return reason
+    if scene.target_box is Box.NEW:
+        return "requeue: what is in new waits already; claims are in 3"
+    if scene.target_box is Box.TMP:
+        return "requeue: a file in tmp is not a complete message; d purges it"
+    if scene.target_box is Box.TRASH:
+        return "requeue: take it out of the trash by undoing its operation (z)"
+    return None
+
+
+def purge(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.PURGE):
+        return reason
+    if scene.target_box is Box.TRASH:
+        return "purge: it is in the trash already"
+    return _chosen(scene, Action.PURGE)
+
+
+def inject(scene: Scene) -> str | None:
+    return _allowed(scene, Action.INJECT)
+
+
+def undo(scene: Scene) -> str | None:
+    if scene.view is View.OPERATIONS and not scene.rows:
+        return "nothing was done here yet"
+    return _allowed(scene, Action.UNDO) or (f"undo: {scene.undoable}" if scene.undoable else None)
+
+
+def plan_there(scene: Scene) -> str | None:
+    if scene.applying:
+        return "it is being done"
+    return None if scene.plan is not None else "the plan is being made"
+
+
+def applying(scene: Scene) -> str | None:
+    return None if scene.applying else "nothing is being done"
+
+
+def not_applying(scene: Scene) -> str | None:
+    return "it is being done: Esc stops it" if scene.applying else None
+
+
+def confirmable(grammar: str) -> Callable[[Scene], str | None]:
+    """Available where the plan in front is confirmed just so."""
+
+    def why_not(scene: Scene) -> str | None:
+        if reason := plan_there(scene):
+            return reason
+        if scene.plan is not None and not scene.plan.count:
+            return "there is nothing to do; Esc leaves"
+        if scene.confirm != grammar:
+            return {
+                "y": f"y does {_things(scene)}",
+                "Y": f"Y, in capitals, does {_things(scene)}",
+                "number": f"type the number {scene.plan.count if scene.plan else ''} and Enter",
+            }.get(scene.confirm, "there is nothing to do; Esc leaves")
+        return None
+
+    return why_not
+
+
+def forceable(scene: Scene) -> str | None:
+    if reason := plan_there(scene):
+        return reason
+    if scene.plan is not None and scene.plan.force:
+        return "force is on already"
+    if scene.plan is None or not any(refusal.forceable for refusal in scene.plan.refused):
+        return "nothing here is held by a live consumer"
+    return None
+
+
+def _things(scene: Scene) -> str:
+    return f"{scene.plan.action} {scene.plan.count:,}" if scene.plan is not None else "it"
+
+
+def _allowed(scene: Scene, action: Action) -> str | None:
+    reason = scene.can.why_not(action)
+    return f"{action}: {reason}" if reason else None
+
+
+def _chosen(scene: Scene, action: Action) -> str | None:
+    if scene.view is View.OVERVIEW:
+        if scene.problem is None:
+            return f"{action}: choose a line of trouble, or a message in 2, 3 or 4"
+        if scene.problem.selection is None:
+            return f"{action}: this line is not about messages; Enter shows what it is about"
+        return None
+    return None if scene.marked or scene.row is not None else f"{action}: the list is empty"

@@ -1,0 +1,137 @@
+"""Where a person stands: the view, and what is chosen in it. Commands are judged by a Scene; a Scene knows nothing of drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..model.can import Can
+from ..model.kind import Sort
+from ..model.plan import Confirm, Plan
+from ..model.problem import Problem
+from ..model.row import Row
+from ..model.selection import Selection
+from ..model.snapshot import Cursor, Snapshot
+from ..model.words import ASIDE, Box, Key, Verdict
+
+__all__ = ["BOX_OF", "LISTS", "Chosen", "ListState", "Scene", "View"]
+
+
+class View(StrEnum):
+    """What can be in front. The first seven are reached by their number; the others lie on top of one of them."""
+
+    OVERVIEW = "overview"
+    NEW = "new"
+    CLAIMS = "claims"
+    TMP = "tmp"
+    CURSORS = "cursors"
+    LOCKS = "locks"
+    ASIDE = "aside"
+    MESSAGE = "message"
+    CURSOR = "cursor"
+    PLAN = "plan"
+    RESULT = "result"
+    OPERATIONS = "operations"
+    INJECT = "inject"
+    HELP = "help"
+    PALETTE = "palette"
+
+
+LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
+"""The views that list messages."""
+
+BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
+
+
+@dataclass(slots=True)
+class ListState:
+    """What a person set in one list. The cursor and the marks are kept by key, so a refresh never moves the target."""
+
+    box: Box
+    sort: Sort = field(default_factory=Sort)
+    filter: str = ""
+    problem: Problem | None = None
+    """The line of trouble that this list was narrowed to."""
+    problems_only: bool = False
+    cursor: Key | None = None
+    index: int = 0
+    top: int = 0
+    marks: dict[Key, None] = field(default_factory=dict)
+
+    @property
+    def selection(self) -> Selection | None:
+        """What narrows the list besides the filter."""
+        if self.problem is not None:
+            return self.problem.selection
+        if self.problems_only:
+            return Selection(box=self.box, verdict=TROUBLED[self.box]) if self.box in TROUBLED else None
+        return None
+
+
+TROUBLED = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
+"""What "problems only" leaves of a box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an operation would be about: a selection, how many it names as far as known, and words for it."""
+
+    selection: Selection
+    count: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that the commands of the table are judged by.
+
+    ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
+    this one. ``plan`` is the plan in front; ``applying`` while it is being done; ``undoable`` says why what is chosen cannot be
+    undone ("" where it can).
+    """
+
+    view: View
+    snapshot: Snapshot | None = None
+    box: Box | None = None
+    row: Row | None = None
+    rows: int = 0
+    marked: int = 0
+    filter: str = ""
+    narrowed: bool = False
+    problem: Problem | None = None
+    cursor: Cursor | None = None
+    plan: Plan | None = None
+    applying: bool = False
+    undoable: str = ""
+    depth: int = 0
+    frozen: bool = False
+
+    @property
+    def can(self) -> Can:
+        return self.snapshot.sight.can if self.snapshot is not None else Can.nothing("nothing has been seen yet")
+
+    @property
+    def is_list(self) -> bool:
+        return self.view in LISTS
+
+    @property
+    def target_box(self) -> Box | None:
+        """The box of what an operation would be about."""
+        if self.view is View.OVERVIEW:
+            return self.problem.box if self.problem is not None else None
+        return self.box
+
+    @property
+    def target_count(self) -> int:
+        """How many messages an operation would be about."""
+        if self.view is View.OVERVIEW:
+            return self.problem.count if self.problem is not None else 0
+        return self.marked or (1 if self.row is not None else 0)
+
+    @property
+    def confirm(self) -> Confirm:
+        return self.plan.confirm if self.plan is not None else Confirm.NOTHING
+
+    @property
+    def aside(self) -> bool:
+        return self.target_box in ASIDE

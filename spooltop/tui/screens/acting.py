@@ -1,0 +1,185 @@
+"""Commands of the main screen that choose, narrow, copy, and open plans. None of them changes the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from ...model.selection import Selection
+from ...model.text import escape, escape_text
+from ...model.words import Action, Box
+from ..draw.columns import COLUMNS
+from ..draw.lamp import Times
+from ..scene import BOX_OF, View
+from .filtering import FilterLine
+from .inject import InjectScreen
+from .operations import OperationsScreen
+from .palette import PaletteScreen
+from .plan import PlanScreen
+
+if TYPE_CHECKING:
+    from .main import MainScreen
+
+__all__ = ["HANDLERS", "VIEW_OF", "ZONES"]
+
+VIEW_OF: dict[View, Box] = dict(BOX_OF)
+ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
+"""How times are shown, in the order of ``t``: how, its words, and the zone of moments (None: local)."""
+
+
+def _plan(screen: MainScreen, action: Action) -> None:
+    selection = chosen(screen)
+    if selection is not None:
+        screen.app.push_screen(PlanScreen(action, selection), screen.after_plan)
+
+
+def chosen(screen: MainScreen) -> Selection | None:
+    """What an operation would be about: a line of trouble, what is marked, or the row under the cursor."""
+    scene, state = screen.scene(), screen.state
+    if screen.root is View.OVERVIEW:
+        return scene.problem.selection if scene.problem is not None else None
+    if state is None:
+        return None
+    if state.marks:
+        return Selection(box=state.box, keys=tuple(state.marks))
+    row = screen.row
+    return Selection(box=state.box, keys=(row.key,)) if row is not None else None
+
+
+def _inject(screen: MainScreen, key: str) -> None:
+    screen.app.push_screen(InjectScreen())
+
+
+def _operations(screen: MainScreen, key: str) -> None:
+    screen.app.push_screen(OperationsScreen())
+
+
+def _palette(screen: MainScreen, key: str) -> None:
+    def run(id: str | None) -> None:
+        if id is not None:
+            screen.choose(id)
+
+    screen.app.push_screen(PaletteScreen(screen.scene()), run)
+
+
+def _mark(screen: MainScreen, key: str) -> None:
+    state, row = screen.state, screen.row
+    if state is None or row is None:
+        return
+    if row.key in state.marks:
+        del state.marks[row.key]
+    else:
+        state.marks[row.key] = None
+    screen.rows.set_marks(state.marks)
+    screen.rows.move_by(1)
+    screen.paint()
+
+
+def _mark_all(screen: MainScreen, key: str) -> None:
+    screen.keys_wanted += 1
+    screen.want()
+
+
+def _unmark_all(screen: MainScreen, key: str) -> None:
+    if screen.state is not None:
+        screen.state.marks.clear()
+        screen.rows.set_marks(screen.state.marks)
+        screen.paint()
+
+
+def _filter(screen: MainScreen, key: str) -> None:
+    if screen.state is not None:
+        screen.filter_line = FilterLine(screen.state.filter)
+        screen.paint()
+
+
+def _sort(step: int) -> Callable[[MainScreen, str], None]:
+    def run(screen: MainScreen, key: str) -> None:
+        state = screen.state
+        if state is None:
+            return
+        words = list(dict.fromkeys(column.sort for column in COLUMNS[state.box] if column.sort))
+        at = words.index(state.sort.column) if state.sort.column in words else 0
+        screen.narrow(state.box, sort=replace(state.sort, column=words[(at + step) % len(words)]))
+
+    return run
+
+
+def _invert(screen: MainScreen, key: str) -> None:
+    if screen.state is not None:
+        screen.narrow(screen.state.box, sort=replace(screen.state.sort, descending=not screen.state.sort.descending))
+
+
+def _problems(screen: MainScreen, key: str) -> None:
+    state = screen.state
+    if state is None:
+        screen.all_problems = not screen.all_problems
+        screen.paint()
+    else:
+        screen.narrow(state.box, problems_only=not state.problems_only, problem=None)
+
+
+def _freeze(screen: MainScreen, key: str) -> None:
+    if screen.frozen_at is None:
+        screen.frozen_at = screen.now
+    else:
+        screen.frozen_at = None
+        screen.snapshot = screen.newest or screen.snapshot
+        screen.owner.looker.look_again()
+    screen.paint()
+
+
+def _times(screen: MainScreen, key: str) -> None:
+    screen.zone_index = (screen.zone_index + 1) % len(ZONES)
+    screen.say(f"times are shown as {ZONES[screen.zone_index][1]}")
+
+
+def _copy(screen: MainScreen, key: str) -> None:
+    scene = screen.scene()
+    row, text = screen.row, ""
+    if screen.over is View.MESSAGE and row is not None:
+        payload, _ = screen.payload_of(row)
+        text = escape_text(payload.data) if payload is not None else ""
+    elif row is not None:
+        text = escape(row.id)
+    elif scene.problem is not None:
+        text = scene.problem.text
+    elif scene.cursor is not None:
+        text = f"{escape(scene.cursor.source)} {escape(scene.cursor.shown)} {scene.cursor.verdict}: {scene.cursor.evidence}"
+    if not text:
+        screen.say("copy: it has not been read yet")
+        return
+    screen.app.copy_to_clipboard(text)
+    first, _, rest = text.partition("\n")
+    screen.say(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
+
+
+def _look_again(screen: MainScreen, key: str) -> None:
+    screen.steady = type(screen.steady)()
+    screen.owner.looker.look_again()
+    screen.say("looking again at everything")
+
+
+HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
+    "requeue": lambda screen, key: _plan(screen, Action.REQUEUE),
+    "purge": lambda screen, key: _plan(screen, Action.PURGE),
+    "inject": _inject,
+    "operations": _operations,
+    "palette": _palette,
+    "mark": _mark,
+    "mark-all": _mark_all,
+    "unmark-all": _unmark_all,
+    "filter": _filter,
+    "next-match": lambda screen, key: screen.rows.move_by(1),
+    "previous-match": lambda screen, key: screen.rows.move_by(-1),
+    "sort-left": _sort(-1),
+    "sort-right": _sort(1),
+    "sort-invert": _invert,
+    "problems": _problems,
+    "freeze": _freeze,
+    "times": _times,
+    "copy": _copy,
+    "look-again": _look_again,
+}

@@ -1,0 +1,106 @@
+"""What all screens share: a key is looked up in the table of commands; what is not available says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from textual.events import Key, Resize
+from textual.screen import Screen, ScreenResultType
+
+from ..commands import command_for
+from ..scene import Scene, View
+
+if TYPE_CHECKING:
+    from ..app import SpooltopApp
+
+__all__ = ["TableScreen"]
+
+
+class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_bindings=False):
+    """A screen whose keys come from the table. For a command ``page-down`` it has a method ``do_page_down(key)``."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.message = ""
+
+    @property
+    def owner(self) -> SpooltopApp:
+        from ..app import SpooltopApp
+
+        assert isinstance(self.app, SpooltopApp)
+        return self.app
+
+    def scene(self) -> Scene:
+        raise NotImplementedError
+
+    def paint(self) -> None:
+        raise NotImplementedError
+
+    def typed(self, event: Key) -> bool:
+        """Takes a key where text is being typed; True where it was taken."""
+        return False
+
+    def ignores(self, event: Key) -> bool:
+        """True for a key that must not count here (typed before this screen was seen)."""
+        return False
+
+    def say(self, message: str) -> None:
+        """One line for the person, until the next key."""
+        self.message = message
+        self.paint()
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        event.prevent_default()
+        if self.ignores(event):
+            return
+        said, self.message = self.message, ""
+        if not self.typed(event):
+            self.command(event.key)
+        elif said and not self.message:
+            self.paint()
+        if said and not self.message:
+            self.paint()
+
+    def command(self, key: str) -> None:
+        """Does what a key means here, or says why not."""
+        command, reason = command_for(key, self.scene())
+        if command is None:
+            return
+        if reason is not None:
+            self.say(reason)
+            return
+        self.run_command(command.id, key)
+
+    def run_command(self, id: str, key: str = "") -> None:
+        getattr(self, "do_" + id.replace("-", "_"))(key)
+
+    def on_resize(self, event: Resize) -> None:
+        self.call_after_refresh(self.paint)
+
+    def on_screen_resume(self) -> None:
+        self.paint()
+
+    # What every screen can do
+
+    def do_quit(self, key: str) -> None:
+        self.owner.leave(0)
+
+    def do_suspend(self, key: str) -> None:
+        self.app.action_suspend_process()
+
+    def do_redraw(self, key: str) -> None:
+        self.refresh(layout=True)
+        for widget in self.query("*"):
+            widget.refresh()
+
+    def do_help(self, key: str) -> None:
+        from .help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.scene()))
+
+    @property
+    def view(self) -> View:
+        return self.scene().view

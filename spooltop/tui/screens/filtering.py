@@ -1,0 +1,45 @@
+"""The filter line: narrows the list while it is typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.events import Key
+
+from ...model import query
+from ..lineedit import LineEdit
+
+if TYPE_CHECKING:
+    from .main import MainScreen
+
+__all__ = ["FilterLine"]
+
+
+class FilterLine:
+    """Text that is being typed; ``error`` says what makes no sense yet."""
+
+    def __init__(self, text: str = "") -> None:
+        self.edit = LineEdit(text)
+        self.error = ""
+
+    def typed(self, screen: MainScreen, event: Key) -> bool:
+        """Takes every key but those that leave the dashboard or move in the list."""
+        state = screen.state
+        if state is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
+            return False
+        if event.key == "escape":
+            screen.filter_line = None
+            screen.narrow(state.box, filter="")
+        elif event.key == "enter":
+            screen.filter_line = None
+            screen.paint()
+        elif self.edit.key(event.key, event.character):
+            self.apply(screen)
+        return True
+
+    def apply(self, screen: MainScreen) -> None:
+        """What is no term yet is left out and said; the rest narrows at once."""
+        found = query.parse(self.edit.text, lenient=True)
+        self.error = found.hint
+        if screen.state is not None:
+            screen.narrow(screen.state.box, filter=str(found))

@@ -1,0 +1,39 @@
+"""The line of keys: from the table, as many as fit."""
+
+from __future__ import annotations
+
+from ..commands import tabs
+from ..draw.spans import Line, Span, Style, join, line_width
+from ..scene import View
+
+__all__ = ["footer_line", "tab_line"]
+
+ALWAYS = ("/", "z", "?", "q", "Esc")
+"""Keys that stand beside the views."""
+
+
+def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
+    """As many of the keys as fit, the most wanted first."""
+    out: Line = (Span(" "),)
+    for i, (key, words) in enumerate(entries):
+        part = join(" · " if i else "", Span(key, Style.KEY), f" {words}")
+        if line_width(out) + line_width(part) > width:
+            break
+        out = join(out, part)
+    return out
+
+
+def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:
+    """The views by number, the one in front in reverse, and what is always there."""
+    out: Line = (Span(" "),)
+    for view, key, words in tabs():
+        styles = (Style.SELECTED, Style.SELECTED) if view == root else (Style.KEY, Style.NORMAL)
+        part = join(Span(key, styles[0]), Span(words, styles[1]), " ")
+        if line_width(out) + line_width(part) > width:
+            break
+        out = join(out, part)
+    for key, words in entries:
+        part = join(" ", Span(key, Style.KEY), f" {words}")
+        if key in ALWAYS and line_width(out) + line_width(part) <= width:
+            out = join(out, part)
+    return out

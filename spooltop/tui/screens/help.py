@@ -1,0 +1,74 @@
+"""The keys of one view, from the table; what is not available there now is dim, with the reason."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.events import Key
+
+from ..commands import help_lines
+from ..draw.help import HelpEntry, HelpSection
+from ..draw.help import help_lines as draw_help
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+
+__all__ = ["HelpScreen"]
+
+
+def sections(scene: Scene) -> list[HelpSection]:
+    """The table's help of one view as it is drawn."""
+    out: list[HelpSection] = []
+    title, entries = "", list[HelpEntry]()
+    for keys, words, reason in [*help_lines(scene), ("", "", "")]:
+        if keys:
+            entries.append(HelpEntry(keys, words, reason))
+            continue
+        if entries:
+            out.append(HelpSection(title, tuple(entries)))
+        title, entries = words, []
+    return out
+
+
+class HelpScreen(TableScreen[None]):
+    """``about`` is the scene that was in front when help was asked for."""
+
+    def __init__(self, about: Scene) -> None:
+        super().__init__()
+        self.about = about
+        self.scroll_at = 0
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    def scene(self) -> Scene:
+        return Scene(View.HELP, snapshot=self.about.snapshot, depth=1, rows=1)
+
+    def paint(self) -> None:
+        width, height = self.app.size
+        everything = draw_help(sections(self.about), width, 1000)
+        self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))
+        self.query_one(LinesView).show(draw_help(sections(self.about), width, height, scroll=self.scroll_at))
+
+    def run_command(self, id: str, key: str = "") -> None:
+        height = self.app.size.height
+        step = {
+            "move-down": 1, "move-up": -1, "page-down": height - 2, "page-up": 2 - height, "half-page-up": -height // 2,
+            "first": -1000, "last": 1000,
+        }.get(id)  # fmt: skip
+        if step is not None:
+            self.scroll_at += step
+            self.paint()
+        else:
+            super().run_command(id, key)
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)
+
+    def typed(self, event: Key) -> bool:
+        if event.key in ("question_mark", "f1"):
+            self.dismiss(None)
+            return True
+        return False

@@ -1,0 +1,100 @@
+"""A small form: how many test messages, what is in them, who they seem to be from. It opens a plan."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.events import Key
+
+from ...model.plan import Result
+from ...model.selection import Selection
+from ...model.words import Action, Box, Json
+from ..commands import footer
+from ..draw.spans import Line, Span, Style, crop, join, pad, plain, shown
+from ..lineedit import LineEdit
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+from .footer import footer_line
+from .plan import PlanScreen
+
+__all__ = ["InjectScreen"]
+
+MOST = 100_000
+HINTS = {
+    "count": "how many, at most 100,000",
+    "text": "what each of them says",
+    "size": "or so many bytes each, instead of the text",
+    "source": "who they are from; empty: nobody",
+}
+
+
+class InjectScreen(TableScreen[None]):
+    """The fields ``count``, ``text``, ``size`` and ``source``; a size fills the messages with that many bytes instead of text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {
+            "count": LineEdit("1", limit=6, digits=True),
+            "text": LineEdit("test message of spooltop"),
+            "size": LineEdit("", limit=9, digits=True),
+            "source": LineEdit("", limit=60),
+        }
+        self.chosen = "count"
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    def scene(self) -> Scene:
+        return Scene(View.INJECT, snapshot=self.owner.snapshot, depth=1)
+
+    def typed(self, event: Key) -> bool:
+        names = list(self.fields)
+        at = names.index(self.chosen)
+        if event.key in ("down", "tab"):
+            self.chosen = names[(at + 1) % len(names)]
+        elif event.key in ("up", "shift+tab"):
+            self.chosen = names[at - 1]
+        elif not self.fields[self.chosen].key(event.key, event.character):
+            return False
+        self.paint()
+        return True
+
+    def paint(self) -> None:
+        if not self.is_mounted:
+            return
+        width, height = self.app.size
+        lines: list[Line] = [(Span(" Inject test messages into new", Style.TITLE),), ()]
+        for name, edit in self.fields.items():
+            chosen = name == self.chosen
+            value = join(shown(edit.text), Span("█", Style.KEY)) if chosen else join(shown(edit.text))
+            line = join(Span("▌" if chosen else " ", Style.KEY), Span(pad(name, 8), Style.STRONG), value)
+            lines.append(crop(line, width))
+            lines.append(plain(f"         {HINTS[name]}", width, Style.DIM))
+        lines += [()] * (height - 1 - len(lines))
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+        keys = footer_line([("↑↓", "field"), *footer(self.scene())], width)
+        self.query_one(LinesView).show([*lines[: height - 1], said or keys])
+
+    def do_make(self, key: str) -> None:
+        count = int(self.fields["count"].text or "0")
+        if not 1 <= count <= MOST:
+            self.say(f"count: a number from 1 to {MOST:,}")
+            return
+        options: dict[str, Json] = {"count": count}
+        if self.fields["size"].text:
+            options["size"] = int(self.fields["size"].text)
+        else:
+            options["text"] = self.fields["text"].text
+        if self.fields["source"].text:
+            options["source"] = self.fields["source"].text
+        self.app.push_screen(PlanScreen(Action.INJECT, Selection(box=Box.NEW), options), self._done)
+
+    def _done(self, result: Result | None) -> None:
+        if result is not None:
+            self.dismiss(None)
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)

@@ -1,0 +1,298 @@
+"""The main screen: the seven views, and a message or a source in full on top of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.events import Key, Resize
+
+from ...model.kind import ListQuery
+from ...model.plan import Result
+from ...model.row import Payload, Row
+from ...model.snapshot import Cursor, Snapshot
+from ...model.words import Box
+from ..commands import by_id
+from ..draw.spans import Line
+from ..looker import Control, Found, KeysRead, LookFailed, Page, PayloadRead, RowsRead, SnapshotTaken, Wish
+from ..scene import BOX_OF, LISTS, ListState, Scene, View
+from ..steady import Steady
+from ..widgets import LinesView, VirtualList
+from . import acting, moving, paint
+from .base import TableScreen
+from .filtering import FilterLine
+
+__all__ = ["MainScreen"]
+
+
+class MainScreen(TableScreen[None]):
+    """``root`` is the view in front, ``over`` what was opened on it. Keeps for each list what was set in it (``ListState``)."""
+
+    def __init__(self, control: Control, view: View = View.OVERVIEW) -> None:
+        super().__init__()
+        self.control = control
+        self.root = view
+        self.over: View | None = None
+        self.snapshot: Snapshot | None = None
+        self.newest: Snapshot | None = None
+        self.steady = Steady()
+        self.frozen_at: float | None = None
+        self.stale_for: float | None = None
+        self.failed = ""
+        self.zone_index = 0
+        self.chosen: dict[View, int] = {}
+        self.scroll = 0
+        self.states: dict[Box, ListState] = {box: ListState(box) for box in Box}
+        self.aside_box = Box.HELD
+        self.all_problems = False
+        self.filter_line: FilterLine | None = None
+        self.page: Page | None = None
+        self.payload: PayloadRead | None = None
+        self.keys_wanted = 0
+        self.range = (0, 60)
+
+    def compose(self) -> ComposeResult:
+        glyphs, colour = self.owner.glyphs, self.owner.options.colour
+        yield LinesView(glyphs=glyphs, colour=colour, id="top")
+        yield LinesView(glyphs=glyphs, colour=colour, id="page")
+        with Container(id="lists"):
+            rows: VirtualList[Row] = VirtualList(self._draw_row, lambda row: row.key, glyphs=glyphs, colour=colour, id="rows")
+            rows.can_focus = False
+            yield rows
+            yield LinesView(glyphs=glyphs, colour=colour, id="detail")
+        yield LinesView(glyphs=glyphs, colour=colour, id="bottom")
+
+    def on_mount(self) -> None:
+        self.shape()
+
+    def run_command(self, id: str, key: str = "") -> None:
+        handler = moving.HANDLERS.get(id) or acting.HANDLERS.get(id)
+        if handler is not None:
+            handler(self, key)
+        else:
+            super().run_command(id, key)
+
+    # What is in front
+
+    @property
+    def front(self) -> View:
+        return self.over or self.root
+
+    @property
+    def box(self) -> Box | None:
+        return self.aside_box if self.root is View.ASIDE else BOX_OF.get(self.root)
+
+    @property
+    def state(self) -> ListState | None:
+        return self.states[self.box] if self.box is not None else None
+
+    @property
+    def rows(self) -> VirtualList[Row]:
+        return self.query_one("#rows", VirtualList)
+
+    @property
+    def row(self) -> Row | None:
+        return self.rows.cursor_item if self.root in LISTS else None
+
+    @property
+    def cursors(self) -> tuple[Cursor, ...]:
+        return self.snapshot.cursors if self.snapshot is not None else ()
+
+    @property
+    def now(self) -> float:
+        """The time that ages are shown for: that of the snapshot on the screen."""
+        return self.snapshot.taken_at if self.snapshot is not None else self.control.now()
+
+    def chosen_in(self, view: View, length: int) -> int:
+        return max(0, min(self.chosen.get(view, 0), length - 1))
+
+    def scene(self) -> Scene:
+        snapshot, state = self.snapshot, self.state
+        problems = snapshot.problems if snapshot is not None else ()
+        cursors = self.cursors
+        problem = cursor = None
+        length = 0
+        if self.root is View.OVERVIEW:
+            length = len(problems)
+            problem = problems[self.chosen_in(View.OVERVIEW, length)] if problems else None
+        elif self.root is View.CURSORS:
+            length = len(cursors)
+            cursor = cursors[self.chosen_in(View.CURSORS, length)] if cursors else None
+        elif self.root is View.LOCKS:
+            length = len(snapshot.sight.locks) if snapshot is not None else 0
+        elif self.root in LISTS:
+            length = len(self.rows)
+        narrowed = state is not None and (state.selection is not None or bool(state.filter))
+        return Scene(
+            view=self.front,
+            snapshot=snapshot,
+            box=self.box,
+            row=self.row,
+            rows=length,
+            marked=len(state.marks) if state is not None else 0,
+            filter=state.filter if state is not None else "",
+            narrowed=narrowed,
+            problem=problem,
+            cursor=cursor,
+            depth=(self.over is not None) + narrowed + (self.root is not View.OVERVIEW) + self.all_problems,
+            frozen=self.frozen_at is not None,
+        )
+
+    # What arrives
+
+    def take(self, found: Found) -> None:
+        """Something that a thread found. Counts and lists on the screen stay of one look: they are taken together."""
+        if isinstance(found, SnapshotTaken):
+            self.newest = found.snapshot
+            self.failed = ""
+            fresh = self.steady.takes(found.snapshot)
+            if self.frozen_at is not None:
+                return
+            if fresh or self.snapshot is None:
+                self.snapshot = found.snapshot
+            if found.page is not None and (fresh or self._differs(found.page)):
+                self.snapshot = found.snapshot
+                self._take_page(found.page)
+                fresh = True
+            if fresh:
+                self.paint()
+        elif isinstance(found, RowsRead):
+            self._take_page(found.page)
+            self.paint()
+        elif isinstance(found, KeysRead):
+            self._take_keys(found)
+        elif isinstance(found, PayloadRead):
+            self.payload = found
+            self.paint()
+        elif isinstance(found, LookFailed):
+            self.failed = found.error
+            self.paint()
+
+    def stale(self, waited: float | None) -> None:
+        """A look has not come back for so many seconds (None: it has)."""
+        shown = None if waited is None else (waited if waited < 60 else waited // 10 * 10)
+        if shown is not None:
+            shown = float(int(shown) // 10 * 10) or 5.0
+        if shown != self.stale_for:
+            self.stale_for = shown
+            self.paint()
+
+    def _differs(self, page: Page) -> bool:
+        old = self.page
+        return old is None or (old.query, old.length, old.start, old.rows) != (page.query, page.length, page.start, page.rows)
+
+    def _take_page(self, page: Page) -> None:
+        if page.query != self.query_wanted():
+            return  # of a view or a filter that was left meanwhile
+        first = self.rows.generation < 0
+        self.page = page
+        self.rows.set_list(
+            page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
+        )
+        if first and page.anchor_at is not None:
+            self.rows.go_to(page.anchor_at)
+
+    def _take_keys(self, found: KeysRead) -> None:
+        state = self.states[found.query.box]
+        if found.query == self.query_wanted() and self.frozen_at is None:
+            state.marks.update(dict.fromkeys(found.keys))
+            self.rows.set_marks(state.marks)
+            self.say(f"{len(state.marks):,} marked")
+
+    # What is wanted
+
+    def query_wanted(self) -> ListQuery | None:
+        state = self.state
+        return None if state is None else ListQuery(state.box, state.filter, state.sort, state.selection)
+
+    def want(self) -> None:
+        """Tells the looker what is in front, and where the cursor stands in it (where it stood, in a list just come back to)."""
+        state, query = self.state, self.query_wanted()
+        if state is None or query is None:
+            self.owner.looker.want(Wish(all_keys=self.keys_wanted))
+            return
+        row = self.row
+        self.owner.looker.want(
+            Wish(
+                query=query,
+                start=self.range[0],
+                stop=self.range[1],
+                anchor=state.cursor,
+                anchor_index=state.index,
+                payload=row.key if row is not None else None,
+                all_keys=self.keys_wanted,
+            )
+        )
+
+    def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
+        self.range = (message.start, message.end)
+        self.want()
+
+    def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
+        state = self.state
+        if state is None or self.rows.generation < 0:
+            return  # a list that was left, or one that was not read yet
+        state.cursor, state.index = message.key, message.index
+        self.want()
+        self.paint()
+
+    # What it looks like
+
+    def on_resize(self, event: Resize) -> None:
+        self.shape()
+        super().on_resize(event)
+
+    def shape(self) -> None:
+        """Which widgets are there, and side by side from 120 columns on."""
+        listing = self.root in LISTS and self.over is None
+        self.query_one("#lists").display = listing
+        self.query_one("#page").display = not listing
+        self.query_one("#bottom").set_class(listing, "-list")
+        lists = self.query_one("#lists")
+        width, height = self.app.size
+        wide = width >= 120
+        lists.set_class(wide, "-wide")
+        lists.set_class(not wide and height < 12, "-none")
+        lists.set_class(not wide and 12 <= height < 20, "-low")
+
+    def paint(self) -> None:
+        if self.is_mounted and self.app.screen is self:
+            paint.main(self)
+
+    def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
+        return paint.row(self, row, width, selected, marked)
+
+    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
+        """What was read of a row so far, and why it could not be."""
+        if row is None or self.payload is None or self.payload.key != row.key:
+            return None, ""
+        return self.payload.payload, self.payload.error
+
+    # Typing
+
+    def after_plan(self, result: Result | None) -> None:
+        """A plan was left: with a result what was marked is dealt with."""
+        if result is not None:
+            for state in self.states.values():
+                state.marks.clear()
+            self.rows.set_marks(frozenset())
+        self.paint()
+
+    def choose(self, id: str) -> None:
+        """A command chosen in the palette: does it, or says why not."""
+        command = by_id(id)
+        reason = command.why_not(self.scene())
+        if reason is not None:
+            self.say(reason)
+        else:
+            self.run_command(id)
+
+    def typed(self, event: Key) -> bool:
+        return self.filter_line is not None and self.filter_line.typed(self, event)
+
+    def narrow(self, box: Box, **changes: object) -> None:
+        """Another filter, order or selection of a list: marks stay, the cursor keeps its key."""
+        self.states[box] = replace(self.states[box], **changes)  # type: ignore[arg-type]
+        self.want()
+        self.paint()

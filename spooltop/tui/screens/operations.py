@@ -1,0 +1,117 @@
+"""What was done here, newest first; one of them can be undone, through a plan like any other change."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.message import Message
+
+from ...errors import SpooltopError
+from ...model.plan import OperationRecord, Result
+from ...model.selection import Selection
+from ...model.words import Action
+from ..commands import footer
+from ..draw.operations import operations_lines
+from ..draw.spans import Line, Style, plain, shown
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+from .footer import footer_line
+from .plan import PlanScreen
+
+__all__ = ["OperationsScreen"]
+
+
+class OperationsScreen(TableScreen[None]):
+    class Listed(Message):
+        """The journal was read, or why it could not be."""
+
+        def __init__(self, records: list[OperationRecord] | SpooltopError) -> None:
+            super().__init__()
+            self.records = records
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[OperationRecord] | None = None
+        self.failed = ""
+        self.chosen = 0
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.read()
+        self.paint()
+
+    def read(self) -> None:
+        self.owner.doer.submit(self.owner.spool.operations, lambda records: self.post_message(self.Listed(records)))
+
+    def on_operations_screen_listed(self, message: Listed) -> None:
+        if isinstance(message.records, SpooltopError):
+            self.failed = str(message.records)
+        else:
+            self.records = message.records
+        self.paint()
+
+    @property
+    def record(self) -> OperationRecord | None:
+        return self.records[max(0, min(self.chosen, len(self.records) - 1))] if self.records else None
+
+    def scene(self) -> Scene:
+        record = self.record
+        why = ""
+        if record is not None:
+            why = record.why_not_undo or (f"it was undone by {record.undone_by}" if record.undone_by else "")
+        return Scene(View.OPERATIONS, snapshot=self.owner.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
+
+    def paint(self) -> None:
+        if not self.is_mounted:
+            return
+        width, height = self.app.size
+        lines: list[Line]
+        if self.failed:
+            lines = [plain(f" {shown(self.failed)}", width, Style.BAD)]
+        elif self.records is None:
+            lines = [plain(" reading the journal…", width)]
+        else:
+            self.chosen = max(0, min(self.chosen, len(self.records) - 1))
+            lines = operations_lines(self.records, width, height - 1, now=self.owner.main.now, chosen=self.chosen)
+        lines += [()] * (height - 1 - len(lines))
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+        self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+
+    def do_undo(self, key: str) -> None:
+        record = self.record
+        if record is not None:
+            self.app.push_screen(PlanScreen(Action.UNDO, Selection(), {"undoes": record.operation}), self._undone)
+
+    def _undone(self, result: Result | None) -> None:
+        if result is not None:
+            self.read()
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)
+
+    def _step(self, rows: int) -> None:
+        self.chosen += rows
+        self.paint()
+
+    def do_move_down(self, key: str) -> None:
+        self._step(1)
+
+    def do_move_up(self, key: str) -> None:
+        self._step(-1)
+
+    def do_page_down(self, key: str) -> None:
+        self._step(self.app.size.height - 4)
+
+    def do_page_up(self, key: str) -> None:
+        self._step(4 - self.app.size.height)
+
+    def do_half_page_up(self, key: str) -> None:
+        self._step(-(self.app.size.height // 2))
+
+    def do_first(self, key: str) -> None:
+        self._step(-len(self.records or ()))
+
+    def do_last(self, key: str) -> None:
+        self._step(len(self.records or ()))

@@ -1,0 +1,149 @@
+"""From what the main screen keeps to what its widgets show. Every paint shows the same snapshot everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model.row import Row
+from ...model.words import Box
+from ..commands import footer
+from ..draw.columns import columns_for
+from ..draw.cursors import cursor_detail, cursor_table
+from ..draw.detail import detail
+from ..draw.header import header
+from ..draw.lamp import Lamp
+from ..draw.lists import list_header, row_line, title_line
+from ..draw.locks import lock_lines
+from ..draw.overview import overview
+from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown
+from ..draw.trouble import problem_lines
+from ..scene import LISTS, Scene, View
+from ..widgets import LinesView
+from .acting import ZONES
+from .footer import footer_line, tab_line
+
+if TYPE_CHECKING:
+    from .main import MainScreen
+
+__all__ = ["bottom", "main", "row"]
+
+TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
+LONGEST = 5000
+"""Lines of one message that can be scrolled through."""
+
+
+def main(screen: MainScreen) -> None:
+    scene = screen.scene()
+    listing = scene.view in LISTS
+    width = screen.app.size.width
+    lamp = _lamp(screen)
+    screen.query_one("#top", LinesView).show(_top(screen, scene, width, lamp))
+    if listing:
+        _list(screen)
+    else:
+        page = screen.query_one("#page", LinesView)
+        height = screen.app.size.height - 3
+        page.show(_page(screen, scene, width, height, lamp))
+    screen.query_one("#bottom", LinesView).show(bottom(screen, scene, width))
+
+
+def _lamp(screen: MainScreen) -> Lamp:
+    return Lamp(screen.frozen_at, screen.stale_for, screen.failed or "a look does not come back" if screen.stale_for else "")
+
+
+def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]:
+    zone = ZONES[screen.zone_index][2]
+    state = screen.state
+    if scene.view not in LISTS or state is None:
+        return header(screen.snapshot, width, target=screen.control.target, now=screen.now, lamp=lamp, zone=zone)
+    if screen.snapshot is None:
+        return [plain(" looking for the first time…", width), BLANK]
+    page = screen.page
+    title = TITLES[screen.root]
+    if screen.root is View.ASIDE:
+        title += f" {state.box}"
+    if state.problem is not None:
+        title += f" › {state.problem.code}"
+    elif state.problems_only:
+        title += " › problems only"
+    head = list_header(
+        screen.snapshot, title, len(screen.rows), width, now=screen.now, sort=state.sort, marked=len(state.marks),
+        complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
+    )  # fmt: skip
+    columns = columns_for(state.box, screen.rows.size.width or width)
+    return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
+
+
+def _list(screen: MainScreen) -> None:
+    screen.rows.tick()
+    view = screen.query_one("#detail", LinesView)
+    if not view.size.area:
+        return
+    row = screen.row
+    if row is None:
+        view.show([])
+        return
+    payload, error = screen.payload_of(row)
+    view.show(
+        detail(row, payload, view.size.width, view.size.height, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
+    )
+
+
+def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) -> Line:
+    """One row of the list."""
+    times, _, zone = ZONES[screen.zone_index]
+    box = screen.box or Box.NEW
+    return row_line(
+        row, columns_for(box, width), width, now=screen.now, marked=marked, selected=selected, zone=zone, times=times
+    )
+
+
+def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp) -> list[Line]:
+    snapshot, now = screen.snapshot, screen.now
+    zone = ZONES[screen.zone_index][2]
+    if snapshot is None or screen.root is View.OVERVIEW:
+        chosen = screen.chosen_in(View.OVERVIEW, scene.rows)
+        if snapshot is not None and screen.all_problems:
+            return problem_lines(snapshot, width, height, chosen=chosen)
+        return overview(snapshot, width, height, now=now, chosen=chosen, lamp=lamp, zone=zone)
+    if scene.view is View.MESSAGE:
+        return _message(screen, width, height)
+    if scene.view is View.CURSOR and scene.cursor is not None:
+        chosen = screen.chosen.get(View.CURSOR, 0)
+        return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
+    if screen.root is View.CURSORS:
+        return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows))
+    lines = lock_lines(snapshot, width, LONGEST, now=now)
+    screen.scroll = max(0, min(screen.scroll, len(lines) - height))
+    return lines[screen.scroll :][:height] or [plain(" no lock file was found in the spool or beside it", width)]
+
+
+def _message(screen: MainScreen, width: int, height: int) -> list[Line]:
+    row = screen.row
+    if row is None:
+        return [plain(" it is not there any more", width)]
+    payload, error = screen.payload_of(row)
+    lines = detail(row, payload, width, LONGEST, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
+    screen.scroll = max(0, min(screen.scroll, len(lines) - height))
+    return lines[screen.scroll :][:height]
+
+
+def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
+    """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both."""
+    said = _said(screen, width)
+    line = tab_line(screen.root, footer(scene), width)
+    if scene.view in LISTS:
+        return [said or footer_line(footer(scene), width), line]
+    return [said or (line if screen.over is None else footer_line(footer(scene), width))]
+
+
+def _said(screen: MainScreen, width: int) -> Line | None:
+    typing = screen.filter_line
+    if typing is not None:
+        hint = typing.error or f"{len(screen.rows):,} match · Enter keeps · Esc clears"
+        return crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)
+    if screen.message:
+        return plain(f" {shown(screen.message)}", width, Style.STRONG)
+    if screen.failed:
+        return plain(f" {shown(screen.failed)}", width, Style.BAD)
+    return None

@@ -1,0 +1,97 @@
+"""All actions of the view by name; ``:q`` quits."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.events import Key
+
+from ..commands import Command, palette
+from ..draw.spans import Line, Span, Style, crop, join, pad, plain, restyle
+from ..lineedit import LineEdit
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+
+__all__ = ["PaletteScreen"]
+
+
+class PaletteScreen(TableScreen[str | None]):
+    """Gives back the id of the command that was chosen, None where it was left."""
+
+    def __init__(self, about: Scene) -> None:
+        super().__init__()
+        self.about = about
+        self.edit = LineEdit()
+        self.chosen = 0
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    @property
+    def found(self) -> list[tuple[Command, str]]:
+        """What matches; what can be done now first."""
+        return sorted(palette(self.about, self.edit.text), key=lambda pair: bool(pair[1]))
+
+    def scene(self) -> Scene:
+        return Scene(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
+
+    def typed(self, event: Key) -> bool:
+        if self.edit.key(event.key, event.character):
+            self.chosen = 0
+            self.paint()
+            return True
+        return event.key in ("j", "k", "g", "G")
+
+    def paint(self) -> None:
+        width, height = self.app.size
+        found = self.found
+        self.chosen = max(0, min(self.chosen, len(found) - 1))
+        lines: list[Line] = [join(Span(" :", Style.KEY), self.edit.text, Span("█", Style.KEY))]
+        room = height - 2
+        top = max(0, self.chosen - room + 1)
+        for i, (command, reason) in enumerate(found[top : top + room], start=top):
+            sign = "▌" if i == self.chosen else " "
+            line = join(
+                Span(sign, Style.KEY), Span(pad(command.id, 17), Style.STRONG), Span(pad(command.shown_keys, 12), Style.KEY),
+                reason or command.help,
+            )  # fmt: skip
+            lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
+        if not found:
+            lines.append(plain("  no action has these words", width, Style.DIM))
+        lines += [()] * (height - 1 - len(lines))
+        lines.append(plain(self.message or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
+        self.query_one(LinesView).show(lines)
+
+    def do_run(self, key: str) -> None:
+        if self.edit.text.strip() in ("q", "quit"):
+            self.owner.leave(0)
+        elif self.found:
+            self.dismiss(self.found[self.chosen][0].id)
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)
+
+    def _step(self, rows: int) -> None:
+        self.chosen += rows
+        self.paint()
+
+    def do_move_down(self, key: str) -> None:
+        self._step(1)
+
+    def do_move_up(self, key: str) -> None:
+        self._step(-1)
+
+    def do_page_down(self, key: str) -> None:
+        self._step(self.app.size.height - 3)
+
+    def do_page_up(self, key: str) -> None:
+        self._step(3 - self.app.size.height)
+
+    def do_first(self, key: str) -> None:
+        self._step(-len(self.found))
+
+    def do_last(self, key: str) -> None:
+        self._step(len(self.found))

@@ -1,0 +1,239 @@
+"""A plan: pinned, listed, confirmed; then done. Keys that were typed before it was seen do not count."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+
+from textual.app import ComposeResult
+from textual.events import Key
+from textual.message import Message
+
+from ...errors import SpooltopError
+from ...model.plan import Confirm, Plan, Result
+from ...model.selection import Selection
+from ...model.words import Action, Json
+from ..commands import footer
+from ..draw.plan import plan_lines
+from ..draw.spans import Line, Style, plain, shown, wrap
+from ..lifecycle import shell
+from ..lineedit import LineEdit
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+from .footer import footer_line
+from .result import ResultScreen
+
+__all__ = ["PlanScreen"]
+
+
+class PlanScreen(TableScreen[Result | None]):
+    """Opens at once and says that it plans; the plan it then shows stays as it is while the spool moves. Gives back the result,
+    None where it was left."""
+
+    class Planned(Message):
+        """The plan is made, or why it could not be."""
+
+        def __init__(self, plan: Plan | SpooltopError) -> None:
+            super().__init__()
+            self.plan = plan
+
+    class Advanced(Message):
+        """So many items were tried."""
+
+        def __init__(self, tried: int) -> None:
+            super().__init__()
+            self.tried = tried
+
+    class Applied(Message):
+        """It is done, or was refused before anything was changed."""
+
+        def __init__(self, result: Result | SpooltopError) -> None:
+            super().__init__()
+            self.result = result
+
+    def __init__(self, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
+        super().__init__()
+        self.action = action
+        self.selection = selection
+        self.options = dict(options or {})
+        self.plan: Plan | None = None
+        self.force = False
+        self.edit = LineEdit(limit=12, digits=True)
+        self.seen_at: float | None = None
+        self.applying = False
+        self.tried = 0
+        self.refused = ""
+        self.scroll_at = 0
+        self.stop = threading.Event()
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.make()
+        self.paint()
+
+    def make(self) -> None:
+        """Asks for the plan; what was shown before cannot be confirmed any more."""
+        self.plan, self.seen_at, self.edit.text = None, None, ""
+        job = partial(self.owner.spool.plan, self.action, self.selection, force=self.force, options=self.options)
+        self.owner.doer.submit(job, lambda plan: self.post_message(self.Planned(plan)))
+
+    def on_plan_screen_planned(self, message: Planned) -> None:
+        if isinstance(message.plan, SpooltopError):
+            self.refused = str(message.plan)
+        else:
+            self.plan = message.plan
+        self.paint()
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        """The plan is on the screen: keys from now on count."""
+        self.seen_at = Message().time
+
+    def ignores(self, event: Key) -> bool:
+        if event.key in ("escape", "ctrl+c", "f10", "ctrl+z", "q"):
+            return False
+        return not self.applying and (self.seen_at is None or event.time < self.seen_at)
+
+    def scene(self) -> Scene:
+        snapshot = self.owner.snapshot
+        return Scene(View.PLAN, snapshot=snapshot, plan=self.plan, applying=self.applying, depth=1)
+
+    def typed(self, event: Key) -> bool:
+        plan = self.plan
+        if plan is None or self.applying or plan.confirm is not Confirm.NUMBER:
+            return False
+        if event.key in ("backspace", "ctrl+h") and not self.edit.text:
+            return False
+        if event.key in ("backspace", "ctrl+h") or (event.character or "") in tuple("0123456789"):
+            self.edit.key(event.key, event.character)
+            self.paint()
+            return True
+        return False
+
+    # What it looks like
+
+    def paint(self) -> None:
+        if not self.is_mounted:
+            return
+        width, height = self.app.size
+        self.query_one(LinesView).show(self._lines(width, height))
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else footer_line(footer(self.scene()), width)
+        if self.refused:
+            lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
+            return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
+        if self.plan is None:
+            return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width)]
+        busy = ""
+        if self.applying:
+            busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
+        lines = plan_lines(
+            self.plan, width, height - 1, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at, busy=busy
+        )
+        lines += [()] * (height - 1 - len(lines))
+        return [*lines[: height - 1], said]
+
+    # What its keys do
+
+    def do_confirm_small(self, key: str) -> None:
+        self.apply()
+
+    def do_confirm_large(self, key: str) -> None:
+        self.apply()
+
+    def do_confirm_number(self, key: str) -> None:
+        if self.plan is None:
+            return
+        if self.edit.text != str(self.plan.count):
+            self.say(f"type the number {self.plan.count} and Enter; Esc leaves")
+            return
+        self.apply()
+
+    def apply(self) -> None:
+        """Does what the plan lists, in the other thread."""
+        plan, owner = self.plan, self.owner
+        if plan is None or self.applying:
+            return
+        self.applying = owner.applying = True
+
+        def stopped() -> bool:
+            return self.stop.is_set() or owner.leaving.is_set()
+
+        def advanced(tried: int) -> None:
+            self.post_message(self.Advanced(tried))
+
+        def applied(result: Result | SpooltopError) -> None:
+            # Kept here and not in the message: on leaving, nobody takes messages any more.
+            if isinstance(result, Result):
+                owner.results.append(result)
+            owner.applying = False
+            self.post_message(self.Applied(result))
+
+        owner.doer.submit(lambda: owner.spool.apply(plan, on_progress=advanced, stop=stopped), applied)
+        self.paint()
+
+    def on_plan_screen_advanced(self, message: Advanced) -> None:
+        self.tried = message.tried
+        self.paint()
+
+    def on_plan_screen_applied(self, message: Applied) -> None:
+        self.applying = False
+        result = message.result
+        if isinstance(result, SpooltopError):
+            self.refused = str(result)
+            self.paint()
+            return
+        self.app.push_screen(ResultScreen(result), lambda undo: self._after(result, undo))
+
+    def _after(self, result: Result, undo: bool | None) -> None:
+        self.dismiss(result)
+        if undo:
+            self.app.push_screen(PlanScreen(Action.UNDO, Selection(), {"undoes": result.operation}))
+
+    def do_stop(self, key: str) -> None:
+        self.stop.set()
+        self.paint()
+
+    def do_cancel(self, key: str) -> None:
+        self.dismiss(None)
+
+    def do_force(self, key: str) -> None:
+        self.force = True
+        self.make()
+        self.paint()
+
+    def do_copy_command(self, key: str) -> None:
+        if self.plan is not None:
+            text = shell(self.plan.command)
+            self.app.copy_to_clipboard(text)
+            self.say(f"copied: {text}")
+
+    def _scroll(self, lines: int) -> None:
+        self.scroll_at = max(0, self.scroll_at + lines)
+        self.paint()
+
+    def do_move_down(self, key: str) -> None:
+        self._scroll(1)
+
+    def do_move_up(self, key: str) -> None:
+        self._scroll(-1)
+
+    def do_page_down(self, key: str) -> None:
+        self._scroll(self.app.size.height - 4)
+
+    def do_page_up(self, key: str) -> None:
+        self._scroll(4 - self.app.size.height)
+
+    def do_half_page_up(self, key: str) -> None:
+        self._scroll(-(self.app.size.height // 2))
+
+    def do_first(self, key: str) -> None:
+        self._scroll(-self.scroll_at)
+
+    def do_last(self, key: str) -> None:
+        self._scroll(len(self.plan.items) if self.plan is not None else 0)

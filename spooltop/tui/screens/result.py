@@ -1,0 +1,94 @@
+"""What came of a plan. Stays until it is closed, and follows the messages that were moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+
+from ...model.plan import Outcome, Result
+from ..commands import footer
+from ..draw.plan import result_lines
+from ..draw.spans import Line, Style, line_text, plain, shown
+from ..following import since_then
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+from .footer import footer_line
+
+if TYPE_CHECKING:
+    from ..looker import Found
+
+__all__ = ["ResultScreen"]
+
+
+class ResultScreen(TableScreen[bool]):
+    """Gives back True where it is to be undone."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
+        self.scroll_at = 0
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    def scene(self) -> Scene:
+        why = "" if self.result.undo else "nothing of it can be undone"
+        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why)
+
+    def take(self, found: Found) -> None:
+        """A new look: where the messages are now."""
+        self.paint()
+
+    def paint(self) -> None:
+        if self.is_mounted:
+            width, height = self.app.size
+            lines = self._lines(width, height - 1)
+            lines += [()] * (height - 1 - len(lines))
+            said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+            self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        since = since_then(self.result, self.owner.snapshot)
+        return result_lines(self.result, width, height, since=since, scroll=self.scroll_at)
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(False)
+
+    def do_undo_result(self, key: str) -> None:
+        self.dismiss(True)
+
+    def do_copy_result(self, key: str) -> None:
+        lines = self._lines(200, len(self.result.items) + 50)
+        text = "\n".join(line_text(line).rstrip() for line in lines)
+        self.app.copy_to_clipboard(text)
+        self.say(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+
+    def _scroll(self, lines: int) -> None:
+        self.scroll_at = max(0, min(self.scroll_at + lines, len(self.result.items)))
+        self.paint()
+
+    def do_move_down(self, key: str) -> None:
+        self._scroll(1)
+
+    def do_move_up(self, key: str) -> None:
+        self._scroll(-1)
+
+    def do_page_down(self, key: str) -> None:
+        self._scroll(self.app.size.height - 4)
+
+    def do_page_up(self, key: str) -> None:
+        self._scroll(4 - self.app.size.height)
+
+    def do_half_page_up(self, key: str) -> None:
+        self._scroll(-(self.app.size.height // 2))
+
+    def do_first(self, key: str) -> None:
+        self._scroll(-self.scroll_at)
+
+    def do_last(self, key: str) -> None:
+        self._scroll(len(self.result.items))

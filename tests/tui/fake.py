@@ -1,0 +1,255 @@
+"""A control without a spool: the same methods as ``spooltop.control.Control``, on lists that a test sets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from spooltop.errors import Refused, Unreadable
+from spooltop.model import query
+from spooltop.model.can import Can
+from spooltop.model.kind import ListQuery
+from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.row import Payload, Row
+from spooltop.model.selection import Selection
+from spooltop.model.sight import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Watch, Who
+from spooltop.model.snapshot import Cursor, Rates, Snapshot
+from spooltop.model.words import Action, Box, Json, Key, Owner, Verdict
+from spooltop.operate.confirm import confirm_for
+
+NOW = 1_795_222_869.0
+
+
+def claim(number: int, verdict: Verdict = Verdict.DEAD, **changes: object) -> Row:
+    row = Row(
+        key=("cur", number), box=Box.CUR, id=f"17952228{number:08d}.{4000 + number}.vm",
+        name=f"17952228{number:08d}.{4000 + number}.vm,c=1",
+        size=1200, enqueued_at=NOW - 3000 - number, in_box_since=NOW - 2460 - number, source="imessage", attempt=1,
+        verdict=verdict, evidence="gone" if verdict is Verdict.DEAD else "lives",
+        owner=Owner(host="vm", pid=4300 + number, command="worker.py"),
+    )  # fmt: skip
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def waiting(number: int, **changes: object) -> Row:
+    row = Row(
+        key=("new", number), box=Box.NEW, id=f"17952229{number:08d}.1.vm", name=f"17952229{number:08d}.1.vm", size=100,
+        enqueued_at=NOW - 600 + number * 0.01, in_box_since=NOW - 600 + number * 0.01, source="email", attempt=0,
+    )  # fmt: skip
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def written(number: int, verdict: Verdict = Verdict.ABANDONED) -> Row:
+    return Row(
+        key=("tmp", number), box=Box.TMP, id=f"tmp{number}", name=f"tmp{number}", size=4100, enqueued_at=NOW - 720,
+        in_box_since=NOW - 720, written_at=NOW - 720, verdict=verdict, evidence="nobody has it open",
+    )  # fmt: skip
+
+
+class FakeListing:
+    def __init__(self, query: ListQuery, rows: Sequence[Row], generation: int) -> None:
+        self.query = query
+        self.rows = rows
+        self.complete = True
+        self.generation = generation
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return self.rows[start:stop]
+
+    def find(self, key: Key) -> int | None:
+        return next((i for i, row in enumerate(self.rows) if row.key == key), None)
+
+    def keys(self) -> Iterator[Key]:
+        return iter([row.key for row in self.rows])
+
+
+class FakeControl:
+    """``rows`` is the spool. ``change()`` says that something happened; ``hang`` makes looks wait, ``gate`` makes plans wait."""
+
+    layout = "spool"
+
+    def __init__(self, rows: Sequence[Row] = (), *, target: str = "/var/spool/memex", can: Can | None = None) -> None:
+        self.target = target
+        self.rows = list(rows)
+        self.problems: tuple[Problem, ...] | None = None
+        self.cursors: tuple[Cursor, ...] = ()
+        self.locks: tuple[Lock, ...] = ()
+        self.can = can or Can()
+        self.time = NOW
+        self.generation = 1
+        self.looks = 0
+        self.rescans = 0
+        self.applied: list[Plan] = []
+        self.planned: list[tuple[Action, Selection, bool, Mapping[str, Json]]] = []
+        self.records: list[OperationRecord] = []
+        self.payloads: dict[Key, bytes] = {}
+        self.confirm: Confirm | None = None
+        self.broken: Exception | None = None
+        self.hang = threading.Event()
+        self.hang.set()
+        self.gate = threading.Event()
+        self.gate.set()
+        self._changed = threading.Event()
+        self.lock = threading.Lock()
+
+    def now(self) -> float:
+        return self.time
+
+    def change(self) -> None:
+        self.generation += 1
+        self._changed.set()
+
+    def of(self, box: Box) -> list[Row]:
+        return [row for row in self.rows if row.box is box]
+
+    def look(self, rescan: bool = False) -> Snapshot:
+        self.hang.wait()
+        if self.broken is not None:
+            raise self.broken
+        self.looks += 1
+        self.rescans += rescan
+        verdicts = [row.verdict for row in self.rows]
+        dead = [row for row in self.of(Box.CUR) if row.verdict is Verdict.DEAD]
+        problems = self.problems
+        if problems is None:
+            problems = ()
+            if dead:
+                selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+                problems = (
+                    Problem("claims-dead", Severity.CRITICAL, f"{len(dead)} claims of dead consumers", len(dead), selection),
+                )
+        boxes = {}
+        for box in Box:
+            rows = self.of(box)
+            times = [row.in_box_since for row in rows if row.in_box_since is not None]
+            boxes[box] = BoxState(box, len(rows), bytes=sum(row.size or 0 for row in rows), oldest_at=min(times, default=None),
+                                  as_of=self.time)  # fmt: skip
+        sight = Sight(
+            target=self.target, layout=self.layout, taken_at=self.time, complete=True, boxes=boxes,
+            claims=tuple(self.of(Box.CUR)), tmp=tuple(self.of(Box.TMP)),
+            counts=VerdictCounts(
+                alive=verdicts.count(Verdict.ALIVE), dead=len(dead), writing=verdicts.count(Verdict.WRITING),
+                abandoned=verdicts.count(Verdict.ABANDONED),
+            ),
+            disk=Disk("ext4", 12_100_000_000, 30_000_000_000, 880, 1000), locks=self.locks, consumers=1,
+            who=Who("memex", 1000, "may change" if self.can.change else "may look only"), can=self.can,
+            watch=Watch("live", since=self.time - 312), generation=self.generation,
+        )  # fmt: skip
+        return Snapshot(sight, Rates(), self.cursors, problems)
+
+    def changes(self, timeout: float) -> bool:
+        changed = self._changed.wait(timeout)
+        self._changed.clear()
+        return changed
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def listing(self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+        narrowing = query.parse(wanted.filter)
+        rows = [row for row in self.chosen(wanted.selection or Selection(box=wanted.box)) if row.box is wanted.box]
+        rows = [row for row in rows if narrowing.match(row, self.time)]
+        rows.sort(key=lambda row: self._order(row, wanted.sort.column), reverse=wanted.sort.descending)
+        return FakeListing(wanted, rows, self.generation)
+
+    def _order(self, row: Row, column: str) -> float | str:
+        match column:
+            case "size":
+                return row.size or 0
+            case "tries":
+                return row.attempt or 0
+            case "source":
+                return row.source or ""
+            case "verdict":
+                return str(row.verdict)
+            case "name":
+                return row.name
+            case "held":
+                return row.in_box_age(self.time) or 0
+            case _:
+                return row.age(self.time) or 0
+
+    def chosen(self, selection: Selection) -> list[Row]:
+        rows = list(self.rows)
+        if selection.box is not None:
+            rows = [row for row in rows if row.box is selection.box]
+        if selection.keys is not None:
+            rows = [row for row in rows if row.key in selection.keys]
+        if selection.ids is not None:
+            rows = [row for row in rows if row.id in selection.ids]
+        if selection.verdict is not None:
+            rows = [row for row in rows if row.verdict is selection.verdict]
+        return rows
+
+    def read(self, key: Key, limit: int = 65536) -> Payload:
+        if not any(row.key == key for row in self.rows):
+            raise Unreadable("it is gone")
+        data = self.payloads.get(key, b'{"source": "imessage"}\n')
+        return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host is gone"),))
+
+    def plan(
+        self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None
+    ) -> Plan:
+        self.gate.wait()
+        self.planned.append((action, selection, force, dict(options or {})))
+        if reason := self.can.why_not(action):
+            raise Refused(f"{action}: {reason}")
+        chosen = dict(options or {})
+        rows = [] if action in (Action.INJECT, Action.UNDO) else self.chosen(selection)
+        live = [row for row in rows if row.verdict is Verdict.ALIVE and not force]
+        items = [Item(row, row.key) for row in rows if row not in live]
+        if action is Action.UNDO:
+            items = [Item(claim(99), ("cur", 99))]
+        count = chosen.get("count", 0) if action is Action.INJECT else len(items)
+        assert isinstance(count, int)
+        confirm = Confirm.NUMBER if force else confirm_for(count, doubtful=False)
+        return Plan(
+            operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
+            items=items, refused=tuple(Refusal(row, "its holder lives", forceable=True) for row in live),
+            confirm=self.confirm or confirm, force=force, options=chosen,
+            command=("spooltop", str(action), self.target, *(item.row.id for item in items)),
+        )  # fmt: skip
+
+    def apply(
+        self, plan: Plan, on_progress: Callable[[int], None] | None = None, stop: Callable[[], bool] | None = None
+    ) -> Result:
+        self.applied.append(plan)
+        done: list[ItemResult] = []
+        stopped = False
+        for item in plan.items:
+            self.gate.wait()
+            if stop is not None and stop():
+                stopped = True
+                break
+            self.rows = [row for row in self.rows if row.key != item.row.key]
+            if plan.action is Action.REQUEUE:
+                self.rows.append(replace(item.row, key=("new", item.row.id), box=Box.NEW, verdict=None, owner=None))
+            done.append(ItemResult(item.row.id, item.row.name, Outcome.DONE))
+            if on_progress is not None:
+                on_progress(len(done))
+        self.change()
+        undo = ("spooltop", "undo", self.target, plan.operation) if done else ()
+        record = OperationRecord(plan.operation, plan.action, self.time, "memex", plan.count, len(done), words=str(plan.action))
+        self.records.insert(0, record)
+        return Result(
+            plan.operation, plan.action, self.target, self.time, done, stopped, len(plan.items) - len(done), undo=undo
+        )
+
+    def operations(self) -> list[OperationRecord]:
+        return list(self.records)
+
+    def close(self) -> None:
+        self.hang.set()
+
+
+def a_cursor(source: str = "imessage", verdict: str = "reverted") -> Cursor:
+    return Cursor(source, 89632, "89632", verdict, "put back 5 times", "/opt/memex/cursors.json", True, NOW - 9, put_back=5)
+
+
+def a_lock() -> Lock:
+    return Lock("/var/spool/memex/.cursors.lock", "flock", (LockParty(5201, "worker.py", "memex", NOW - 3),), (), "held")

@@ -1,0 +1,114 @@
+"""The table of commands: everything that a person reads about keys derives from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spooltop.model.can import Can
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.tui.commands import COMMANDS, command_for, footer, help_lines, key_table_markdown, palette
+from spooltop.tui.keys import shown
+from spooltop.tui.scene import LISTS, Scene, View
+
+from .fake import FakeControl, claim, waiting
+
+NEVER_A_CHANGE = {"ctrl+d", "ctrl+k", "ctrl+r", "ctrl+q", "backspace", "ctrl+s"}
+
+
+def scene(view: View, control: FakeControl | None = None, **changes: object) -> Scene:
+    control = control or FakeControl([claim(1), waiting(1)])
+    return Scene(view, snapshot=control.look(), **changes)  # type: ignore[arg-type]
+
+
+def claims_scene(**changes: object) -> Scene:
+    return scene(View.CLAIMS, box=Box.CUR, row=claim(1), rows=1, depth=1, **changes)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+def test_no_change_hangs_on_a_key_that_slips(command) -> None:
+    if command.dangerous:
+        assert not NEVER_A_CHANGE & set(command.keys)
+
+
+def test_a_bare_enter_in_a_list_never_changes_anything() -> None:
+    for view in LISTS | {View.OVERVIEW}:
+        found, _ = command_for("enter", scene(view, row=claim(1), rows=1))
+        assert found is not None and found.id == "open" and not found.dangerous
+
+
+def test_a_key_means_one_thing_where_it_is_available() -> None:
+    control = FakeControl([claim(1)])
+    plan = control.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+    for view in View:
+        here = scene(view, row=claim(1), rows=2, box=Box.CUR, plan=plan, depth=1)
+        for key in {key for command in COMMANDS if view in command.views for key in command.keys}:
+            able = [c.id for c in COMMANDS if key in c.keys and view in c.views and c.why_not(here) is None]
+            assert len(able) <= 1, (view, key, able)
+
+
+def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
+    reason = "you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop /var/spool/memex"
+    locked = claims_scene(control=FakeControl([claim(1)], can=Can.nothing(reason)))
+    assert "r" not in [key for key, _ in footer(locked)]
+    command, why = command_for("r", locked)
+    assert command is not None and command.id == "requeue"
+    assert why == f"requeue: {reason}"
+    assert ("r", "requeue: put claims back to new (opens a plan)", why) in help_lines(locked)
+    assert "r" in [key for key, _ in footer(claims_scene())]
+
+
+@pytest.mark.parametrize(
+    "view, box, said",
+    [(View.NEW, Box.NEW, "waits already"), (View.TMP, Box.TMP, "not a complete message")],
+)
+def test_requeue_says_what_it_is_for(view: View, box: Box, said: str) -> None:
+    _, why = command_for("r", scene(view, box=box, row=waiting(1), rows=1))
+    assert why is not None and said in why
+
+
+def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None:
+    about = Problem("claims-dead", Severity.CRITICAL, "2 claims", 2, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+    here = scene(View.OVERVIEW, problem=about, rows=1)
+    assert ("r", "requeue 2") in footer(here)
+    other = Problem("cursor-reverted", Severity.CRITICAL, "put back", view="cursors", subject="imessage")
+    _, why = command_for("r", scene(View.OVERVIEW, problem=other, rows=1))
+    assert why == "requeue: this line is not about messages; Enter shows what it is about"
+    _, why = command_for("r", scene(View.OVERVIEW))
+    assert why is not None and why.startswith("requeue: choose a line of trouble")
+
+
+def test_the_shape_of_a_footer() -> None:
+    assert footer(claims_scene()) == [
+        ("r", "requeue this 1"), ("Space", "mark"), ("a", "mark all 1"), ("d", "purge this 1"), ("Enter", "open"),
+        ("/", "filter"), ("z", "ops"), ("?", "keys"), ("Esc", "back"),
+    ]  # fmt: skip
+    assert footer(claims_scene(marked=1200))[0] == ("r", "requeue 1,200")
+    assert footer(scene(View.OVERVIEW))[-1] == ("q", "quit")
+
+
+def test_help_has_every_command_of_the_view_and_no_other() -> None:
+    for view in View:
+        here = scene(view, rows=1)
+        keys = [keys for keys, _, _ in help_lines(here) if keys]
+        assert sorted(keys) == sorted(c.shown_keys for c in COMMANDS if view in c.views)
+
+
+def test_the_palette_finds_by_words() -> None:
+    assert [command.id for command, _ in palette(claims_scene(), "trash purge")] == ["purge"]
+    assert palette(claims_scene(), "no such thing") == []
+
+
+def test_the_table_for_the_readme_names_every_key() -> None:
+    text = key_table_markdown()
+    for command in COMMANDS:
+        for key in command.keys:
+            assert f"`{shown(key)}`" in text
+        assert command.help in text
+    assert text.startswith("| key | does |\n|---|---|\n")
+
+
+def test_sorting_needs_something_to_sort() -> None:
+    _, why = command_for("I", claims_scene())
+    assert why == "there is nothing to sort"
