@@ -1,0 +1,1 @@
+"""A spool in a directory: ``DirectoryReader`` looks at it, an operator changes it. The reader never writes."""

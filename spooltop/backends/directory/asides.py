@@ -1,0 +1,151 @@
+"""What was set aside: how much, how old, which ids. Each operation's folder is listed again only when it changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from spooltop.engine import aside as shelf
+from spooltop.engine import names as grammar
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.row import Row
+from spooltop.model.sight import BoxState
+from spooltop.model.words import ASIDE, Box, Owner
+
+from .owners import kind_of_file
+
+__all__ = ["Asides"]
+
+_FOLDERS_AT_MOST = 5_000
+_SIZES_AT_MOST = 10_000
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One operation's folder as last listed. ``bytes`` None: not summed; ``oldest``: when the first of them was set aside."""
+
+    generation: tuple[int, int]
+    names: tuple[str, ...]
+    bytes: int | None
+    oldest: float | None
+
+
+class Asides:
+    """The boxes ``held``, ``rejected`` and ``trash`` of one spool."""
+
+    def __init__(self) -> None:
+        self._folders: dict[tuple[Box, str], _Folder] = {}
+        self.generation = 0
+        """Changes whenever something came or went."""
+
+    def look(self, dirs: SpoolDirs, as_of: float) -> dict[Box, BoxState]:
+        folders: dict[tuple[Box, str], _Folder] = {}
+        states = {}
+        for box in ASIDE:
+            states[box] = self._look(dirs, box, as_of, folders)
+        if folders != self._folders:
+            self.generation += 1
+        self._folders = folders
+        return states
+
+    def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[tuple[Box, str], _Folder]) -> BoxState:
+        try:
+            above = dirs.own(box.value)
+            if above is None:
+                return BoxState(box, 0, True, 0, False, None, "", as_of)
+            operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
+        except OSError as problem:
+            return BoxState(box, None, False, None, False, None, f"you may not look at it ({problem.strerror})", as_of)
+        complete = len(operations) <= _FOLDERS_AT_MOST
+        for operation in operations[:_FOLDERS_AT_MOST]:
+            try:
+                status = os.stat(operation, dir_fd=above, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    continue  # nothing of ours
+                generation = (status.st_ino, status.st_mtime_ns)
+                known = self._folders.get((box, operation))
+                if known is None or known.generation != generation or status.st_mtime > as_of - 0.02:
+                    known = _listed(operation, above, generation)
+                folders[box, operation] = known
+            except FileNotFoundError:
+                continue  # emptied and removed meanwhile
+            except OSError:
+                complete = False
+        mine = [folder for (where, _), folder in folders.items() if where is box]
+        sizes = [folder.bytes for folder in mine]
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
+        times = [folder.oldest for folder in mine if folder.oldest is not None]
+        return BoxState(box, sum(len(f.names) for f in mine), complete, total, False, min(times, default=None), "", as_of)
+
+    def items(self, box: Box) -> Iterator[tuple[str, str]]:
+        """(operation, name) of everything in ``box`` at the last look."""
+        for (where, operation), folder in self._folders.items():
+            if where is box:
+                for name in folder.names:
+                    yield operation, name
+
+    def ids(self) -> set[str]:
+        """The ids of everything that was set aside."""
+        return {grammar.parse(name, claimed=True).id for folder in self._folders.values() for name in folder.names}
+
+    def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
+        """The row of one message, with what is known of it. Its place is kept where it has gone since."""
+        key = (box.value, f"{operation}/{raw}")
+        name = grammar.parse(raw, claimed=True)
+        row = Row(
+            key, box, name.id, raw,
+            enqueued_at=None if name.put_us is None else name.put_us / 1e6,
+            source=name.source,
+            attempt=name.attempts,
+            owner=None if name.pid is None else Owner(pid=name.pid),
+            canary=name.canary,
+        )  # fmt: skip
+        folder = -1
+        try:
+            above = dirs.own(box.value)
+            if above is None:
+                return replace(row, note="gone since")
+            folder = os.open(operation, _FLAGS, dir_fd=above)
+            found = os.stat(raw, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return replace(row, note="gone since")
+        except OSError as problem:
+            return replace(row, note=str(problem.strerror))
+        finally:
+            if folder >= 0:
+                os.close(folder)
+        told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
+        dirs.forget(box.value, operation)
+        at, reason = told.get("at"), told.get("reason")
+        return replace(
+            row,
+            size=found.st_size,
+            written_at=found.st_mtime,
+            enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
+            in_box_since=float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else found.st_ctime,
+            reason=reason if isinstance(reason, str) else "",
+            note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found.st_mode),
+        )
+
+
+def _listed(operation: str, above: int, generation: tuple[int, int]) -> _Folder:
+    fd = os.open(operation, _FLAGS, dir_fd=above)
+    try:
+        names = tuple(name for name in os.listdir(fd) if not name.startswith("."))
+        total: int | None = 0 if len(names) <= _SIZES_AT_MOST else None
+        oldest: float | None = None
+        for name in names[:_SIZES_AT_MOST]:
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # put back meanwhile
+            # A move changes ctime and nothing else: that is when it was set aside.
+            oldest = found.st_ctime if oldest is None else min(oldest, found.st_ctime)
+            if total is not None and stat.S_ISREG(found.st_mode):
+                total += found.st_size
+    finally:
+        os.close(fd)
+    return _Folder(generation, names, total, oldest)

@@ -1,0 +1,160 @@
+"""The cursor files of a spool as they are now: one for all sources, or one a source. Read again only when changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from spooltop.model.sight import CursorSource, LockParty
+from spooltop.model.words import Json
+
+__all__ = ["CursorFiles", "parse_sections", "parse_value"]
+
+_CAP = 4 << 20
+_FILES_AT_MOST = 256
+_LIST_AT_MOST = 20_000
+_SHARED = "cursors.json"
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+Holders = Callable[[os.stat_result], tuple[LockParty, ...]]
+"""Who holds a lock on the file with this status."""
+
+
+def _load(data: bytes) -> tuple[Json, str]:
+    if not data.strip():
+        return None, "it is empty"
+    try:
+        return json.loads(data), ""
+    except (ValueError, RecursionError) as problem:
+        where = getattr(problem, "pos", None)
+        if where is not None and where >= len(data.rstrip()) - 1:
+            return None, "it is cut off"
+        return None, f"not JSON at byte {where}" if where is not None else "not JSON"
+
+
+def parse_value(data: bytes) -> tuple[Json, str]:
+    """The value of a file that belongs to one source, and why it does not parse ("")."""
+    return _load(data)
+
+
+def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
+    """The sections of a shared file, and why it does not parse ("")."""
+    value, error = _load(data)
+    if error:
+        return None, error
+    return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
+
+
+@dataclass(slots=True)
+class _Known:
+    state: tuple[int, int, int]
+    source: CursorSource
+
+
+class CursorFiles:
+    """The cursor files in some folders. What has not changed is the very object of the look before."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+
+    def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
+        """``folders``: (path as shown, descriptor) of the spool and of its parent; the first that has cursors is taken."""
+        for path, fd in folders:
+            found = self._in(path, fd, holders)
+            if found:
+                return found
+        return ()
+
+    def _in(self, path: str, fd: int, holders: Holders) -> tuple[CursorSource, ...]:
+        sources = []
+        shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
+        if shared is not None:
+            sources.append(replace(shared, litter=litter) if (litter := self._beside(path, fd)) != shared.litter else shared)
+            self._known[shared.path].source = sources[0]
+        folder = -1
+        try:
+            folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+            for name in names[:_FILES_AT_MOST]:
+                one = self._file(os.path.join(path, "cursors", name), name, folder, name[: -len(".json")], holders)
+                if one is not None:
+                    sources.append(one)
+        except OSError:
+            return tuple(sources)  # no such folder, which is the rule
+        finally:
+            if folder >= 0:
+                os.close(folder)
+        return tuple(sources)
+
+    def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            self._known.pop(path, None)
+            return None
+        except OSError as problem:
+            return CursorSource(path, source is None, None, str(problem.strerror))
+        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known.get(path)
+        if known is not None and known.state == state:
+            return known.source
+        sections, error = self._read(name, fd, source, found)
+        answer = CursorSource(
+            path, source is None, sections, error, found.st_ino, found.st_mtime, found.st_size, holders(found)
+        )  # fmt: skip
+        self._known[path] = _Known(state, answer)
+        return answer
+
+    @staticmethod
+    def _read(name: str, fd: int, source: str | None, found: os.stat_result) -> tuple[dict[str, Json] | None, str]:
+        if not stat.S_ISREG(found.st_mode):
+            return None, "not a plain file"
+        try:
+            own = os.open(name, _FLAGS, dir_fd=fd)
+        except OSError as problem:
+            return None, f"you may not read it ({problem.strerror})"
+        try:
+            if not stat.S_ISREG(os.fstat(own).st_mode):
+                return None, "not a plain file"
+            data = b""
+            while len(data) <= _CAP and (part := os.read(own, _CAP + 1 - len(data))):
+                data += part
+        except OSError as problem:
+            return None, str(problem.strerror)
+        finally:
+            os.close(own)
+        if len(data) > _CAP:
+            return None, f"over {_CAP >> 20} MB, not read"
+        if source is None:
+            return parse_sections(data)
+        value, error = parse_value(data)
+        return (None, error) if error else ({source: value}, "")
+
+    def _beside(self, path: str, fd: int) -> tuple[str, ...]:
+        """Temporary files of writers that use a common or a guessable name. Listed again only when the folder changed."""
+        own = -1
+        try:
+            state = os.fstat(fd)
+            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
+            kept = self._litter.get(path)
+            if kept is not None and kept[0] == generation:
+                return kept[1]
+            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            names: list[str] = []
+            with os.scandir(own) as entries:
+                for turn, entry in enumerate(entries):
+                    if turn >= _LIST_AT_MOST or len(names) >= 16:
+                        break
+                    if entry.name != _SHARED and entry.name.startswith(("cursors.json.", "cursors.tmp", "cursors.json~")):
+                        names.append(entry.name)
+        except OSError:
+            return ()  # the folder cannot be listed: nothing is known of litter
+        finally:
+            if own >= 0:
+                os.close(own)
+        self._litter[path] = (generation, tuple(sorted(names)))
+        return self._litter[path][1]

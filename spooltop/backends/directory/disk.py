@@ -1,0 +1,116 @@
+"""Room on the disk, who runs this, and what they may change in the boxes."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.can import Can
+from spooltop.model.sight import Disk, Who
+from spooltop.model.text import escape
+from spooltop.model.words import LIVE, Action, Box
+
+from .mounts import Mount
+
+__all__ = ["disk_of", "may", "user_name", "who_am_i"]
+
+_NEEDS: Mapping[Action, tuple[Box, ...]] = {
+    Action.REQUEUE: (Box.CUR, Box.NEW),
+    Action.PURGE: (Box.CUR,),
+    Action.INJECT: (Box.TMP, Box.NEW),
+    Action.HOLD: (Box.CUR,),
+    Action.RELEASE: (Box.CUR, Box.NEW),
+    Action.RESTORE: (Box.CUR, Box.NEW),
+    Action.EMPTY: (Box.CUR,),
+    Action.UNDO: (Box.CUR, Box.NEW),
+}
+
+
+def disk_of(fd: int, mount: Mount | None) -> Disk:
+    """What statvfs(3) tells of the file system of ``fd``: f_bavail and f_favail count for users, root has a little more."""
+    kind = mount.fs_type if mount is not None else "?"
+    try:
+        free = os.fstatvfs(fd)
+    except OSError:
+        return Disk(fs_type=kind)
+    readonly = bool(free.f_flag & os.ST_RDONLY) or (mount is not None and mount.readonly)
+    unit = free.f_frsize or free.f_bsize
+    inodes = free.f_files > 0  # btrfs has no inode table and says 0
+    return Disk(
+        fs_type=kind,
+        bytes_free=free.f_bavail * unit,
+        bytes_total=free.f_blocks * unit,
+        inodes_free=free.f_favail if inodes else None,
+        inodes_total=free.f_files if inodes else None,
+        readonly=readonly,
+        root_bytes_free=free.f_bfree * unit,
+    )
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def may(dirs: SpoolDirs, disk: Disk, *, read_only: str | None, command: str) -> Can:
+    """What this user may do in the boxes, by their effective ids. ``command`` calls this again ("spooltop /var/spool/x").
+
+    A change needs writing and searching in each box that it moves between; what is set aside lies under the owner of ``cur``.
+    """
+    if read_only:
+        return Can.nothing(read_only)
+    if disk.readonly:
+        return Can.nothing("the file system is mounted read-only")
+    refusals: dict[Action, str] = {}
+    denied = {box: reason for box in LIVE if (reason := _denied(dirs, box, command))}
+    for action, boxes in _NEEDS.items():
+        for box in boxes:
+            if box in denied:
+                refusals[action] = f"{action.value}: {denied[box]}"
+                break
+    return Can(refusals)
+
+
+def _denied(dirs: SpoolDirs, box: Box, command: str) -> str:
+    """Why this user may not change ``box``, and what to try; empty where they may."""
+    fd = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}[box]
+    if fd is None:
+        return f"{box} is missing"
+    try:
+        # Only the effective ids count (sudo, setpriv); "." below the descriptor is the box itself, wherever its name leads now.
+        if os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
+            return ""
+        found = os.fstat(fd)
+    except OSError as problem:
+        return f"{box} cannot be asked ({problem.strerror})"
+    owner = user_name(found.st_uid)
+    me = user_name(os.geteuid())
+    whose = owner if _group_name(found.st_gid) == owner else f"{owner}:{_group_name(found.st_gid)}"
+    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    return f"you are {escape(me)}, {box} belongs to {escape(whose)} {mode}. Try: sudo -u {escape(owner)} {command}"
+
+
+def who_am_i(can: Can, *, read_only: str | None) -> Who:
+    uid = os.geteuid()
+    if read_only:
+        words = "READ-ONLY"
+    elif not can.refusals:
+        words = "may change"
+    elif can.change:
+        words = "may change some of it"
+    else:
+        words = "may look only"
+    return Who(user_name(uid), uid, words)

@@ -1,0 +1,167 @@
+"""What came and what went: out of change events where they can be had, else out of the difference of two scans.
+
+Every count is tied to an id: a message that goes back to ``new`` has not arrived, one that is put aside is not done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.model.sight import Flow, Passage
+from spooltop.model.words import Box
+
+from .watch import Batch
+
+__all__ = ["FlowCounter", "difference"]
+
+_REMEMBERED = 50_000
+_PASSAGES = 10_000
+
+
+def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Batch:
+    """The batch of events that two scans of (``new``, ``cur``) amount to. What came and went in between is not in it."""
+    return Batch(
+        at,
+        {Box.NEW: set(after[0] - before[0]), Box.CUR: set(after[1] - before[1])},
+        {Box.NEW: set(before[0] - after[0]), Box.CUR: set(before[1] - after[1])},
+    )
+
+
+@dataclass(slots=True)
+class _Gone:
+    """A message that left ``cur`` and has not been seen elsewhere yet. ``turn`` is the number of the ``take`` that comes next."""
+
+    turn: int
+    at: float
+    put_at: float | None
+    claimed_at: float | None
+    source: str | None
+
+
+@dataclass(slots=True)
+class _Moves:
+    """The names of one id in one batch."""
+
+    new_added: list[Name] = field(default_factory=list)
+    new_gone: list[Name] = field(default_factory=list)
+    cur_added: list[Name] = field(default_factory=list)
+    cur_gone: list[Name] = field(default_factory=list)
+
+
+class FlowCounter:
+    """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous."""
+
+    def __init__(self, in_new: Callable[[str], bool]) -> None:
+        self._in_new = in_new
+        self._claimed_at: dict[str, float] = {}
+        self._gone: dict[str, _Gone] = {}
+        self._since: float | None = None
+        self._turn = 0
+        self.last_claim_at: float | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._arrived = self._claimed = self._requeued = self._done = 0
+        self._sources: Counter[str] = Counter()
+        self._passages: list[Passage] = []
+
+    def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
+        """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
+        moves: dict[str, _Moves] = {}
+        for box, claimed, changes, attribute in (
+            (Box.NEW, False, batch.added, "new_added"),
+            (Box.NEW, False, batch.deleted, "new_gone"),
+            (Box.CUR, True, batch.added, "cur_added"),
+            (Box.CUR, True, batch.deleted, "cur_gone"),
+        ):
+            for raw in changes.get(box, ()):
+                name = grammar.parse(raw, claimed=claimed)
+                if not name.canary:
+                    getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
+        for id, moved in moves.items():
+            self._count(id, moved, batch.at, aside)
+
+    def _count(self, id: str, moved: _Moves, at: float, aside: Set[str]) -> None:
+        came, left = bool(moved.new_added), bool(moved.new_gone)
+        taken, ended = moved.cur_added, moved.cur_gone
+        same_claim = {name.raw for name in taken} & {name.raw for name in ended}
+        passed = bool(same_claim) and len(taken) == len(ended)  # one claim that began and ended within the batch
+        was_claimed = bool(ended) and not passed
+        limbo = self._gone.pop(id, None) if came or taken else None
+        if came:
+            if was_claimed or limbo is not None:
+                self._requeued += 1
+            elif passed and left and self._in_new(moved.new_added[0].raw):
+                self._requeued += 1  # it waited before, was taken and given back
+            elif id not in aside:
+                self._arrived += 1
+                source = next((name.source for name in moved.new_added if name.source), None)
+                if source is not None:
+                    self._sources[source] += 1
+        elif limbo is not None and taken:
+            self._requeued += 1
+        if taken:
+            self._claimed += 1
+            self._remember(id, taken[0], at)
+        here = came and (not left or self._in_new(moved.new_added[0].raw))
+        if ended and not here and (passed or not taken):
+            name = ended[0]
+            self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), self._claim_time(id, name), name.source)
+
+    def _remember(self, id: str, name: Name, at: float) -> None:
+        when = at if name.claimed_us is None else name.claimed_us / 1e6
+        self.last_claim_at = when if self.last_claim_at is None else max(self.last_claim_at, when)
+        if len(self._claimed_at) < _REMEMBERED:
+            self._claimed_at[id] = when
+
+    def _claim_time(self, id: str, name: Name) -> float | None:
+        remembered = self._claimed_at.pop(id, None)
+        return remembered if name.claimed_us is None else name.claimed_us / 1e6
+
+    def begin(self, now: float) -> Flow:
+        """Nothing is measured yet; the next ``take`` counts from the first ``begin``."""
+        self._since = now if self._since is None else self._since
+        return Flow(self._since, now)
+
+    def take(self, now: float, *, exact: bool, measured: bool, aside: Set[str] = frozenset()) -> Flow:
+        """The flow since the last ``take``. What left ``cur`` before that and has come back nowhere since is done: the two halves
+        of a move may be heard of one after the other. ``aside`` are ids that were set aside, which are not done."""
+        for id, gone in list(self._gone.items()):
+            if gone.turn == self._turn:
+                continue
+            del self._gone[id]
+            if id in aside:
+                continue
+            self._done += 1
+            if len(self._passages) < _PASSAGES:
+                self._passages.append(Passage(gone.put_at, gone.claimed_at, gone.at))
+        since = now if self._since is None else self._since
+        flow = Flow(
+            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(self._passages),
+            exact, measured and self._since is not None,
+        )  # fmt: skip
+        self._since = now
+        self._turn += 1
+        self._reset()
+        return flow
+
+    @property
+    def unsettled(self) -> bool:
+        """True where something left ``cur`` and it is not yet known whether it is done."""
+        return bool(self._gone)
+
+    def adopt(self, claims: Iterable[tuple[str, float | None]]) -> None:
+        """Claims (id, claimed at) that stood when watching began."""
+        for id, when in claims:
+            if when is not None:
+                self.last_claim_at = when if self.last_claim_at is None else max(self.last_claim_at, when)
+                if len(self._claimed_at) < _REMEMBERED:
+                    self._claimed_at.setdefault(id, when)
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6

@@ -1,0 +1,281 @@
+"""Lists: a length and windows. Over the packed names of a scan where nothing was judged, over rows where it was."""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.model import query as filters
+from spooltop.model.kind import ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Box, Key
+
+from .owners import kind_of_file
+from .packed import PackedNames
+
+__all__ = ["NameListing", "RowListing", "new_row", "selects"]
+
+_SLICE = 2_000
+
+Stat = Callable[[str], os.stat_result | None]
+"""lstat of a name in the box, None where it has gone."""
+
+
+def new_row(raw: str, found: os.stat_result | None) -> Row:
+    """The row of a message in ``new``; ``found`` None: it has gone since."""
+    name = grammar.parse(raw, claimed=False)
+    put_at = name.put_us / 1e6 if name.put_us is not None else None
+    note = ""
+    if found is None:
+        note = "gone since"
+    elif not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found.st_mode)
+    elif not grammar.claimable(raw):
+        note = "its name is too long to be claimed"
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    if put_at is None and found is not None:
+        put_at = found.st_mtime
+    return Row(
+        key=(Box.NEW.value, raw),
+        box=Box.NEW,
+        id=name.id,
+        name=raw,
+        size=None if found is None else found.st_size,
+        enqueued_at=put_at,
+        in_box_since=_in_new_since(name, put_at, found),
+        source=name.source,
+        attempt=name.attempts,
+        note=note,
+        not_before=None if name.not_before is None else name.not_before / 1e6,
+        canary=name.canary,
+        written_at=None if found is None else found.st_mtime,
+    )
+
+
+def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
+    """When it came into ``new``: its put, and for what was in work before, its last move (ctime)."""
+    if name.attempts and found is not None:
+        return found.st_ctime
+    return put_at
+
+
+def selects(selection: Selection | None, row: Row, now: float) -> bool:
+    """Whether ``selection`` takes ``row``. None takes everything."""
+    if selection is None:
+        return True
+    if selection.box is not None and selection.box is not row.box:
+        return False
+    if selection.keys is not None and row.key not in selection.keys:
+        return False
+    if selection.ids is not None and row.id not in selection.ids:
+        return False
+    if selection.source is not None and row.source != selection.source:
+        return False
+    if selection.verdict is not None and row.verdict is not selection.verdict:
+        return False
+    if selection.older_than is not None:
+        age = row.in_box_age(now)
+        if age is None or age <= selection.older_than:
+            return False
+    return not selection.filter or filters.parse(selection.filter).match(row, now)
+
+
+def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
+    """The test of filter and selection together; None where everything is taken."""
+    wanted = filters.parse(query.filter, lenient=True) if query.filter else None
+    chosen = query.selection
+    if chosen is not None and chosen.everything and not (chosen.source or chosen.verdict or chosen.filter):
+        chosen = None if chosen.older_than is None and not chosen.named else chosen
+    if chosen is not None:
+        chosen = replace(
+            chosen,
+            ids=None if chosen.ids is None else _Members(chosen.ids),
+            keys=None if chosen.keys is None else _Members(chosen.keys),
+        )
+    if wanted is None and chosen is None:
+        return None
+    return lambda row: (wanted is None or wanted.match(row, now)) and selects(chosen, row, now)
+
+
+class _Members(tuple):  # type: ignore[type-arg]
+    """A tuple that answers ``in`` from a set: marks can be many."""
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.__dict__.setdefault("set", frozenset(self))
+
+
+_VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
+
+
+def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
+    """The key of a column, ascending; what is not known sorts last in both directions, so it is split off by the caller."""
+    column = sort.column
+    if column == "age":
+        return lambda row: (-(row.enqueued_at or 0.0), row.name)
+    if column == "held":
+        return lambda row: (-(row.in_box_since or 0.0), row.name)
+    if column == "size":
+        return lambda row: (row.size or 0, row.name)
+    if column == "source":
+        return lambda row: (row.source or "", row.name)
+    if column == "tries":
+        return lambda row: (row.attempt or 0, row.name)
+    if column == "verdict":
+        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), row.name)
+    return lambda row: (row.name,)
+
+
+def _known(row: Row, column: str) -> bool:
+    value = {
+        "age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
+        "verdict": row.verdict,
+    }.get(column, 0)  # fmt: skip
+    return value is not None
+
+
+class RowListing:
+    """A list over rows that are there already (judged claims, files in ``tmp``, what was set aside)."""
+
+    def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
+        self.query = query
+        self.complete = complete
+        self.generation = generation
+        match = matcher(query, now)
+        taken = [row for row in rows if match is None or match(row)]
+        column = query.sort.column
+        known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
+        self._rows = known + [row for row in taken if not _known(row, column)]
+        self._places: dict[Key, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return self._rows[max(0, start) : max(0, stop)]
+
+    def find(self, key: Key) -> int | None:
+        if self._places is None:
+            self._places = {row.key: place for place, row in enumerate(self._rows)}
+        return self._places.get(key)
+
+    def keys(self) -> Iterator[Key]:
+        return (row.key for row in self._rows)
+
+
+class NameListing:
+    """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
+
+    ``times`` are put times (µs) of names that hold none. Cancelled, the list is what had been taken until then, not ``complete``.
+    """
+
+    def __init__(
+        self,
+        query: ListQuery,
+        names: PackedNames,
+        look: Stat,
+        *,
+        now: float,
+        complete: bool,
+        generation: int,
+        put_us: Callable[[str], int | None],
+        times: Mapping[str, int],
+        cancelled: Callable[[], bool],
+        box: Box = Box.NEW,
+        row: Callable[[str, os.stat_result | None], Row] = new_row,
+    ) -> None:
+        self.query = query
+        self.complete = complete
+        self.generation = generation
+        self._names = names
+        self._look = look
+        self._box = box
+        self._row = row
+        self._places: dict[str, int] | None = None
+        self._order = self._taken(query, now, cancelled)
+        if not cancelled():
+            self._sort(query.sort, put_us, times, cancelled)
+
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool]) -> array[int]:
+        match = matcher(query, now)
+        if match is None:
+            return array("L", range(len(self._names)))
+        wanted = filters.parse(query.filter, lenient=True) if query.filter else None
+        chosen = query.selection
+        with_stat = (wanted is not None and wanted.needs_stat) or (
+            chosen is not None and (chosen.older_than is not None or bool(chosen.filter))
+        )
+        order = array("L")
+        for place, raw in enumerate(self._names):
+            if place % _SLICE == 0 and cancelled():
+                self.complete = False
+                break
+            if wanted is not None and not wanted.could_match(os.fsencode(raw)):
+                continue
+            row = self._row(raw, self._look(raw)) if with_stat else replace(self._row(raw, None), note="")
+            if match(row):
+                order.append(place)
+        return order
+
+    def _sort(
+        self, sort: Sort, put_us: Callable[[str], int | None], times: Mapping[str, int], cancelled: Callable[[], bool]
+    ) -> None:
+        keys: list[tuple[object, int]] = []
+        unknown: list[int] = []
+        numbers = set(self._order) if len(self._order) != len(self._names) else None
+        for place, raw in enumerate(self._names):
+            if place % _SLICE == 0 and cancelled():
+                self.complete = False
+                return
+            if numbers is not None and place not in numbers:
+                continue
+            value = self._value(sort.column, raw, put_us, times)
+            if value is None:
+                unknown.append(place)
+            else:
+                keys.append((value, place))
+        # Ages count backwards: the oldest has the least time and the greatest age.
+        by_age = sort.column in ("age", "held")
+        keys.sort(reverse=sort.descending != by_age)
+        self._order = array("L", [place for _, place in keys])
+        self._order.extend(unknown)
+
+    def _value(self, column: str, raw: str, put_us: Callable[[str], int | None], times: Mapping[str, int]) -> object:
+        if column in ("age", "held"):
+            when = put_us(raw)
+            return times.get(raw) if when is None else when
+        if column == "size":
+            found = self._look(raw)
+            return None if found is None else found.st_size
+        if column == "source":
+            return grammar.parse(raw, claimed=False).source
+        if column == "tries":
+            return grammar.parse(raw, claimed=False).attempts
+        return raw
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        rows = []
+        for place in self._order[max(0, start) : max(0, stop)]:
+            raw = self._names[place]
+            rows.append(self._row(raw, self._look(raw)))
+        return rows
+
+    def find(self, key: Key) -> int | None:
+        if not isinstance(key, tuple) or len(key) != 2 or key[0] != self._box.value or not isinstance(key[1], str):
+            return None
+        if self._places is None:
+            self._places = {self._names[number]: place for place, number in enumerate(self._order)}
+        return self._places.get(key[1])
+
+    def keys(self) -> Iterator[Key]:
+        return ((self._box.value, self._names[number]) for number in self._order)
+

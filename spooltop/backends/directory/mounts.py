@@ -1,0 +1,69 @@
+"""Which file system a descriptor lies on: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Mount", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
+
+_LOCAL = frozenset(
+    (
+        "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs",
+        "nilfs2", "vfat", "exfat", "ntfs3", "fuseblk", "erofs",
+    )
+)  # fmt: skip
+_WITHOUT_EVENTS = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "ncpfs", "lustre", "gfs2", "ocfs2", "fuse")
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs (btrfs)."""
+
+    number: int
+    device: tuple[int, int]
+    mountpoint: str
+    fs_type: str
+    readonly: bool
+
+
+def parse_mountinfo(text: str) -> dict[int, Mount]:
+    """Mounts by their number. A line that makes no sense is left out: the kernel may add fields, never remove them."""
+    mounts: dict[int, Mount] = {}
+    for line in text.splitlines():
+        front, dash, back = line.partition(" - ")
+        fields, tail = front.split(" "), back.split(" ")
+        if not dash or len(fields) < 6 or len(tail) < 3:
+            continue
+        major, _, minor = fields[2].partition(":")
+        if not (fields[0].isdigit() and major.isdigit() and minor.isdigit()):
+            continue
+        point = _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), fields[4])
+        readonly = "ro" in fields[5].split(",") or "ro" in tail[2].split(",")
+        mounts[int(fields[0])] = Mount(int(fields[0]), (int(major), int(minor)), point, tail[0], readonly)
+    return mounts
+
+
+def mount_of(fd: int, proc: str = "/proc") -> Mount | None:
+    """The mount on which the open ``fd`` lies; None where the kernel does not tell (no ``/proc``)."""
+    try:
+        info = Path(proc, "self", "fdinfo", str(fd)).read_text()
+        table = Path(proc, "self", "mountinfo").read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    found = re.search(r"^mnt_id:\s*(\d+)", info, re.MULTILINE)
+    return parse_mountinfo(table).get(int(found.group(1))) if found else None
+
+
+def is_local(mount: Mount | None) -> bool:
+    """True where only this machine can have the file system mounted, as far as its type tells."""
+    return mount is not None and mount.fs_type in _LOCAL
+
+
+def sends_no_events(mount: Mount | None) -> bool:
+    """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
+    return mount is not None and (mount.fs_type in _WITHOUT_EVENTS or mount.fs_type.startswith("fuse."))

@@ -1,0 +1,322 @@
+"""Whether the holders of claims live. A consumer that lives is never called dead; else the verdict is unknown.
+
+Order of looking: the names of ``cur`` were listed first, then each holder is tested once, then each claim without a holder is
+looked up again; only what still stands as the same file is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names as grammar
+from spooltop.engine import presence
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import Name
+from spooltop.engine.presence import Presence
+from spooltop.model.row import Row
+from spooltop.model.words import Box, Owner, Verdict
+
+from .processes import Process, Processes
+
+__all__ = ["Clockwork", "Owners", "Sureness", "claim_row", "judge_pid", "kind_of_file"]
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_TOKENS_AT_MOST = 1_000
+MARGIN = 2.0
+"""Seconds between a claim and the start of a process that prove that it is another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sureness:
+    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace."""
+
+    local: bool
+    all_pids: bool
+
+
+class Clockwork:
+    """Ties file times to CLOCK_BOOTTIME. Only what happened while watching can be tied: how the wall clock was set before that
+    is not known."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._began_boot = processes.boottime()
+        self._offset = processes.wall() - self._began_boot
+        self.jumped: float | None = None
+
+    def look(self) -> None:
+        """Notices jumps of the wall clock over 2 s since watching began."""
+        drift = self._processes.wall() - self._processes.boottime() - self._offset
+        if abs(drift) > 2.0:
+            self.jumped = drift
+
+    def latest(self, stamped: float, seen: float) -> float:
+        """A moment (CLOCK_BOOTTIME) at which a file stamped ``stamped`` (epoch) and first seen at ``seen`` was there already."""
+        if self.jumped is not None:
+            return seen
+        at = stamped - self._offset
+        return min(seen, at) if at >= self._began_boot else seen
+
+
+def judge_pid(
+    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Sureness
+) -> tuple[Verdict, str]:
+    """Whether the holder of a claim that names only a pid lives. Pure.
+
+    ``there`` is the answer of kill(pid, 0), ``process`` what is visible under that number, ``namesakes`` all processes with that
+    number in any pid namespace (None: not all are visible). ``known_at`` is a moment (CLOCK_BOOTTIME) at which the claim stood
+    already.
+    """
+    if there is None:
+        return Verdict.UNKNOWN, f"no process can have pid {pid}"
+    certain = sure.local and sure.all_pids and namesakes is not None
+    if there:
+        if process is not None and process.zombie:
+            return Verdict.UNKNOWN, f"pid {pid} has ended, its parent has not noticed"
+        if process is None or process.started is None or process.started <= known_at + MARGIN:
+            return Verdict.ALIVE, "lives"
+        if certain and all(_later(other, known_at) for other in namesakes or ()):
+            return Verdict.DEAD, f"pid {pid} lives, started after the claim"
+        return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
+    if not certain:
+        return Verdict.UNKNOWN, f"pid {pid} is gone here"
+    others = [other for other in namesakes or () if not _later(other, known_at)]
+    if not others:
+        return Verdict.DEAD, "gone"
+    return Verdict.UNKNOWN, f"pid {pid} is gone here, in a container it is {others[0].pid}"
+
+
+def _later(process: Process, known_at: float) -> bool:
+    return process.started is not None and process.started > known_at + MARGIN
+
+
+def kind_of_file(mode: int) -> str:
+    """What a thing that is no plain file is, in words."""
+    for test, word in (
+        (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a fifo"),
+        (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+    ):  # fmt: skip
+        if test(mode):
+            return f"{word}, not a message"
+    return "not a message"
+
+
+@dataclass(slots=True)
+class _Claim:
+    """What is remembered of one name in ``cur``. ``seen`` is CLOCK_BOOTTIME of the first look that found it."""
+
+    name: Name
+    inode: int
+    ctime: float
+    seen: float
+    row: Row
+
+
+_Holder = tuple[Verdict, str, Owner, str]
+"""Verdict, evidence, owner, the same evidence as a sentence."""
+
+
+class Owners:
+    """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
+
+    def __init__(self, processes: Processes, clockwork: Clockwork, *, at_most: int = 20_000) -> None:
+        self._processes = processes
+        self._clockwork = clockwork
+        self._at_most = at_most
+        self._claims: dict[str, _Claim] = {}
+        self._tokens: dict[str, Presence] = {}
+        self._people: dict[tuple[int, float | None], Process] = {}
+        self._dead: set[str] = set()
+        self._scan = -1
+        self.strange: tuple[Row, ...] = ()
+        self.sentences: dict[str, str] = {}
+        """Token → evidence as a sentence, for the detail."""
+
+    def look(self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Sureness) -> tuple[list[Row], bool]:
+        """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them."""
+        fd = dirs.cur
+        if fd is None:
+            self._claims, self.strange = {}, ()
+            return [], True
+        if scan != self._scan:
+            self._take_over(fd, names)
+            self._scan = scan
+        claims = self._claims
+        holders = self._tokens_tested(dirs, {c.name.token for c in claims.values() if c.name.token}, not sure.local)
+        pids = {c.name.pid for c in claims.values() if c.name.pid is not None and c.name.token is None}
+        open_pids = {
+            c.name.pid for c in claims.values()
+            if c.name.pid is not None and c.name.token is None and c.row.verdict is not Verdict.DEAD
+        }  # fmt: skip
+        there = {pid: self._processes.exists(pid) for pid in open_pids}
+        visible = {pid: self._person(pid) for pid in open_pids if there[pid]}
+        namesakes = self._namesakes(there, visible, sure)
+        for raw, claim in list(claims.items()):
+            before = claim.row
+            if before.verdict is Verdict.DEAD:
+                continue
+            name = claim.name
+            if name.token is not None:
+                verdict, evidence, owner, _ = holders[name.token]
+                owner = replace(owner, pid=name.pid) if owner.pid is None else owner
+            elif name.pid is not None:
+                known_at = self._clockwork.latest(claim.ctime, claim.seen)
+                others = None if namesakes is None else namesakes.get(name.pid)
+                process = visible.get(name.pid)
+                verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, sure)
+                lives = verdict is Verdict.ALIVE and process is not None
+                owner = Owner(pid=name.pid, command=process.command if lives and process else None,
+                              user=process.user if lives and process else None)  # fmt: skip
+            else:
+                verdict, evidence, owner = Verdict.UNKNOWN, "its name tells no owner", Owner()
+            if verdict is Verdict.DEAD and not self._stands(fd, claim):
+                del claims[raw]  # acknowledged or requeued since it was listed
+                continue
+            if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
+                claim.row = replace(before, verdict=verdict, evidence=evidence, owner=owner)
+        self._forget(pids)
+        rows = sorted((claim.row for claim in claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
+        return rows, count <= self._at_most
+
+    def alive(self, dirs: SpoolDirs) -> int | None:
+        """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
+        try:
+            folder = dirs.own(presence.CONSUMERS)
+            if folder is None:
+                return None
+            tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]
+        except OSError:
+            return None
+        count = 0
+        for token in tokens:
+            if token in self._dead:
+                continue
+            seen = self._tokens.get(token) or presence.look(dirs, token)
+            if seen.state == "dead":
+                self._dead.add(token)
+            count += seen.state == "alive"
+        self._dead.intersection_update(tokens)
+        return count
+
+    def _take_over(self, fd: int, names: Iterable[str]) -> None:
+        """Looks up what is new in the listing, and foreign names again: the same pid may have claimed the same id anew."""
+        now = self._processes.boottime()
+        kept: dict[str, _Claim] = {}
+        strange: list[Row] = []
+        for raw in names:
+            if len(kept) >= self._at_most:
+                break
+            known = self._claims.get(raw)
+            if known is not None and known.name.token is not None:
+                kept[raw] = known
+                continue
+            try:
+                found = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # gone since it was listed
+            if known is not None and known.inode == found.st_ino and known.ctime == found.st_ctime:
+                kept[raw] = known
+                continue
+            name = grammar.parse(raw, claimed=True)
+            row = claim_row(name, found)
+            if stat.S_ISREG(found.st_mode):
+                kept[raw] = _Claim(name, found.st_ino, found.st_ctime, now, row)
+            else:
+                strange.append(row)
+        self._claims, self.strange = kept, tuple(strange)
+
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], network: bool) -> dict[str, _Holder]:
+        boot_id = self._processes.boot_id() or ""
+        holders: dict[str, _Holder] = {}
+        looked: dict[str, Presence] = {}
+        for token in tokens:
+            seen = self._tokens.get(token)
+            if seen is None or seen.state != "dead":
+                seen = presence.look(dirs, token)
+            looked[token] = seen
+            verdict, sentence = presence.judge(seen, boot_id, network=network)
+            words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
+            if verdict is Verdict.DEAD and seen.boot_id not in (None, boot_id):
+                words = "gone, ran before the restart"
+            owner = seen.owner
+            if verdict is Verdict.ALIVE and seen.pid is not None and seen.pid_ns == f"pid:[{self._processes.namespace()}]":
+                person = self._person(seen.pid)
+                if person is not None:
+                    owner = replace(owner, command=person.command or owner.command, user=person.user)
+            holders[token] = (verdict, words, owner, sentence)
+        self._tokens = looked
+        self.sentences = {token: holder[3] for token, holder in holders.items()}
+        return holders
+
+    def _namesakes(
+        self, there: dict[int, bool | None], visible: dict[int, Process | None], sure: Sureness
+    ) -> dict[int, list[Process]] | None:
+        """Asks for all processes only where the answer can change a verdict: it costs a read of every ``status`` there is."""
+        if not (sure.local and sure.all_pids):
+            return None
+        asked = []
+        for pid, taken in there.items():
+            process = visible.get(pid)
+            claims = [c for c in self._claims.values() if c.name.token is None and c.name.pid == pid] if taken else []
+            if taken is False or (
+                process is not None and process.started is not None
+                and any(process.started > self._clockwork.latest(c.ctime, c.seen) + MARGIN for c in claims)
+            ):  # fmt: skip
+                asked.append(pid)
+        return self._processes.namesakes(asked) if asked else {}
+
+    def _person(self, pid: int) -> Process | None:
+        """What is visible of a living process; its command and user are read once."""
+        process = self._processes.process(pid)
+        if process is None or process.zombie:
+            return process
+        key = (pid, process.started)
+        if key not in self._people:
+            self._people[key] = self._processes.process(pid, described=True) or process
+        return self._people[key]
+
+    def _forget(self, pids: set[int]) -> None:
+        if len(self._people) > 2 * len(pids) + 100:
+            self._people = {key: person for key, person in self._people.items() if key[0] in pids}
+
+    def _stands(self, fd: int, claim: _Claim) -> bool:
+        try:
+            found = os.stat(claim.name.raw, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return found.st_ino == claim.inode
+
+
+def claim_row(name: Name, found: os.stat_result | None) -> Row:
+    """The row of a name in ``cur``, not judged; ``found`` None: it has gone since. ctime moves with chmod and restores, so
+    what it tells of the claim is a bound."""
+    put_at = None if name.put_us is None else name.put_us / 1e6
+    claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
+    note = ""
+    if found is None:
+        note = "gone since"
+    elif not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found.st_mode)
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    return Row(
+        key=(Box.CUR.value, name.raw),
+        box=Box.CUR,
+        id=name.id,
+        name=name.raw,
+        size=None if found is None else found.st_size,
+        enqueued_at=put_at if put_at is not None or found is None else found.st_mtime,
+        in_box_since=claimed_at if claimed_at is not None or found is None else found.st_ctime,
+        since_is_bound=claimed_at is None,
+        source=name.source,
+        attempt=None if name.attempts is None else name.attempts + 1,
+        owner=None if name.pid is None else Owner(pid=name.pid),
+        note=note,
+        not_before=None if name.not_before is None else name.not_before / 1e6,
+        canary=name.canary,
+        written_at=None if found is None else found.st_mtime,
+    )

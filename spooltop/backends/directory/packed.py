@@ -1,0 +1,49 @@
+"""A million names in 30 MB: chunks of names joined by ``/``, the one byte that no name holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+__all__ = ["CHUNK", "PackedNames"]
+
+CHUNK = 256
+
+
+class PackedNames:
+    """A list of file names that only grows, as str in and out (``os.fsdecode``), as bytes inside."""
+
+    __slots__ = ("_chunks", "_last", "_last_names", "_open")
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._open: list[str] = []
+        self._last: int = -1
+        self._last_names: list[str] = []
+
+    def append(self, name: str) -> None:
+        self._open.append(name)
+        if len(self._open) == CHUNK:
+            self._chunks.append(os.fsencode("/".join(self._open)))
+            self._open = []
+
+    def __len__(self) -> int:
+        return len(self._chunks) * CHUNK + len(self._open)
+
+    def _names_of(self, number: int) -> list[str]:
+        if number == len(self._chunks):
+            return self._open
+        if number != self._last:
+            self._last_names = os.fsdecode(self._chunks[number]).split("/")
+            self._last = number
+        return self._last_names
+
+    def __getitem__(self, index: int) -> str:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._names_of(index // CHUNK)[index % CHUNK]
+
+    def __iter__(self) -> Iterator[str]:
+        for chunk in self._chunks:
+            yield from os.fsdecode(chunk).split("/")
+        yield from self._open

@@ -1,0 +1,230 @@
+"""The process table, as far as it can be seen from here. Everything that asks the kernel about a process goes through one object.
+
+A missing ``/proc`` entry proves nothing (``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Openers", "Process", "Processes", "short_command"]
+
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+_PID_AT_MOST = 1 << 22
+_INTERPRETERS = ("python", "pypy", "bash", "dash", "sh", "perl", "ruby", "node", "php")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """``started`` is in seconds of CLOCK_BOOTTIME; ``zombie``: it has ended and its parent has not taken notice."""
+
+    pid: int
+    started: float | None = None
+    zombie: bool = False
+    command: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Openers:
+    """Who has some files open: (device, inode) → pids. ``all_seen`` is False where descriptors of others cannot be read."""
+
+    by_file: Mapping[tuple[int, int], tuple[int, ...]]
+    all_seen: bool
+
+
+def short_command(arguments: list[str]) -> str | None:
+    """``python3 -u /srv/worker.py x`` → ``worker.py``: what a person calls the process.
+
+    >>> short_command(["/usr/bin/python3", "-m", "worker"])
+    'worker'
+    """
+    if not arguments or not arguments[0]:
+        return None
+    name = os.path.basename(arguments[0].lstrip("-")) or arguments[0]
+    if not name.startswith(_INTERPRETERS):
+        return name
+    rest = iter(arguments[1:])
+    for word in rest:
+        if word == "-m":
+            return next(rest, name)
+        if word == "-c":
+            return f"{name} -c"
+        if not word.startswith("-"):
+            return os.path.basename(word) or name
+    return name
+
+
+class Processes:
+    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept but names of users."""
+
+    def __init__(self, proc: str = "/proc", *, wall: Callable[[], float] = time.time) -> None:
+        self._proc = proc
+        self._wall = wall
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._users: dict[int, str] = {}
+        self._boot_id: str | None = None
+
+    def wall(self) -> float:
+        """The wall clock that the kernel stamps files with, epoch seconds."""
+        return self._wall()
+
+    def boottime(self) -> float:
+        """CLOCK_BOOTTIME in seconds: runs on in suspend and never jumps."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def host(self) -> str:
+        return socket.gethostname()
+
+    def boot_id(self) -> str | None:
+        if self._boot_id is None:
+            self._boot_id = self._text("sys/kernel/random/boot_id")
+        return self._boot_id
+
+    def namespace(self) -> int | None:
+        """The inode of this process's pid namespace, None where it is not told."""
+        try:
+            return os.stat(f"{self._proc}/self/ns/pid").st_ino
+        except OSError:
+            return None
+
+    def in_first_namespace(self) -> bool:
+        """True where every process of the kernel has a number here, and ``proc`` is the table of this very namespace."""
+        try:
+            mine = os.readlink(f"{self._proc}/self") == str(os.getpid())
+        except OSError:
+            return False
+        return mine and self.namespace() == _FIRST_PID_NAMESPACE
+
+    def exists(self, pid: int) -> bool | None:
+        """True: the number is taken (EPERM says so too). False: ESRCH, it is gone. None: no process can have that number."""
+        if not 0 < pid <= _PID_AT_MOST:
+            return None
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return True  # EPERM, or a security module: it is there and belongs to somebody else
+        return True
+
+    def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
+        """All processes that have one of ``pids`` as their number in any pid namespace; None where some are hidden from here."""
+        wanted = {str(pid) for pid in pids}
+        found: dict[int, list[Process]] = {int(pid): [] for pid in wanted}
+        try:
+            numbers = [name for name in os.listdir(self._proc) if name.isdecimal()]
+        except OSError:
+            return None
+        if "1" not in numbers:
+            return None
+        for number in numbers:
+            try:
+                with open(f"{self._proc}/{number}/status", "rb") as file:
+                    status = file.read(16_384)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # ended while we looked
+            except OSError:
+                return None
+            line = status.partition(b"\nNSpid:")[2].partition(b"\n")[0].decode()
+            if not line:
+                return None
+            for field in set(line.split()) & wanted:
+                found[int(field)].append(self.process(int(number)) or Process(int(number)))
+        return found
+
+    def process(self, pid: int, *, described: bool = False) -> Process | None:
+        """What ``/proc`` shows of a process, None where that is nothing. ``described`` reads its command and user too."""
+        raw = self._bytes(f"{pid}/stat")
+        if raw is None:
+            return None
+        fields = raw.rpartition(b")")[2].split()
+        if len(fields) < 20:
+            return None
+        # The leader of a process may end before its other threads: then the process lives.
+        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        started = int(fields[19]) / self._ticks
+        if not described:
+            return Process(pid, started, zombie)
+        line = self._bytes(f"{pid}/cmdline") or b""
+        command = short_command([os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0")]) if line else None
+        if command is None:
+            command = os.fsdecode(raw.partition(b"(")[2].rpartition(b")")[0]) or None
+        return Process(pid, started, zombie, command, self._user(pid))
+
+    def openers(self, files: set[tuple[int, int]]) -> Openers:
+        """Which processes have one of ``files`` (device, inode) open. Looks at every descriptor there is: ask seldom."""
+        found: dict[tuple[int, int], list[int]] = {}
+        all_seen = True
+        try:
+            numbers = [name for name in os.listdir(self._proc) if name.isdecimal()]
+        except OSError:
+            return Openers({}, False)
+        if "1" not in numbers:
+            all_seen = False
+        for number in numbers:
+            folder = f"{self._proc}/{number}/fd"
+            try:
+                descriptors = os.listdir(folder)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except OSError:
+                all_seen = False
+                continue
+            for descriptor in descriptors:
+                try:
+                    there = os.stat(f"{folder}/{descriptor}")
+                except OSError:
+                    continue  # closed meanwhile, or something that has no inode
+                key = (there.st_dev, there.st_ino)
+                if key in files and int(number) not in found.setdefault(key, []):
+                    found[key].append(int(number))
+        return Openers({key: tuple(pids) for key, pids in found.items()}, all_seen)
+
+    def lock_lines(self, pid: int) -> list[bytes]:
+        """The ``lock:`` lines of all descriptors of a process (fdinfo), empty where they cannot be read."""
+        lines: list[bytes] = []
+        try:
+            descriptors = os.listdir(f"{self._proc}/{pid}/fdinfo")
+        except OSError:
+            return lines
+        for descriptor in descriptors:
+            text = self._bytes(f"{pid}/fdinfo/{descriptor}") or b""
+            lines += [line[5:].strip() for line in text.splitlines() if line.startswith(b"lock:")]
+        return lines
+
+    def locks(self) -> bytes | None:
+        """``/proc/locks``, read whole; None where there is none."""
+        return self._bytes("locks", 1 << 26)
+
+    def _user(self, pid: int) -> str | None:
+        try:
+            uid = os.stat(f"{self._proc}/{pid}").st_uid
+        except OSError:
+            return None
+        if uid not in self._users:
+            try:
+                self._users[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._users[uid] = str(uid)
+        return self._users[uid]
+
+    def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
+        try:
+            with open(f"{self._proc}/{path}", "rb", buffering=0) as file:
+                parts: list[bytes] = []
+                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
+                    parts.append(part)
+                    limit -= len(part)
+                return b"".join(parts)
+        except OSError:
+            return None
+
+    def _text(self, path: str) -> str | None:
+        raw = self._bytes(path)
+        return None if raw is None else raw.decode("ascii", "replace").strip()

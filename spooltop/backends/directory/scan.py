@@ -1,0 +1,229 @@
+"""What is in a box: names only, streamed, by descriptor. The scan is the truth; everything else is a hint when to scan."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+
+from spooltop.engine import names
+
+from .packed import PackedNames
+
+__all__ = ["BoxScan", "BoxScanner", "Generation", "generation_of", "quick_put_us", "scan_box"]
+
+_COARSE_NS = 20_000_000
+_STRANGE_AT_MOST = 1_000
+_UNTIMED_AT_MOST = 50_000
+_SAMPLE = 100
+_ROOMY = 150
+
+Generation = tuple[int, int, int]
+"""(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxScan:
+    """One scan. Times are microseconds since the epoch in ``_us``, seconds of the monotonic clock else.
+
+    ``oldest_us`` is the least time found in a name (for names without one: mtime). ``strange`` are names that are no plain
+    files or leave no room for the tail of a claim; ``doubles`` are names whose id stood in the other box. ``clean`` is False
+    where the directory changed meanwhile, ``complete`` where the listing broke off.
+    """
+
+    names: PackedNames = field(default_factory=PackedNames)
+    oldest_us: int | None = None
+    oldest_name: str | None = None
+    strange: tuple[str, ...] = ()
+    doubles: tuple[str, ...] = ()
+    bytes: int | None = None
+    bytes_estimated: bool = False
+    generation: Generation | None = None
+    clean: bool = True
+    complete: bool = True
+    error: str = ""
+    duration: float = 0.0
+    as_of: float = 0.0
+    number: int = 0
+
+
+def generation_of(fd: int) -> Generation:
+    """Raises OSError where the descriptor went bad (a network file system that forgot it)."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def quick_put_us(name: str) -> int | None:
+    """The time at the front of a name, as ``names.put_us``; the usual form first."""
+    if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
+        return int(name[:16])
+    return names.put_us(name)
+
+
+def scan_box(
+    fd: int,
+    *,
+    put_us: Callable[[str], int | None] = quick_put_us,
+    ids: Set[str] = frozenset(),
+    untimed: dict[str, int] | None = None,
+    sizes: bool = True,
+) -> BoxScan:
+    """Lists the directory behind ``fd`` to its end. Never raises for what the directory does: ``error`` says it.
+
+    ``ids`` are ids to look out for (those of the other box). ``untimed`` is the cache name → mtime in µs of names that hold
+    no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate.
+    """
+    packed = PackedNames()
+    strange: list[str] = []
+    doubles: list[str] = []
+    known = untimed if untimed is not None else {}
+    kept: dict[str, int] = {}
+    oldest: int | None = None
+    oldest_name: str | None = None
+    error = ""
+    before: Generation | None = None
+    own = -1
+    began = time.monotonic()
+    try:
+        # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
+        own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        before = generation_of(own)
+        with os.scandir(own) as entries:
+            for entry in entries:
+                name = entry.name
+                if name[0] == ".":
+                    continue
+                if ids and (name in ids or name.partition(",")[0] in ids):
+                    doubles.append(name)
+                if not entry.is_file(follow_symlinks=False):
+                    if len(strange) < _STRANGE_AT_MOST:
+                        strange.append(name)
+                    packed.append(name)
+                    continue
+                packed.append(name)
+                if (len(name) > _ROOMY or not name.isascii()) and not names.claimable(name) and len(strange) < _STRANGE_AT_MOST:
+                    strange.append(name)
+                when = put_us(name)
+                if when is None:
+                    when = known.get(name)
+                    if when is None and len(kept) < _UNTIMED_AT_MOST:
+                        try:
+                            when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
+                        except OSError:
+                            when = None  # gone since: it has no age any more
+                    if when is not None and len(kept) < _UNTIMED_AT_MOST:
+                        kept[name] = when
+                if when is not None and (oldest is None or when < oldest):
+                    oldest, oldest_name = when, name
+        after = generation_of(own)
+        total, estimated = _bytes(own, packed) if sizes else (None, False)
+    except OSError as problem:
+        after, total, estimated = None, None, False
+        error = f"you may not list it ({problem.strerror})" if problem.errno in (1, 13) else str(problem.strerror)
+    finally:
+        if own >= 0:
+            os.close(own)
+    if untimed is not None:
+        untimed.clear()
+        untimed.update(kept)
+    return BoxScan(
+        packed, oldest, oldest_name, tuple(strange), tuple(doubles), total, estimated, before, before == after, not error, error,
+        time.monotonic() - began,
+    )  # fmt: skip
+
+
+def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
+    """Bytes of all files: exact for up to two samples' worth, else the mean of a sample times the count."""
+    count = len(names)
+    if not count:
+        return 0, False
+    exact = count <= 2 * _SAMPLE
+    step = 1 if exact else count / _SAMPLE
+    total = seen = 0
+    for turn in range(count if exact else _SAMPLE):
+        try:
+            found = os.stat(names[int(turn * step)], dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue  # gone since: the mean of the others stands for it
+        if stat.S_ISREG(found.st_mode):
+            total += found.st_size
+        seen += 1
+    if exact:
+        return total, False
+    return (int(total / seen * count), True) if seen else (None, True)
+
+
+class BoxScanner:
+    """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
+    last listing lies ``max(least, 20 × its duration)`` back, so that looking takes at most a twentieth of the time.
+
+    ``clock`` is the wall clock in seconds, ``monotonic`` one that only runs forward.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        least: float = 1.0,
+        put_us: Callable[[str], int | None] = quick_put_us,
+        sizes: bool = True,
+    ) -> None:
+        self._clock = clock
+        self._monotonic = monotonic
+        self._least = least
+        self._put_us = put_us
+        self._sizes = sizes
+        self._untimed: dict[str, int] = {}
+        self._last_at = 0.0
+        self._number = 0
+        self._coarse = False
+        self.last: BoxScan | None = None
+        self.due: float | None = None
+        """When a change that was seen is listed at the earliest (monotonic seconds); None: nothing waits."""
+
+    @property
+    def times(self) -> dict[str, int]:
+        """mtime in µs of the names that hold no time."""
+        return self._untimed
+
+    def look(self, fd: int | None, *, force: bool = False, ids: Set[str] = frozenset(), missing: str = "is missing") -> BoxScan:
+        """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why."""
+        now = self._monotonic()
+        self.due = None
+        if fd is None:
+            if self.last is None or self.last.error != missing:
+                self._number += 1
+                self.last = BoxScan(complete=False, error=missing, as_of=self._clock(), number=self._number)
+            return self.last
+        last = self.last
+        try:
+            current: Generation | None = generation_of(fd)
+        except OSError:
+            current = None
+        same = last is not None and last.generation is not None and current is not None and last.generation[:2] == current[:2]
+        if last is not None and same and not force:
+            if current == last.generation and last.clean and not self._coarse and last.complete:
+                return last
+            wait = max(self._least, 20 * last.duration)
+            if now - self._last_at < wait:
+                self.due = self._last_at + wait
+                return last
+        elif last is not None and last.error and not force and now - self._last_at < self._least:
+            self.due = self._last_at + self._least
+            return last
+        self._number += 1
+        as_of = self._clock()
+        scan = scan_box(fd, put_us=self._put_us, ids=ids, untimed=self._untimed, sizes=self._sizes)
+        # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
+        self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
+        self._last_at = now
+        self.last = BoxScan(
+            scan.names, scan.oldest_us, scan.oldest_name, scan.strange, scan.doubles, scan.bytes, scan.bytes_estimated,
+            scan.generation, scan.clean, scan.complete, scan.error, scan.duration, as_of, self._number,
+        )  # fmt: skip
+        if not scan.clean or self._coarse:
+            self.due = now + max(self._least, 20 * scan.duration)
+        return self.last

@@ -1,0 +1,240 @@
+"""Who writes the files in ``tmp``: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
+
+Locks are read from the table of the kernel and never tried: a writer that finds its own file locked by a viewer would fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names as grammar
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.words import Box, Owner, Verdict
+
+from .locks import Device, LockTable, device_of
+from .owners import Sureness, kind_of_file
+from .processes import Openers, Processes
+
+__all__ = ["TmpFiles", "Writer", "writer_of"]
+
+_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_SETTLED = 1.0
+_OPENERS_FOR = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who a name says to write the file: ``<time>.<pid>.<host>`` (maildir(5))."""
+
+    pid: int
+    host: str
+
+
+def writer_of(id: str) -> Writer | None:
+    r"""The writer in an id, None where it tells none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and ``\072``."""
+    found = _WRITER.match(id)
+    if found is None:
+        return None
+    return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))
+
+
+@dataclass(slots=True)
+class _File:
+    """What is remembered of one file: as it was when it last changed, and when that was (CLOCK_BOOTTIME)."""
+
+    size: int
+    mtime_ns: int
+    still_since: float
+    grew: bool
+    row: Row
+
+
+class TmpFiles:
+    """Judges the files in ``tmp``, look after look."""
+
+    def __init__(self, processes: Processes, *, at_most: int = 20_000) -> None:
+        self._processes = processes
+        self._at_most = at_most
+        self._files: dict[tuple[str, int], _File] = {}
+        self._openers: tuple[float, frozenset[tuple[int, int]], Openers] = (float("-inf"), frozenset(), Openers({}, False))
+        self.strange: tuple[Row, ...] = ()
+        self.bytes = 0
+
+    def look(
+        self,
+        fd: int | None,
+        names: Iterable[str],
+        count: int,
+        sure: Sureness,
+        table: Callable[[], LockTable],
+        device: Device | None,
+    ) -> tuple[list[Row], bool]:
+        """Judged rows of ``names``, oldest written first, and whether that was all. ``table`` is asked where there is a file."""
+        if fd is None:
+            self._files, self.strange, self.bytes = {}, (), 0
+            return [], True
+        now = self._processes.boottime()
+        files: dict[tuple[str, int], _File] = {}
+        found: dict[tuple[str, int], os.stat_result] = {}
+        strange: list[Row] = []
+        for raw in names:
+            if len(files) >= self._at_most:
+                break
+            try:
+                status = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # moved to new meanwhile, as it should be
+            if not stat.S_ISREG(status.st_mode):
+                strange.append(replace(_row(raw, status), note=kind_of_file(status.st_mode)))
+                continue
+            key = (raw, status.st_ino)
+            old = self._files.get(key)
+            if old is None:
+                file = _File(status.st_size, status.st_mtime_ns, now, False, _row(raw, status))
+            elif (old.size, old.mtime_ns) != (status.st_size, status.st_mtime_ns):
+                file = _File(status.st_size, status.st_mtime_ns, now, True, _row(raw, status))
+            else:
+                file = old
+                file.grew = file.grew and now - file.still_since < 2 * _SETTLED
+            files[key], found[key] = file, status
+        self._files = files
+        self.strange = tuple(strange)
+        self.bytes = sum(file.size for file in files.values())
+        if files:
+            self._judge(fd, files, found, now, sure, table(), device)
+        rows = sorted((file.row for file in self._files.values()), key=lambda row: (row.written_at or 0.0, row.name))
+        return rows, count <= self._at_most
+
+    def _judge(
+        self,
+        fd: int,
+        files: dict[tuple[str, int], _File],
+        found: dict[tuple[str, int], os.stat_result],
+        now: float,
+        sure: Sureness,
+        table: LockTable,
+        device: Device | None,
+    ) -> None:
+        locked: dict[tuple[str, int], int] = {}
+        for key, status in found.items():
+            lines = table.of([device_of(status), *([device] if device else [])], status.st_ino)
+            if lines:
+                locked[key] = lines[0].pid
+        idle = [key for key in files if key not in locked and not files[key].grew]
+        openers = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
+        gone: list[tuple[str, int]] = []
+        for key, file in files.items():
+            status = found[key]
+            name = grammar.parse(key[0], claimed=False)
+            writer = writer_of(name.id)
+            if key in locked:
+                pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
+                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._person(pid)
+            elif file.grew:
+                verdict, evidence, owner = Verdict.WRITING, "it grows", self._person(writer.pid if writer else None)
+            else:
+                pids = openers.by_file.get((status.st_dev, status.st_ino), ())
+                verdict, evidence, owner = self._idle(key, file, name.own, writer, pids, openers.all_seen, now, sure, table.whole)
+            if verdict is Verdict.ABANDONED and not _stands(fd, key):
+                gone.append(key)  # it was moved on while we looked
+                continue
+            if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
+                file.row = replace(file.row, verdict=verdict, evidence=evidence, owner=owner)
+        for key in gone:
+            del files[key]
+
+    def _idle(
+        self,
+        key: tuple[str, int],
+        file: _File,
+        own: bool,
+        writer: Writer | None,
+        pids: tuple[int, ...],
+        all_seen: bool,
+        now: float,
+        sure: Sureness,
+        locks_whole: bool,
+    ) -> tuple[Verdict, str, Owner]:
+        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
+        if pids:
+            owner = self._person(pids[0])
+            return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+        if file.row.verdict is Verdict.ABANDONED:
+            return file.row.verdict, file.row.evidence, file.row.owner or Owner()
+        owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
+        if writer is not None and not self._is_here(writer.host):
+            return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
+        there = self._processes.exists(writer.pid) if writer is not None else None
+        if not sure.local or not sure.all_pids:
+            words = "its writer is not visible from here"
+            if writer is not None and there is False:
+                words = f"pid {writer.pid} is gone here"
+            return Verdict.UNKNOWN, words, owner
+        if not all_seen:
+            words = f"{writer.pid} gone · " if writer is not None and there is False else ""
+            return Verdict.UNKNOWN, words + "who has it open is not visible to you", owner
+        if writer is not None and there is not False:
+            return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._person(writer.pid)
+        if writer is None and not (own and locks_whole):
+            return Verdict.UNKNOWN, "nobody has it open, its name tells no writer", owner
+        # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
+        if now - file.still_since < _SETTLED:
+            return Verdict.UNKNOWN, "not watched long enough", owner
+        if writer is None:
+            return Verdict.ABANDONED, "its lock is free · nobody has it open", owner
+        if self._hidden_namesake(writer.pid):
+            return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
+        return Verdict.ABANDONED, f"{writer.pid} gone · nobody has it open", owner
+
+    def _hidden_namesake(self, pid: int) -> bool:
+        namesakes = self._processes.namesakes([pid])
+        return namesakes is None or bool(namesakes[pid])
+
+    def _is_here(self, host: str) -> bool:
+        mine = self._processes.host()
+        return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
+
+    def _asked(self, wanted: set[tuple[int, int]], now: float) -> Openers:
+        """Who has the files open: asked again when there are others, and every few seconds."""
+        if not wanted:
+            return Openers({}, True)
+        asked_at, known, openers = self._openers
+        if not wanted <= known or now - asked_at > _OPENERS_FOR:
+            openers = self._processes.openers(wanted)
+            self._openers = (now, frozenset(wanted), openers)
+        return openers
+
+    def _person(self, pid: int | None) -> Owner:
+        if pid is None:
+            return Owner()
+        process = self._processes.process(pid, described=True)
+        return Owner(pid=pid, command=process.command if process else None, user=process.user if process else None)
+
+
+def _stands(fd: int, key: tuple[str, int]) -> bool:
+    try:
+        return os.stat(key[0], dir_fd=fd, follow_symlinks=False).st_ino == key[1]
+    except OSError:
+        return False
+
+
+def _row(raw: str, found: os.stat_result) -> Row:
+    name = grammar.parse(raw, claimed=False)
+    return Row(
+        key=(Box.TMP.value, raw),
+        box=Box.TMP,
+        id=name.id,
+        name=raw,
+        size=found.st_size,
+        enqueued_at=found.st_mtime if name.put_us is None else name.put_us / 1e6,
+        in_box_since=found.st_mtime if name.put_us is None else name.put_us / 1e6,
+        source=name.source,
+        canary=name.canary,
+        written_at=found.st_mtime,
+        note=f"has {found.st_nlink} names" if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else "",
+    )
