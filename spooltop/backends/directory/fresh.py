@@ -1,0 +1,59 @@
+"""What an operator acts on: messages as a look made just now finds them, never those of a screen that may be old.
+
+It has a reader of its own, so that a plan can be made while another thread looks. Kept between two calls, it also knows which
+files in ``tmp`` have grown since the plan was made.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from ...model.kind import ListQuery
+from ...model.row import Row
+from ...model.words import Box, Verdict
+from .reader import DirectoryReader
+
+__all__ = ["FreshRows"]
+
+
+class FreshRows:
+    """``make`` opens a reader that does not watch and judges everything (``judged_at_most``). Thread-safe."""
+
+    def __init__(self, make: Callable[[], DirectoryReader]) -> None:
+        self._make = make
+        self._reader: DirectoryReader | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def of(cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float]) -> FreshRows:
+        return cls(
+            lambda: DirectoryReader(
+                path, watch=False, layout=layout, read_only=read_only, clock=clock, judged_at_most=sys.maxsize
+            )
+        )
+
+    def rows(self, box: Box) -> Sequence[Row]:
+        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out."""
+        with self._one_at_a_time:
+            reader = self._looked()
+            listing = reader.listing(ListQuery(box))
+            return listing.window(0, len(listing))
+
+    def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
+        wanted = set(names)
+        return {row.name: (row.verdict, row.evidence) for row in self.rows(box) if row.name in wanted}
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+    def _looked(self) -> DirectoryReader:
+        if self._reader is None:
+            self._reader = self._make()
+        self._reader.see(rescan=True)
+        return self._reader

@@ -1,0 +1,117 @@
+"""A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets.
+
+It has cursors and locks, no messages and nothing to change; the same views show it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ...errors import Unreadable
+from ...model.can import Can
+from ...model.kind import Listing, ListQuery
+from ...model.row import Payload, Row
+from ...model.sight import BoxState, Sight, Watch
+from ...model.words import LIVE, Key
+from .cursorfiles import CursorFiles
+from .disk import disk_of, who_am_i
+from .locks import LockFiles, read_table
+from .mounts import mount_of
+from .processes import Processes
+
+__all__ = ["LoneReader"]
+
+_PERIOD = 1.0
+"""Seconds between two looks: a stat of a few files each."""
+
+
+class LoneReader:
+    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets")."""
+
+    def __init__(
+        self,
+        path: str,
+        layout: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        processes: Processes | None = None,
+    ) -> None:
+        self._path = path
+        self._layout = layout
+        self._clock = clock
+        self._processes = processes or Processes()
+        self._since = clock()
+        self._changed = threading.Event()
+        self._cursors = CursorFiles()
+        self._locks = LockFiles(self._processes, clock=clock)
+        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+        self._can = Can.nothing(f"{layout} alone: there are no messages here")
+
+    def see(self, *, rescan: bool = False) -> Sight:
+        mount = mount_of(self._root)
+        device = mount.device if mount is not None else None
+        folders = [(self._path, self._root, device)]
+        if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
+            folders.append((os.path.normpath(os.path.join(self._path, "..")), self._above, device))
+        table = read_table(self._processes)
+        locks = self._locks.look(folders, lambda: table)
+        held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
+
+        now = self._clock()
+        return Sight(
+            target=self._path,
+            layout=self._layout,
+            taken_at=now,
+            complete=True,
+            boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
+            disk=disk_of(self._root, mount),
+            cursors=self._cursors.look([(self._path, self._root)], lambda _: held_by) if self._layout == "cursors" else (),
+            locks=locks,
+            who=who_am_i(self._can, read_only=None),
+            can=self._can,
+            watch=Watch("scan", "files are looked at", _PERIOD, self._since),
+        )
+
+    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
+        return _Nothing(query)
+
+    def read(self, key: Key, limit: int) -> Payload:
+        raise Unreadable("there are no messages here", path=self._path)
+
+    def changes(self, timeout: float) -> bool:
+        changed = self._changed.wait(min(timeout, _PERIOD))
+        self._changed.clear()
+        return changed
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def close(self) -> None:
+        os.close(self._root)
+        os.close(self._above)
+
+
+class _Nothing:
+    """A list of nothing."""
+
+    complete = True
+    generation = 0
+
+    def __init__(self, query: ListQuery) -> None:
+        self.query = query
+
+    def __len__(self) -> int:
+        return 0
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return ()
+
+    def find(self, key: Key) -> int | None:
+        return None
+
+    def keys(self) -> Iterator[Key]:
+        return iter(())

@@ -1,0 +1,160 @@
+"""Floor 3: the one door. A front end opens a target here and does everything else through the Control it gets.
+
+``look``, ``listing`` and ``read`` belong to one thread (they share the reader's scan); ``plan``, ``apply`` and ``operations`` may
+run in another, on a reader of their own; ``changes`` and ``wake`` may be called from any. All but ``wake`` and ``now`` may block.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from .errors import Refused
+from .model.words import Action
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .model.kind import Listing, ListQuery, Reader
+    from .model.plan import OperationRecord, Plan, Result
+    from .model.row import Payload
+    from .model.selection import Selection
+    from .model.snapshot import Snapshot
+    from .model.words import Json, Key
+    from .observe.observer import Observer
+    from .operate.operations import Operations
+
+__all__ = ["Control", "open_control"]
+
+
+class Control:
+    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets."""
+
+    def __init__(
+        self,
+        target: str,
+        layout: str,
+        reader: Reader,
+        operations: Operations | None,
+        observer: Observer,
+        *,
+        read_only: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.target = target
+        self.layout = layout
+        self._reader = reader
+        self._operations = operations
+        self._observer = observer
+        self._read_only = read_only
+        self._clock = clock
+
+    def now(self) -> float:
+        """Epoch seconds by the one clock that everything here uses."""
+        return self._clock()
+
+    def look(self, rescan: bool = False) -> Snapshot:
+        """One look, judged. Scans only what may have changed, everything with ``rescan``."""
+        return self._observer.add(self._reader.see(rescan=rescan))
+
+    def changes(self, timeout: float) -> bool:
+        """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
+        return self._reader.changes(timeout)
+
+    def wake(self) -> None:
+        """Ends a ``changes`` that waits in another thread."""
+        self._reader.wake()
+
+    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
+        """A list out of the scan of the last look. Raises ``UsageError`` for a filter that makes no sense."""
+        return self._reader.listing(query, cancelled)
+
+    def read(self, key: Key, limit: int = 65536) -> Payload:
+        """The first ``limit`` bytes of a message and what is known of it. Raises ``Unreadable`` where it is gone."""
+        return self._reader.read(key, limit)
+
+    def plan(
+        self,
+        action: Action,
+        selection: Selection,
+        *,
+        force: bool = False,
+        options: Mapping[str, Json] | None = None,
+    ) -> Plan:
+        """Pins what ``selection`` names now; changes nothing. Raises ``Refused`` where the action is not available here."""
+        return self._operator(action).plan(action, selection, force=force, options=options)
+
+    def apply(
+        self,
+        plan: Plan,
+        on_progress: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result:
+        """Does what the plan lists and says what came of each item. ``on_progress`` gets the number of items tried so far;
+        ``stop`` is asked between items. Raises ``Refused`` and ``AuditFailed`` before anything was changed."""
+        result = self._operator(plan.action).apply(plan, on_progress=on_progress, stop=stop)
+        self._reader.wake()
+        return result
+
+    def operations(self) -> list[OperationRecord]:
+        """What was done here, newest first."""
+        return [] if self._operations is None else self._operations.records()
+
+    def close(self) -> None:
+        self._reader.close()
+        if self._operations is not None:
+            self._operations.close()
+
+    def _operator(self, action: Action) -> Operations:
+        if self._read_only is not None:
+            raise Refused(f"{action}: {self._read_only}", path=self.target)
+        if self._operations is None:
+            raise Refused(f"{action}: a {self.layout} target has no messages to change", path=self.target)
+        return self._operations
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_control(
+    path: str,
+    *,
+    read_only: bool = False,
+    as_spool: bool = False,
+    watch: bool = True,
+    clock: Callable[[], float] = time.time,
+    settings: Mapping[str, str] | None = None,
+) -> Control:
+    """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
+
+    ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
+    variables (``SPOOLTOP_*``). Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    """
+    from .backends.directory.detect import identify
+    from .observe.observer import Observer
+    from .observe.thresholds import Thresholds
+
+    target = identify(path, as_spool)
+    observer = Observer(Thresholds.from_settings(os.environ if settings is None else settings))
+    why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
+    if target.kind in ("cursors", "tickets"):
+        from .backends.directory.lone import LoneReader
+
+        return Control(path, target.kind, LoneReader(target.path, target.kind, clock=clock), None, observer, clock=clock)
+
+    from .backends.directory.fresh import FreshRows
+    from .backends.directory.operator import DirectoryOperator
+    from .backends.directory.reader import DirectoryReader
+    from .operate.operations import Operations
+
+    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
+    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
+    operator = DirectoryOperator(
+        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
+    )
+    return Control(path, target.kind, reader, Operations(operator, path, clock), observer, read_only=why, clock=clock)

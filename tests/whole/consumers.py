@@ -1,0 +1,66 @@
+"""Real consumers in processes of their own, that say what they hold and end when told, or are killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_CONSUMER = """
+import json, sys
+from spooltop.engine import Spool
+spool = Spool(sys.argv[1])
+claim = spool.claim(timeout=float(sys.argv[2]))
+print(json.dumps(None if claim is None else {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}), flush=True)
+word = sys.stdin.readline().strip()
+if claim is not None:
+    getattr(claim, word or "ack")()
+spool.close()
+"""
+
+
+@dataclass
+class Consumer:
+    """One process that claimed one message; ``got`` is what it says of it, None where there was none."""
+
+    process: subprocess.Popen[str]
+    got: dict[str, object] | None
+
+    @classmethod
+    def claim(cls, spool: Path, timeout: float = 10.0) -> Consumer:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CONSUMER, str(spool), str(timeout)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        return cls(process, json.loads(process.stdout.readline()))
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the kernel has let go of everything it held."""
+        self.process.send_signal(signal.SIGKILL)
+        self._reap()
+
+    def end(self, word: str = "ack") -> int:
+        """Lets it ack, release or reject, and waits for its end."""
+        assert self.process.stdin is not None
+        if self.process.poll() is None:
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+        return self._reap()
+
+    def _reap(self) -> int:
+        code = self.process.wait(30)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None and not stream.closed:
+                try:
+                    stream.close()
+                except BrokenPipeError:  # it died with our word unread
+                    continue
+        return code

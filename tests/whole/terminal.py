@@ -1,0 +1,115 @@
+"""A terminal in memory: a program runs on a real pty, its bytes are drawn by pyte, keys are typed, conditions awaited."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+import pyte
+
+SPOOLTOP = (sys.executable, "-m", "spooltop")
+
+
+class Terminal:
+    """Runs ``argv`` on a pty of ``cols`` × ``rows``. ``raw`` collects every byte that the program wrote."""
+
+    def __init__(
+        self, argv: Sequence[str], *, cols: int = 80, rows: int = 23, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> None:
+        self.screen = pyte.Screen(cols, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = bytearray()
+        self._master, slave = os.openpty()
+        self.resize(cols, rows)
+        self.before = termios.tcgetattr(slave)
+        base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLORTERM", "TMUX")}
+        base |= {"TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}
+        self.process = subprocess.Popen(
+            list(argv), stdin=slave, stdout=slave, stderr=slave, env=base, cwd=cwd, close_fds=True,
+            preexec_fn=_own_terminal,
+        )  # fmt: skip
+        self.slave = slave
+        self.closed = False
+
+    def resize(self, cols: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+        if hasattr(self, "process"):
+            self.screen.resize(rows, cols)
+            self.process.send_signal(signal.SIGWINCH)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def pump(self, seconds: float) -> int:
+        """Draws what the program writes within ``seconds``; returns as soon as something came. The number of bytes."""
+        ready, _, _ = select.select([self._master], [], [], max(0.0, seconds))
+        if not ready:
+            return 0
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # EIO: the program closed its side
+            self.closed = True
+            return 0
+        self.raw += data
+        self._stream.feed(data)
+        return len(data)
+
+    def collect(self, seconds: float) -> int:
+        """All bytes written within ``seconds``."""
+        before, end = len(self.raw), time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self.closed:
+            self.pump(left)
+        return len(self.raw) - before
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def wait_for(self, what: str | Callable[[str], bool], seconds: float = 30.0) -> str:
+        """Waits until ``what`` stands on the screen (or holds of its text), and returns the text."""
+        holds = (lambda text: what in text) if isinstance(what, str) else what
+        end = time.monotonic() + seconds
+        while not holds(self.text):
+            left = end - time.monotonic()
+            if left <= 0 or self.closed:
+                raise AssertionError(f"waited {seconds}s for {what!r}; the screen is:\n{self.text}")
+            self.pump(left)
+        return self.text
+
+    def wait_exit(self, seconds: float = 20.0) -> int:
+        end = time.monotonic() + seconds
+        while self.process.poll() is None:
+            if time.monotonic() > end:
+                raise AssertionError(f"it did not end within {seconds}s; the screen is:\n{self.text}")
+            self.pump(0.05)
+        while self.pump(0.05):
+            continue
+        return self.process.returncode
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+        os.close(self.slave)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _own_terminal() -> None:
+    """The pty becomes the controlling terminal, as under a login: signals and job control reach the program."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

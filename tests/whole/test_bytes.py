@@ -1,0 +1,51 @@
+"""What goes over the wire: an idle screen is silent, and nothing from a spool reaches the terminal uninterpreted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .terminal import Terminal
+
+Dashboard = Callable[..., Terminal]
+
+HOSTILE = (
+    b"[red]x[/]",
+    b"a\x1b[31mRED\x1b]0;pwn\x07b",
+    b"\x1b]52;c;cHduZWQ=\x07",
+    b"line\nbreak",
+    b"not\xffutf8\xfe",
+    b"\xc2\x9b31mC1",
+    "right\u202eto-left".encode(),
+    b"2026-11-21T02:41:09.json",
+    b"[@click=app.quit]press[/]",
+    b"n" * 255,
+)
+
+
+def test_an_idle_screen_writes_under_a_hundred_bytes_a_second(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for("watched for")
+    screen.collect(3.0)
+    assert screen.collect(12.0) < 12 * 100
+
+
+def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashboard: Dashboard) -> None:
+    for name in HOSTILE:
+        (Path(os.fsdecode(os.path.join(os.fsencode(spool_path / "new"), name)))).write_bytes(b"payload \x1b]0;pwn\x07 \x9b31m end")
+    screen = dashboard(str(spool_path))
+    screen.wait_for("watched for")
+    screen.type("2")
+    screen.wait_for(f"New {3 + len(HOSTILE)}")
+    for _ in range(3 + len(HOSTILE)):
+        screen.type("j")
+        screen.collect(0.2)
+    screen.type("\r")
+    screen.collect(1.0)
+    raw = bytes(screen.raw)
+    assert screen.process.poll() is None
+    for forbidden in (b"\x1b]0;", b"\x1b]52;", b"\x1b[31mRED", b"\xc2\x9b", "\u202e".encode(), b"\xff"):
+        assert forbidden not in raw
+    screen.type("qqq")
+    assert screen.wait_exit() == 0

@@ -1,0 +1,62 @@
+"""However the dashboard ends or is stopped, the terminal is as it was: the screen, the cursor, the keyboard, the line modes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .terminal import Terminal
+
+Dashboard = Callable[..., Terminal]
+
+LEAVE_ALTERNATE, SHOW_CURSOR, POP_KEYBOARD = b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[<u"
+
+
+def assert_sane(screen: Terminal) -> None:
+    raw = bytes(screen.raw)
+    assert raw.rfind(LEAVE_ALTERNATE) > raw.rfind(b"\x1b[?1049h")
+    assert raw.rfind(SHOW_CURSOR) > raw.rfind(b"\x1b[?25l")
+    assert raw.count(POP_KEYBOARD) >= raw.count(b"\x1b[>")
+    assert termios.tcgetattr(screen.slave)[:4] == screen.before[:4]
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)],
+    ids=["q", "ctrl-c", "SIGTERM", "SIGHUP", "SIGINT"],
+)
+def test_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard, how: str | signal.Signals, code: int) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for("watched for")
+    if isinstance(how, str):
+        screen.type(how)
+    else:
+        screen.process.send_signal(how)
+    assert screen.wait_exit() in ((code, 130) if how is signal.SIGINT else (code,))
+    assert_sane(screen)
+
+
+def test_ctrl_z_gives_the_shell_back_and_fg_paints_again(spool_path: Path) -> None:
+    with Terminal(["bash", "--norc", "--noprofile", "-i"], env={"PS1": "ready> "}) as shell:
+        shell.wait_for("ready>")
+        shell.type(f"{sys.executable} -m spooltop {spool_path}\n")
+        shell.wait_for("watched for")
+        shell.type("\x1a")
+        shell.wait_for("Stopped")
+        shell.type("echo six times seven is $((6*7))\n")
+        shell.wait_for("seven is 42")
+        shell.type("fg\n")
+        shell.wait_for("watched for")
+        shell.type("2")
+        shell.wait_for("New 3")
+        shell.type("q")
+        shell.type("q")
+        shell.type("\x03")
+        shell.wait_for(lambda text: text.rstrip().endswith("ready>"))
+        shell.type("exit\n")
+        shell.wait_exit()
