@@ -41,7 +41,7 @@ _LOUD = {
 def _widths(width: int) -> tuple[int, int]:
     """Cells for the source and for the value."""
     extra = max(0, width - 80)
-    return 11 + min(13, extra // 4), 13 + min(24, extra // 3)
+    return 11 + min(13, extra // 4), 12 + min(24, extra // 3)
 
 
 def _title(width: int) -> Line:
@@ -50,7 +50,7 @@ def _title(width: int) -> Line:
     if width >= 52:
         text += f"{'every':>7}"
     if width >= 72:
-        text += f"  {'writes seen':<17}"
+        text += f"  {'writes seen':<15}"
     return crop((Span(f"{text}  verdict", Style.DIM),), width)
 
 
@@ -77,7 +77,7 @@ def _row(cursor: Cursor, width: int, now: float, *, chosen: bool | None = None) 
     if width >= 52:
         text += pad_left(units.duration(cursor.every), 7)
     if width >= 72:
-        text += f"  {pad(_writes(cursor), 17)}"
+        text += f"  {pad(_writes(cursor), 15)}"
     line = crop(join(text, "  ", verdict_words(cursor)), width)
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
@@ -170,7 +170,7 @@ def _ring(cursor: Cursor, width: int, room: int, chosen: int, zone: datetime.tzi
         return [plain(" no write was seen since watching began", width)]
     _, value = _widths(width)
     change = 2 * value + 2
-    lines = [plain(f"   {'time':<10}{pad('value', change)}{'lock held by':<16}the same write also changed", width, Style.DIM)]
+    lines = [plain(f"   {'time':<10}{pad('value', change)}{'lock held by':<16}also changed", width, Style.DIM)]
     fits = room - 1
     top = max(0, min(chosen - fits + 1, len(writes) - fits))
     for i in range(top, min(len(writes), top + fits)):

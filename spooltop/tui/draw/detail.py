@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 
-from rich.cells import split_text
-
 from spooltop.model import units
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape_text
@@ -13,7 +11,7 @@ from spooltop.model.words import Box, Verdict
 
 from .columns import owner_text
 from .lamp import when
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, shown, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip_left, crop, cut, join, merge, plain, safe, shown, text_width, wrap
 
 __all__ = ["detail", "payload_lines"]
 
@@ -105,13 +103,13 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
 
 def payload_lines(payload: Payload, width: int) -> list[Line]:
     """The payload with everything escaped that is no text, its long lines broken; says so where it is not all of it."""
-    room = max(1, width - 2)
+    room = max(2, width - 2)
     lines: list[Line] = []
     text = escape_text(payload.data)
     for raw in text.removesuffix("\n").split("\n"):
         rest = shown(raw)
         while text_width(rest) > room:
-            head, rest = split_text(rest, room)
+            head, rest = cut(rest, room)
             lines.append((Span(f" {head}"),))
         lines.append((Span(f" {rest}"),) if rest else BLANK)
         if len(lines) > _PAYLOAD_LINES:

@@ -9,9 +9,11 @@ from spooltop.model import units
 from spooltop.model.plan import OperationRecord
 
 from .lamp import when
-from .spans import Line, Span, Style, clip, crop, line_width, merge, pad, pad_left, plain, restyle, safe, shown
+from .spans import Line, Span, Style, crop, line_width, merge, pad, pad_left, plain, restyle, safe, shown
 
 __all__ = ["operations_lines"]
+
+_WITH_TIME = 100
 
 
 def operations_lines(
@@ -29,7 +31,8 @@ def operations_lines(
     chosen = max(0, min(chosen, len(records) - 1))
     fits = max(1, height - 1)
     top = max(0, min(chosen - fits + 1, len(records) - fits))
-    title = f"   {'ago':>5}  {'at':<8}  {'action':<10} {'done':>11}  {'by':<10}  {'operation':<10}  "
+    at = f"{'at':<8}  " if width >= _WITH_TIME else ""
+    title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<9}  "
     lines = [plain(f"{title}undo", width, Style.DIM)]
     lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
     return lines[:height]
@@ -37,11 +40,12 @@ def operations_lines(
 
 def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:
     done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
-    by = pad(clip(safe(record.user), 10), 10)
-    name = pad(clip(shown(record.operation), 10), 10)
+    by = pad(safe(record.user), 8)
+    name = pad(shown(record.operation), 9)
+    at = f"{when(record.at, zone)}  " if width >= _WITH_TIME else ""
     text = (
-        f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  {when(record.at, zone)}"
-        f"  {pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
+        f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "
+        f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
     )
     parts: list[Span] = [Span(text)]
     if record.open:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from rich.cells import cell_len, split_text
+from rich.cells import cell_len
 
 from spooltop.model.text import escape
 
 __all__ = [
-    "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "join", "line_text", "line_width", "merge", "pad", "pad_left",
-    "plain", "restyle", "safe", "shown", "spread", "text_width", "wrap",
+    "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "cut", "join", "line_text", "line_width", "merge", "pad",
+    "pad_left", "plain", "restyle", "safe", "shown", "spread", "text_width", "wrap",
 ]  # fmt: skip
 
 
@@ -101,11 +101,24 @@ def _unstack(text: str) -> str:
     return "".join(out)
 
 
+def cut(text: str, width: int) -> tuple[str, str]:
+    """The longest beginning of at most ``width`` cells, and the rest. Nothing is lost: a wide character is not halved, a mark
+    stays with what it stands on. (Rich halves into spaces.) ``text`` is ``safe``, so that characters add up."""
+    if text.isascii():
+        return text[: max(0, width)], text[max(0, width) :]
+    for at, char in enumerate(text):
+        size = cell_len(char)
+        if size > width:
+            return text[:at], text[at:]
+        width -= size
+    return text, ""
+
+
 def clip(text: str, width: int) -> str:
     """At most ``width`` cells, cut at the right with ``…``."""
     if cell_len(text) <= width:
         return text
-    return split_text(text, width - 1)[0] + _ELLIPSIS if width > 0 else ""
+    return cut(text, width - 1)[0] + _ELLIPSIS if width > 0 else ""
 
 
 def clip_left(text: str, width: int) -> str:
@@ -113,7 +126,12 @@ def clip_left(text: str, width: int) -> str:
     total = cell_len(text)
     if total <= width:
         return text
-    return _ELLIPSIS + split_text(text, total - width + 1)[1] if width > 0 else ""
+    if width <= 0:
+        return ""
+    head, tail = cut(text, total - width + 1)
+    if cell_len(head) < total - width + 1:  # a wide character stood over the cut: it goes as a whole
+        tail = cut(tail, 2)[1]
+    return _ELLIPSIS + tail
 
 
 def pad(text: str, width: int) -> str:
@@ -202,7 +220,9 @@ def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
             lines.append(current)
         current = " " * min(indent, room - 1) + word
         while cell_len(current) > room:
-            head, current = split_text(current, room)
+            head, current = cut(current, room)
+            if not head.strip():  # a wide character in a single cell, or nothing but the indent fits
+                head, current = current[: len(head) + 1], current[len(head) + 1 :]
             lines.append(head)
             current = " " * min(indent, room - 1) + current.lstrip(" ")
     lines.append(current)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
+from typing import Any
 
 from spooltop.model.can import Can
+from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
@@ -23,7 +25,7 @@ from spooltop.model.sight import (
     Who,
 )
 from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.words import Action, Box, Owner, Verdict
 
 NOW = 1_795_222_869.0
 ZONE = datetime.timezone(datetime.timedelta(hours=1))
@@ -95,9 +97,8 @@ def cursors() -> tuple[Cursor, ...]:
         CursorSection(NOW - 2 - 30 * i, 89632 if i % 2 == 0 else 89636, 7, ("email",) if i % 4 == 0 else ()) for i in range(10)
     )
 
-    def one(source: str, value: object, verdict: str, evidence: str, moved: float, **more: object) -> Cursor:
-        return Cursor(source=source, value=value, shown=str(value), verdict=verdict, evidence=evidence, file=file,  # type: ignore[arg-type]
-                      shared=True, moved_at=NOW - moved, **more)  # type: ignore[arg-type]  # fmt: skip
+    def one(source: str, value: int, verdict: str, evidence: str, moved: float, **more: Any) -> Cursor:
+        return Cursor(source, value, str(value), verdict, evidence, file, True, moved_at=NOW - moved, **more)
 
     return (
         one("imessage", 89632, "reverted", "as email wrote (2 of 5)", 9, every=60.0, writes=10, put_back=5, history=ring),
@@ -173,6 +174,39 @@ def read_only() -> Snapshot:
             who=Who("deploy", 1001, "may look only: cur is memex:memex 0750"),
         ),
     )
+
+
+def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = False) -> Plan:
+    """Requeue of dead claims, one of them with a warning; a live one is refused."""
+    rows = [claim(i) for i in range(items)]
+    warning = "in work when 4 consumers died: h holds it instead"
+    return Plan(
+        "7f3a", Action.REQUEUE, "/var/spool/memex", NOW, Selection(box=Box.CUR),
+        [Item(row, i, warning if i == 1 else "") for i, row in enumerate(rows)],
+        [Refusal(claims()[0], "5200 worker.py is alive; end it and it turns DEAD by itself", True)],
+        ("At work now: 1 consumer (5201), last claim 0.1s ago.",), confirm, force,
+        ("spooltop", "requeue", "/var/spool/memex", *(row.id for row in rows)),
+    )  # fmt: skip
+
+
+def result() -> Result:
+    items = [
+        ItemResult("a1", "a1", Outcome.DONE),
+        ItemResult("a2", "a2", Outcome.SKIPPED, "gone or requeued by another"),
+        ItemResult("a3", "a3", Outcome.FAILED, "a file of that name is in new already"),
+    ]
+    return Result(
+        "7f3a", Action.REQUEUE, "/var/spool/memex", NOW, items, undo=("spooltop", "undo", "/var/spool/memex", "7f3a"),
+        notes=("in the audit log as memex",),
+    )  # fmt: skip
+
+
+def operations() -> list[OperationRecord]:
+    return [
+        OperationRecord("7f3a", Action.REQUEUE, NOW - 50, "memex", 3, 2, 1, 0),
+        OperationRecord("7f39", Action.PURGE, NOW - 5000, "root", 312, 312, undone_by="7f3b"),
+        OperationRecord("7f38", Action.INJECT, NOW - 90000, "root", 31, 0, open=True, why_not_undo="they were consumed"),
+    ]
 
 
 def mail() -> Snapshot:

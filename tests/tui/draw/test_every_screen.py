@@ -1,0 +1,166 @@
+"""What holds for every drawing: it fits, it prints, it is quiet where nothing changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spooltop.model.kind import Sort
+from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
+from spooltop.model.row import Payload, Row
+from spooltop.model.sight import CursorSection, Lock, LockParty
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Box, Owner, Verdict
+from spooltop.tui.draw.cursors import cursor_detail, cursor_table
+from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.header import header
+from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.lamp import Lamp, Times
+from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
+from spooltop.tui.draw.operations import operations_lines
+from spooltop.tui.draw.overview import overview
+from spooltop.tui.draw.plan import plan_lines, result_lines
+from spooltop.tui.draw.spans import Line, line_text, line_width
+from spooltop.tui.draw.trouble import problem_lines
+
+from . import scenes
+from .scenes import NOW, ZONE
+
+LAMPS = (Lamp(), Lamp(frozen_at=NOW), Lamp(stale_for=41, stale_why="readdir of new does not answer"))
+SECTIONS = [
+    HelpSection("Claims", (HelpEntry("r", "requeue"), HelpEntry("d", "purge to the trash", "cur belongs to memex 0750"))),
+    HelpSection("", tuple(HelpEntry(f"F{i}", f"does {i}") for i in range(9))),
+]
+
+
+def views(snapshot: Snapshot, width: int, height: int, lamp: Lamp = LAMPS[0]) -> Iterator[tuple[int, list[Line]]]:
+    """(how many lines there may be, the lines) of each view that a snapshot has."""
+    yield 2, header(snapshot, width, target="/var/spool/memex", now=NOW, lamp=lamp, zone=ZONE)
+    yield height, overview(snapshot, width, height, now=NOW, chosen=5, lamp=lamp, zone=ZONE)
+    yield height, problem_lines(snapshot, width, height, chosen=6)
+    yield height, cursor_table(snapshot, width, height, now=NOW, chosen=3)
+    for cursor in snapshot.cursors:
+        yield height, cursor_detail(cursor, snapshot, width, height, now=NOW, zone=ZONE)
+    yield 1, [list_header(snapshot, "Claims", 4310, width, now=NOW, sort=Sort(), marked=2, filter="age:>10m", zone=ZONE)]
+
+
+def rows_of(rows: list[Row], width: int) -> Iterator[tuple[int, list[Line]]]:
+    for box in Box:
+        for times in Times:
+            columns = columns_for(box, width, times=times)
+            lines = [title_line(columns, width, sort=Sort("held"))]
+            for i, row in enumerate(rows):
+                lines.append(row_line(row, columns, width, now=NOW, selected=i == 1, marked=i == 2, zone=ZONE, times=times))
+            yield len(rows) + 1, lines
+
+
+def panels(width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
+    for confirm in Confirm:
+        for items in (0, 2, 40):
+            plan = scenes.plan(items=items, confirm=confirm)
+            yield height, plan_lines(plan, width, height, now=NOW, typed="31", zone=ZONE, scroll=7)
+    yield height, result_lines(scenes.result(), width, height, since=("1 waits in new, place 1 of 4,309",), zone=ZONE)
+    yield height, help_lines(SECTIONS, width, height)
+    yield height, operations_lines(scenes.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
+
+
+def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
+    for most, lines in drawings:
+        assert len(lines) <= most
+        for line in lines:
+            assert line_width(line) <= width, line_text(line)
+            assert line_text(line).isprintable(), line_text(line)
+            assert line_text(ASCII.line(line)).isascii()
+
+
+@pytest.mark.parametrize("width", [40, 47, 60, 72, 79, 80, 100, 132, 160, 200])
+@pytest.mark.parametrize("height", [7, 12, 20, 47])
+def test_everything_fits_at_every_size(width: int, height: int) -> None:
+    for snapshot in (scenes.snapshot(), scenes.calm(), scenes.read_only(), scenes.mail()):
+        for lamp in LAMPS:
+            fits(views(snapshot, width, height, lamp), width)
+    fits(rows_of([*scenes.claims(), *scenes.tmp_files()], width), width)
+    fits(panels(width, height), width)
+
+
+def test_the_trouble_stays_on_top_where_nothing_else_has_room() -> None:
+    small = [line_text(line) for line in overview(scenes.snapshot(), 40, 7, now=NOW)]
+    assert small[0].startswith(" 7 PROBLEMS")
+    assert small[1].startswith("▌✗ 2 claims of dead")
+
+
+NAMES = st.one_of(
+    st.binary(min_size=1, max_size=255).map(os.fsdecode),
+    st.sampled_from(["[red]x[/]", "a\x1b]0;t\x07b", "a\nb", "2026-11-21T02:41:09.json", "\u202e"]),
+    st.sampled_from(["x" * 255, "日本" * 60, "e" + "\u0301" * 200, "❤\ufe0f" * 20]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(NAMES, NAMES, st.binary(max_size=400), st.sampled_from([40, 63, 80, 161]))
+def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, data: bytes, width: int) -> None:
+    row = Row(
+        key=name, box=Box.CUR, id=name, name=name, source=other, verdict=Verdict.DEAD, evidence=other, note=other, reason=other,
+        owner=Owner(host=other, pid=3, command=other, user=name),
+    )  # fmt: skip
+    payload = Payload(data, len(data) + 9, True, ((other, name),))
+    fits(iter([(30, detail(row, payload, width, 30, now=NOW)), (30, detail(row, None, width, 30, now=NOW, error=other))]), width)
+    fits(rows_of([row, replace(row, note="")], width), width)
+    plan = replace(
+        scenes.plan(), items=[Item(row, 1, other)], refused=[Refusal(row, other, True)], notes=(other,), command=("x", name)
+    )
+    result = replace(scenes.result(), items=[ItemResult(name, name, Outcome.FAILED, other)], notes=(other,), undo=(name,))
+    fits(iter([(24, plan_lines(plan, width, 24, now=NOW)), (24, result_lines(result, width, 24, since=(other,)))]), width)
+    base = scenes.snapshot()
+    cursor = replace(
+        base.cursors[0], source=name, shown=other, value=other, evidence=other, file=name,
+        history=(CursorSection(NOW, other, 1, (name,), (LockParty(1, other),)),) * 2,
+    )  # fmt: skip
+    problem = replace(base.problems[0], text=other, subject=name)
+    lock = Lock(name, "flock", (LockParty(1, other, name, NOW),), (LockParty(None),), "blocked", other)
+    hostile = replace(
+        base, cursors=(cursor,), problems=(problem,) * 6, not_judged=(other,), not_visible=(other,),
+        sight=replace(base.sight, target=name, locks=(lock,), disk=replace(base.sight.disk, fs_type=other)),
+    )  # fmt: skip
+    fits(views(hostile, width, 40, Lamp(stale_for=3, stale_why=other)), width)
+    fits(views(replace(hostile, problems=()), width, 40), width)
+    fits(iter([(2, header(hostile, width, target=name, now=NOW))]), width)
+
+
+def test_nothing_moves_when_a_number_grows() -> None:
+    """Figures stand at the same cells whatever they are: titles and other columns stay."""
+    columns = columns_for(Box.CUR, 80)
+    before = line_text(row_line(scenes.claim(1, held=59, attempt=1), columns, 80, now=NOW))
+    after = line_text(row_line(scenes.claim(1, held=86400 * 300, attempt=12345), columns, 80, now=NOW))
+    assert len(before) == len(after)
+    assert before.index("gone") == after.index("gone")
+    assert before.index("4312") == after.index("4312")
+
+
+def test_the_boxes_keep_their_columns_when_depths_change() -> None:
+    base = scenes.snapshot()
+    boxes = dict(base.sight.boxes)
+    boxes[Box.NEW] = replace(boxes[Box.NEW], count=1_234_567, complete=False, bytes=999_000_000_000)
+    grown = replace(base, sight=replace(base.sight, boxes=boxes))
+    a = [line_text(line) for line in overview(base, 80, 20, now=NOW)]
+    b = [line_text(line) for line in overview(grown, 80, 20, now=NOW)]
+    assert [len(line) for line in a] == [len(line) for line in b]
+    new = next(line for line in b if line.startswith(" new"))
+    assert "≥1,234,567" in new
+    assert new.index("▇") == next(line for line in a if line.startswith(" new")).index("▇")
+
+
+def test_nothing_below_moves_when_trouble_comes() -> None:
+    one = replace(scenes.snapshot(), problems=scenes.problems()[:1])
+    many, none = scenes.snapshot(), replace(scenes.snapshot(), problems=())
+    tops = [
+        next(y for y, line in enumerate(overview(snapshot, 80, 20, now=NOW)) if line_text(line).startswith(" box"))
+        for snapshot in (one, many, none)
+    ]
+    assert len(set(tops)) == 1

@@ -1,0 +1,153 @@
+"""Text in cells: cut, padded, broken, and nothing in it that a terminal would obey."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.model.text import unescape
+from spooltop.tui.draw.diff import changed_rows, changed_until
+from spooltop.tui.draw.glyphs import ASCII, UNICODE
+from spooltop.tui.draw.spans import (
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    cut,
+    line_text,
+    line_width,
+    merge,
+    pad,
+    pad_left,
+    restyle,
+    safe,
+    shown,
+    spread,
+    text_width,
+    wrap,
+)
+
+NAMES = st.one_of(
+    st.binary(max_size=60).map(os.fsdecode),
+    st.text(alphabet="a日e\u0301\ufe0f❤\u200d\x1b\\ \n🇩🇪", max_size=40),
+)
+LINES = st.lists(st.tuples(NAMES.map(safe), st.sampled_from(Style)).map(lambda pair: Span(*pair)), max_size=6).map(tuple)
+
+
+@given(NAMES)
+def test_a_name_is_printable_and_can_be_typed_back(name: str) -> None:
+    drawn = safe(name)
+    assert drawn.isprintable()
+    assert os.fsencode(unescape(drawn)) == os.fsencode(name)
+
+
+def test_marks_do_not_pile_up() -> None:
+    assert safe("e\u0301") == "e\u0301"
+    assert safe("e" + "\u0301" * 3) == "e\u0301\\xcc\\x81\\xcc\\x81"
+    assert text_width(safe("\u0301x")) == 9
+
+
+def test_words_with_escaped_names_are_not_escaped_twice() -> None:
+    assert shown(r"a\x1bb is gone") == r"a\x1bb is gone"
+    assert shown("a\x1bb\udcff\nc") == r"a\x1bb\xff c"
+
+
+@given(NAMES.map(safe), st.integers(0, 50))
+def test_cut_and_padded_text_is_as_wide_as_asked(text: str, width: int) -> None:
+    assert text_width(clip(text, width)) <= width
+    assert text_width(clip_left(text, width)) <= width
+    assert text_width(pad(text, width)) == width
+    assert text_width(pad_left(text, width)) == width
+
+
+def test_names_are_cut_at_the_left_and_words_at_the_right() -> None:
+    assert clip_left("1795222801446548", 8) == "…1446548"
+    assert clip("no room here", 7) == "no roo…"
+    assert clip_left("日本語", 4) == "…語"
+
+
+@given(NAMES.map(safe), st.integers(0, 50))
+def test_a_cut_loses_nothing(text: str, width: int) -> None:
+    head, tail = cut(text, width)
+    assert head + tail == text
+    assert text_width(head) <= width
+
+
+@given(LINES, st.integers(0, 60))
+def test_a_cropped_line_fits_and_says_that_it_was_cut(line: tuple[Span, ...], width: int) -> None:
+    cut = crop(line, width)
+    assert line_width(cut) <= width
+    if line_width(line) > width > 0:
+        assert line_text(cut).rstrip(" ").endswith("…")
+    else:
+        assert line_text(cut) == (line_text(line) if width else "")
+
+
+@given(LINES, LINES, st.integers(1, 60))
+def test_both_ends_fit(left: tuple[Span, ...], right: tuple[Span, ...], width: int) -> None:
+    assert line_width(spread(left, right, width)) <= width
+
+
+def test_both_ends_touch_the_edges() -> None:
+    assert line_text(spread((Span("ab"),), (Span("yz"),), 8)) == "ab    yz"
+
+
+@given(st.text(alphabet="ab 日é", max_size=80), st.integers(2, 30))
+def test_wrapped_words_fit_and_none_is_lost(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert all(text_width(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_neighbours_of_one_style_become_one() -> None:
+    assert merge((Span("a"), Span("b"), Span("", Style.BAD), Span("c"))) == (Span("abc"),)
+    assert restyle((Span("a"), Span("b", Style.BAD)), Style.DIM) == (Span("ab", Style.DIM),)
+
+
+@given(LINES)
+def test_ascii_is_ascii_and_as_wide(line: tuple[Span, ...]) -> None:
+    drawn = ASCII.line(line)
+    assert line_text(drawn).isascii()
+    assert line_width(drawn) == line_width(line) or any(not text_width(char) for char in line_text(line))
+    assert UNICODE.line(line) == line
+
+
+def test_signs_have_stand_ins() -> None:
+    assert ASCII.text("✗ ! ▌ ▁▄█ · … → ≥") == "x ! > .-# | * > >"
+
+
+@given(LINES, LINES)
+def test_what_is_painted_up_to_the_edge_makes_the_new_line(old: tuple[Span, ...], new: tuple[Span, ...]) -> None:
+    edge = changed_until(old, new)
+    assert edge <= max(line_width(old), line_width(new), 1)
+    if edge == 0:
+        assert [(c, s.style) for s in old for c in s.text] == [(c, s.style) for s in new for c in s.text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edge"),
+    [
+        ("  41m dead", "  42m dead", 4),
+        ("same", "same", 0),
+        ("日本 a", "日木 a", 4),
+        ("short", "longer", 6),
+        ("abc", "abd", 3),
+    ],
+)
+def test_the_edge_is_the_last_cell_that_differs(old: str, new: str, edge: int) -> None:
+    assert changed_until((Span(old),), (Span(new),)) == edge
+
+
+def test_a_change_of_style_alone_is_a_change() -> None:
+    assert changed_until((Span("abc"),), (Span("a", Style.BAD), Span("bc"))) == 1
+
+
+def test_only_rows_that_differ_are_named() -> None:
+    before = [(Span("one"),), (Span("two"),), (Span("three"),)]
+    after = [(Span("one"),), (Span("twx"),)]
+    assert changed_rows(before, after, 5) == [(1, 3), (2, 5)]
+    assert changed_rows(before, after, 2) == [(1, 3)]

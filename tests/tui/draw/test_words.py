@@ -1,0 +1,243 @@
+"""What the drawings say: every figure with its window, every verdict with its reason, nothing unmeasured as 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from spooltop.model.can import Can
+from spooltop.model.kind import Sort
+from spooltop.model.plan import Confirm
+from spooltop.model.row import Payload
+from spooltop.model.sight import Watch
+from spooltop.model.words import Box
+from spooltop.tui.draw.boxes import spark
+from spooltop.tui.draw.columns import columns_for
+from spooltop.tui.draw.cursors import cursor_detail, cursor_glance
+from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.header import header
+from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.lamp import Lamp, Times
+from spooltop.tui.draw.lists import list_header, row_line, title_line
+from spooltop.tui.draw.operations import operations_lines
+from spooltop.tui.draw.overview import overview
+from spooltop.tui.draw.plan import plan_lines, result_lines
+from spooltop.tui.draw.spans import Line, Style, line_text
+from spooltop.tui.draw.trouble import problem_hint
+
+from . import scenes
+from .scenes import NOW, ZONE
+
+
+def text(lines: Sequence[Line]) -> str:
+    return "\n".join(line_text(line).rstrip() for line in lines)
+
+
+def top(width: int = 80, lamp: Lamp = Lamp(), **changes: object) -> str:  # noqa: B008  frozen
+    base = scenes.snapshot()
+    return text(header(replace(base, **changes), width, target="/var/spool/memex", now=NOW, lamp=lamp, zone=ZONE))
+
+
+def test_the_header_says_which_how_fresh_and_who() -> None:
+    assert top().splitlines() == [
+        " spooltop /var/spool/memex      live · as of 02:01:09 +0100 · watched for 5m12s",
+        " ext4 12GB free 41%, inodes free 88% · you are memex, may change",
+    ]
+
+
+def test_a_look_that_does_not_come_back_takes_the_lamp() -> None:
+    stale = top(100, Lamp(stale_for=41, stale_why="readdir of new does not answer"))
+    assert "STALE 41s: readdir of new does not answer" in stale
+    assert "live" not in stale
+    assert "FROZEN" in top(lamp=Lamp(frozen_at=NOW))
+
+
+def test_scanning_says_how_often_and_why() -> None:
+    base = scenes.snapshot()
+    watch = Watch("scan", "nfs4 sends no events", 5.0, NOW - 60)
+    assert "every 5.0s (nfs4 sends no events)" in top(100, sight=replace(base.sight, watch=watch))
+
+
+def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
+    lines = overview(scenes.snapshot(), 80, 20, now=NOW, lamp=Lamp(stale_for=41))
+    boxes = next(line for line in lines if line_text(line).startswith(" new "))
+    assert {span.style for span in boxes} == {Style.DIM}
+    assert Style.BAD in {span.style for span in lines[1]}
+
+
+def test_the_overview_shows_four_troubles_and_counts_the_rest() -> None:
+    lines = text(overview(scenes.snapshot(), 80, 20, now=NOW)).splitlines()
+    assert lines[0].startswith(" 7 PROBLEMS, first things first")
+    assert lines[1].startswith("▌✗ 2 claims of dead consumers") and lines[1].endswith("r requeue 2")
+    assert lines[5].startswith("   3 more, ! shows all: tmp abandoned 3")
+
+
+def test_a_trouble_further_down_can_be_chosen() -> None:
+    lines = text(overview(scenes.snapshot(), 80, 20, now=NOW, chosen=6)).splitlines()
+    assert [line[:2] for line in lines[1:5]] == [" !", " !", " !", "▌·"]
+    assert "3 more, ! shows all: claims dead 2" in lines[5]
+
+
+def test_figures_say_over_what() -> None:
+    words = text(overview(scenes.snapshot(), 80, 20, now=NOW))
+    assert "+1.8/s over 5m, growing" in words
+    assert " over 1m  in   11.9/s  done   10.1/s  requeued     0" in words
+    assert "of 606 done:  worked p50 0.1s  p99 0.6s" in words
+    assert "2 alive 2 DEAD 0 unknown" in words
+
+
+def test_what_is_not_measured_is_not_zero() -> None:
+    words = text(overview(scenes.calm(), 80, 20, now=NOW))
+    assert "✓ nothing wrong in what was seen for 12s. Not judged yet: rates (need 60s)," in words
+    assert "Not visible:\n   none." in words
+    assert "growth not measured yet" in words
+    assert "····················" in words
+    assert "0.0/s" not in words
+
+
+def test_a_mail_folder_is_not_judged() -> None:
+    snapshot = scenes.mail()
+    words = text(overview(snapshot, 80, 20, now=NOW))
+    assert "read\n mail, not stuck work" in words or "read mail, not stuck work" in words.replace("\n", "")
+    assert "cur has :2,S flags; dovecot-uidlist" in words
+    assert "DEAD" not in words
+    assert "READ-ONLY" in text(header(snapshot, 80, target="x", now=NOW))
+
+
+def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
+    assert spark((None, 0, 1, 50, 100), 7) == "···▁▂▅█"
+    assert spark((), 3) == "···"
+    assert spark((0, 0), 2) == "▁▁"
+
+
+@pytest.mark.parametrize(("index", "hint"), [(0, ("r", "requeue 2")), (1, ("Enter", "")), (4, ("d", "purge 3"))])
+def test_a_line_of_trouble_offers_what_does_most(index: int, hint: tuple[str, str]) -> None:
+    assert problem_hint(scenes.problems()[index], Can()) == hint
+
+
+def test_where_nothing_may_be_changed_it_offers_to_look() -> None:
+    assert problem_hint(scenes.problems()[0], Can.nothing("read-only")) == ("Enter", "")
+
+
+def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
+    words = text(cursor_glance(scenes.snapshot(), 80, 3, now=NOW)).splitlines()
+    assert "REVERTED 5×: as email" in words[1]
+    assert words[2].strip() == "4 more, 5 shows all"
+
+
+def test_one_cursor_shows_its_writes_newest_first() -> None:
+    snapshot = scenes.snapshot()
+    words = text(cursor_detail(snapshot.cursors[0], snapshot, 80, 20, now=NOW, zone=ZONE)).splitlines()
+    first = next(i for i, line in enumerate(words) if line.startswith("▌"))
+    assert "02:01:07  89636 → 89632 ↓" in words[first] and words[first].endswith("email")
+    assert "89632 → 89636" in words[first + 1]
+
+
+def test_claims_stand_as_verdict_then_evidence() -> None:
+    columns = columns_for(Box.CUR, 80)
+    assert [column.key for column in columns] == ["verdict", "held", "tries", "owner", "evidence", "message"]
+    title = line_text(title_line(columns, 80, sort=Sort("held")))
+    assert "held↓" in title
+    row = line_text(row_line(scenes.claims()[2], columns, 80, now=NOW, marked=True))
+    assert row.startswith(" * DEAD        41m       4  4313             gone · 4 died with it")
+
+
+def test_narrow_screens_lose_columns_from_the_right_but_never_the_name() -> None:
+    assert [column.key for column in columns_for(Box.CUR, 40)] == ["verdict", "held", "message"]
+    assert [column.key for column in columns_for(Box.TMP, 60)][-1] == "file"
+
+
+def test_times_can_be_shown_instead_of_ages() -> None:
+    columns = columns_for(Box.CUR, 80, times=Times.LOCAL)
+    words = line_text(row_line(scenes.claims()[1], columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
+    assert "01:20:09" in words
+    old = scenes.claim(1, held=86400 * 3)
+    assert "11-18 02:01" in line_text(row_line(old, columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
+
+
+def test_an_age_that_is_a_bound_says_so_and_a_count_nobody_keeps_is_a_dash() -> None:
+    row = replace(scenes.claim(1, attempt=None), since_is_bound=True)
+    words = line_text(row_line(row, columns_for(Box.CUR, 80), 80, now=NOW))
+    assert "≤41m" in words
+    assert words.split()[2] == "—"
+
+
+def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
+    words = line_text(list_header(scenes.snapshot(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
+    assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:01:09"
+
+
+def test_a_detail_tells_the_whole_story() -> None:
+    payload = Payload(b'{\n  "rowid": 1\n}\n\x1b[31m', 1200, True, (("owner", "pid 4312 of this host is gone"),))
+    words = text(detail(scenes.claims()[1], payload, 80, 20, now=NOW, zone=ZONE)).splitlines()
+    assert words[0].startswith(" ─ 1795220401446548.P4290Rdeadbeef00000000.vm ─") and words[0].endswith("1.2kB imessage ─")
+    assert words[1] == " enqueued 01:20:07, 41m ago · claimed 01:20:09, held 41m · in work 1×"
+    assert words[2] == " verdict  DEAD: gone"
+    assert words[3] == " owner    pid 4312 of this host is gone"
+    assert "   \"rowid\": 1" in words
+    assert " \\x1b[31m" in words
+    assert words[-1] == " … the first 22 of 1,200 bytes"
+
+
+def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> None:
+    payload = Payload(b"\n".join(b"line %d" % i for i in range(50)), 500, False)
+    assert text(detail(scenes.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 46 more lines"
+    assert text(detail(scenes.claims()[1], payload, 80, 10, now=NOW, scroll=999)).splitlines()[-1] == " line 49"
+    assert "being read" in text(detail(scenes.claims()[1], None, 80, 10, now=NOW))
+
+
+def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
+    words = text(plan_lines(scenes.plan(), 80, 20, now=NOW, zone=ZONE))
+    assert "Requeue 2 of 3 claims" in words
+    assert "! in work when 4 consumers died: h holds it instead" in words
+    assert "Refused 1: 5200 worker.py is alive" in words
+    assert "f takes it from its live or unknown owner" in words
+    assert "c copy as command: spooltop requeue /var/spool/memex" in words
+    assert "[Esc Cancel]   y requeue 2" in words
+
+
+@pytest.mark.parametrize(
+    ("confirm", "items", "wanted"),
+    [
+        (Confirm.LARGE, 12, "[Esc Cancel]   Y requeue 12"),
+        (Confirm.NUMBER, 312, "[Esc Cancel]   type 312 to requeue 312: 31_"),
+        (Confirm.NOTHING, 0, "[Esc Close]   nothing to do"),
+    ],
+)
+@pytest.mark.parametrize("height", [8, 12, 23])
+def test_how_a_plan_is_confirmed_is_always_in_sight(confirm: Confirm, items: int, wanted: str, height: int) -> None:
+    lines = text(plan_lines(scenes.plan(items=items, confirm=confirm), 80, height, now=NOW, typed="31")).splitlines()
+    assert wanted in lines[-2]
+
+
+def test_a_long_plan_counts_what_is_above_and_below() -> None:
+    words = text(plan_lines(scenes.plan(items=312), 80, 23, now=NOW, scroll=5))
+    assert "more below, 5 above" in words
+
+
+def test_a_result_names_each_that_was_not_done() -> None:
+    words = text(result_lines(scenes.result(), 80, 20, since=("1 waits in new",), zone=ZONE))
+    assert "Requeued 1 · operation 7f3a" in words
+    assert "done 1 · skipped 1 · failed 1" in words
+    assert words.index("failed 1: a file of that name is in new already") < words.index("skipped 1: gone or requeued by another")
+    assert "a3" in words and "a2" in words
+    assert "since then  1 waits in new" in words
+    assert "undo: spooltop undo /var/spool/memex 7f3a" in words
+
+
+def test_help_says_why_something_is_not_there_and_dims_it() -> None:
+    sections = [HelpSection("Claims", (HelpEntry("r", "requeue", "cur belongs to memex 0750"), HelpEntry("q", "back")))]
+    lines = help_lines(sections, 80, 10)
+    refused = next(line for line in lines if "requeue" in line_text(line))
+    assert "cur belongs to memex 0750" in line_text(refused)
+    assert {span.style for span in refused} == {Style.DIM}
+    assert "… 2 more lines" in text(help_lines(sections, 80, 2))
+
+
+def test_operations_say_whether_they_can_be_undone() -> None:
+    words = text(operations_lines(scenes.operations(), 140, 10, now=NOW, zone=ZONE)).splitlines()
+    assert "2 of 3" in words[1] and "can be undone" in words[1]
+    assert "undone by 7f3b" in words[2]
+    assert "BROKE OFF" in words[3] and "no: they were consumed" in words[3]
