@@ -1,0 +1,158 @@
+"""The commands that change: plan, confirm, apply, result. requeue, purge, inject, undo."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from ..control import Control
+from ..errors import Refused, UsageError
+from ..model.plan import Confirm, Outcome, Plan, Result
+from ..model.selection import Selection
+from ..model.text import escape
+from ..model.words import Action, Box, Json
+from ..operate.confirm import accepts
+from . import render_json, render_text
+from .context import Context
+from .selecting import selection_of
+from .terminal import Terminal
+
+__all__ = ["inject", "purge", "requeue", "undo"]
+
+DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
+
+
+def requeue(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal)
+    if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
+        raise UsageError(f"requeue: what is in {selection.box} is no claim", advice="--box cur, rejected or held")
+    return _some(Action.REQUEUE, selection, args, context)
+
+
+def purge(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if selection.box is None and not selection.named:
+        raise UsageError("purge wants a box or ids", advice="name one with --box, or give ids")
+    if selection.empty:  # a box alone: all of it that is old enough, which the plan's own rule says
+        return _change(Action.PURGE, selection, args, context, {})
+    return _some(Action.PURGE, selection, args, context)
+
+
+def inject(args: argparse.Namespace, context: Context) -> int:
+    if args.text is not None and args.size is not None:
+        raise UsageError("inject: --text and --size together", advice="give one or the other")
+    options: dict[str, Json] = {"count": args.count}
+    for name in ("text", "size", "source"):
+        if (value := getattr(args, name)) is not None:
+            options[name] = value
+    if args.canary:
+        options["canary"] = True
+    return _change(Action.INJECT, Selection(), args, context, options)
+
+
+def undo(args: argparse.Namespace, context: Context) -> int:
+    if args.operation is None:
+        raise UsageError("undo wants an operation", advice=f"spooltop ops {escape(args.path)} lists them")
+    return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
+
+
+def _some(action: Action, selection: Selection, args: argparse.Namespace, context: Context) -> int:
+    if selection.empty:
+        raise UsageError(
+            f"{action} wants to know which messages",
+            advice="give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
+        )
+    return _change(action, selection, args, context, {})
+
+
+def _change(action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json]) -> int:
+    terminal = context.terminal
+    if args.rate is not None:
+        if not args.rate > 0:
+            raise UsageError("--rate takes a number above 0")
+        options = {**options, "rate": args.rate}
+    with context.control(args, args.path) as control:
+        plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
+        if not args.json:
+            for line in render_text.plan(plan):
+                terminal.out(line)
+        if plan.count == 0:
+            if args.json:
+                terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=args.dry_run)))
+            return _nothing(plan, terminal)
+        if args.dry_run:
+            if args.json:
+                terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=True)))
+            return DONE
+        if not args.yes:
+            _confirm(plan, terminal, shown=not args.json)
+        result = _apply(control, plan)
+    if args.json:
+        terminal.out(render_json.dumps(render_json.outcome(plan, result, dry_run=False)))
+    else:
+        for line in render_text.result(result):
+            terminal.out(line)
+    return _code(plan, result)
+
+
+def _nothing(plan: Plan, terminal: Terminal) -> int:
+    if plan.refused:
+        forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
+        terminal.error(
+            f"{plan.action}: nothing done, all {len(plan.refused)} refused: {plan.refused[0].reason}"
+            f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them all the same' if forceable else ''}"
+        )
+        return REFUSED
+    where = f" in {plan.selection.box}" if plan.selection.box else ""
+    terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; spooltop ls shows what is there")
+    return NOTHING_MATCHED
+
+
+def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
+    """Asks, as ``plan.confirm`` wants it. Raises ``Refused`` for another answer, and where nobody can be asked."""
+    if not terminal.can_ask:
+        raise Refused(
+            f"{plan.action}: nothing done: there is no terminal to ask on",
+            advice="add --yes to do it, or --dry-run to see the plan only",
+        )
+    if not shown:
+        for line in render_text.plan(plan):
+            terminal.err(line)
+    wants = {Confirm.LARGE: "Y, the capital", Confirm.NUMBER: f"the number, {plan.count}"}.get(plan.confirm, "y")
+    if not accepts(plan, terminal.ask(f"{plan.action} {plan.count}? Type {wants}, anything else leaves: ")):
+        raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
+
+
+def _apply(control: Control, plan: Plan) -> Result:
+    with _interrupts() as interrupted:
+        return control.apply(plan, stop=lambda: bool(interrupted))
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:
+        before = {}  # only the main thread may; elsewhere nobody sends us any
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _code(plan: Plan, result: Result) -> int:
+    if result.stopped and result.untried:
+        return INTERRUPTED if not result.notes else SOME
+    if plan.refused or plan.missing or len(result.items) != result.count(Outcome.DONE):
+        return SOME
+    return DONE

@@ -1,0 +1,49 @@
+"""What a command gets besides its arguments: the streams, and the door."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SpooltopError, UsageError
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..control import Control
+
+__all__ = ["Context", "Opener", "here_or"]
+
+Opener = Callable[..., "Control"]
+
+
+def _open_control(path: str, **options: Any) -> Control:
+    from ..control import open_control
+
+    return open_control(path, **options)
+
+
+@dataclass(frozen=True)
+class Context:
+    """``open`` takes what ``control.open_control`` takes."""
+
+    terminal: Terminal
+    open: Opener = _open_control
+
+    def control(self, args: argparse.Namespace, path: str) -> Control:
+        """The target of a command that looks once, or changes once."""
+        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False)
+
+
+def here_or(path: str | None, as_spool: bool = False) -> str:
+    """``path``, or the current directory where it is something that can be opened. Raises ``UsageError`` where it is not."""
+    if path is not None:
+        return path
+    from ..backends.directory.detect import identify
+
+    try:
+        identify(".", as_spool)
+    except SpooltopError:
+        raise UsageError("no spool was named and the current directory is none", advice="spooltop PATH, or spooltop -h") from None
+    return "."

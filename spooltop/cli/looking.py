@@ -1,0 +1,171 @@
+"""The commands that only look: status, ls, show, ops, cursors, locks."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator
+
+from ..control import Control
+from ..errors import Refused, UsageError
+from ..model.kind import Listing, ListQuery, Sort
+from ..model.row import Row
+from ..model.selection import Selection
+from ..model.snapshot import Snapshot
+from ..model.text import escape
+from ..model.words import LIVE, Box
+from . import render_json, render_text
+from .context import Context, here_or
+from .selecting import id_of, selection_of
+
+__all__ = ["cursors", "locks", "ls", "ops", "report", "show", "status"]
+
+NOTHING_MATCHED = 4
+_WINDOW = 1000
+_PREVIEW = 65536
+
+
+def status(args: argparse.Namespace, context: Context) -> int:
+    return report(args, context, here_or(args.path, args.as_kind == "spool"))
+
+
+def report(args: argparse.Namespace, context: Context, path: str) -> int:
+    """The status of ``path``: what ``spooltop PATH`` prints too where no dashboard can be."""
+    with context.control(args, path) as control:
+        snapshot = control.look()
+    if args.json:
+        context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
+    else:
+        for line in render_text.status(snapshot, path):
+            context.terminal.out(line)
+    return 0
+
+
+def ls(args: argparse.Namespace, context: Context) -> int:
+    if args.most is not None and args.most < 0:
+        raise UsageError("-n takes a number from 0 up")
+    selection = selection_of(args, context.terminal)
+    boxes = (selection.box,) if selection.box else LIVE
+    with context.control(args, args.path) as control:
+        control.look()
+        listings = [
+            control.listing(
+                ListQuery(
+                    box,
+                    filter=selection.filter,
+                    sort=Sort(args.sort, descending=not args.invert),
+                    selection=_without_filter(selection),
+                )
+            )
+            for box in boxes
+        ]
+        now = control.now()
+        found = ((listing, row) for listing in listings for row in _rows_of(listing))
+        printed = 0
+        for listing, row in itertools.islice(found, args.most):
+            if args.json:
+                context.terminal.out(render_json.dumps(render_json.row(row, now, complete=listing.complete)))
+            else:
+                if printed == 0:
+                    context.terminal.out(render_text.rows_head())
+                for line in render_text.rows([row], now):
+                    context.terminal.out(line)
+            printed += 1
+        incomplete = [listing.query.box for listing in listings if not listing.complete]
+    if incomplete and not args.json:
+        context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed whole; status says why")
+    if printed == 0 and not selection.empty and args.most != 0:
+        context.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
+        return NOTHING_MATCHED
+    return 0
+
+
+def show(args: argparse.Namespace, context: Context) -> int:
+    terminal = context.terminal
+    if args.raw and args.json:
+        raise UsageError("--raw and --json together", advice="give one or the other")
+    if args.raw and terminal.out_is_terminal:
+        raise Refused("--raw writes bytes as they are, which a terminal would obey", advice="send them to a pipe or a file")
+    wanted = Selection(ids=(id_of(args.id),))
+    boxes = (Box(args.box),) if args.box else tuple(Box)
+    with context.control(args, args.path) as control:
+        control.look()
+        found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
+        if not found:
+            terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
+            return NOTHING_MATCHED
+        if args.raw:
+            if len(found) > 1:
+                raise UsageError(f"{args.id} stands in {' and '.join(row.box for row in found)}", advice="name one with --box")
+            terminal.write_bytes(_whole(control, found[0]))
+            return 0
+        for place, row in enumerate(found):
+            payload = control.read(row.key, _PREVIEW)
+            if args.json:
+                terminal.out(render_json.dumps(render_json.message(row, payload, control.now())))
+                continue
+            if place:
+                terminal.out("")
+            for line in render_text.message(row, payload, control.now()):
+                terminal.out(line)
+    return 0
+
+
+def ops(args: argparse.Namespace, context: Context) -> int:
+    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+        records = control.operations()
+        now = control.now()
+    if args.json:
+        for record in records:
+            context.terminal.out(render_json.dumps(render_json.operation(record, now)))
+    elif records:
+        for line in render_text.operations(records, now):
+            context.terminal.out(line)
+    else:
+        context.terminal.out("no operation was done here")
+    return 0
+
+
+def cursors(args: argparse.Namespace, context: Context) -> int:
+    snapshot = _look(args, context)
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
+    else:
+        lines = render_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+    for line in lines:
+        context.terminal.out(line)
+    return 0
+
+
+def locks(args: argparse.Namespace, context: Context) -> int:
+    snapshot = _look(args, context)
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.locks(snapshot)]
+    else:
+        lines = render_text.locks(snapshot) if snapshot.sight.locks else ["no locks here"]
+    for line in lines:
+        context.terminal.out(line)
+    return 0
+
+
+def _look(args: argparse.Namespace, context: Context) -> Snapshot:
+    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+        return control.look()
+
+
+def _rows_of(listing: Listing) -> Iterator[Row]:
+    for start in range(0, len(listing), _WINDOW):
+        yield from listing.window(start, start + _WINDOW)
+
+
+def _without_filter(selection: Selection) -> Selection | None:
+    """The filter is a condition of the list itself; None where nothing else is asked."""
+    chosen = Selection(ids=selection.ids, source=selection.source, older_than=selection.older_than, verdict=selection.verdict)
+    return None if chosen.empty else chosen
+
+
+def _whole(control: Control, row: Row) -> bytes:
+    payload = control.read(row.key, _PREVIEW)
+    while payload.truncated:
+        payload = control.read(row.key, payload.size)
+    return payload.data

@@ -1,0 +1,125 @@
+"""From the words of a command line to an exit code. Errors end here, as one line on stderr."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..errors import NotASpool, SpooltopError, UsageError
+from .context import Context, Opener, here_or
+from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..control import Control
+
+__all__ = ["Dashboard", "run"]
+
+Dashboard = Callable[["Control", Namespace], int]
+"""Opens the dashboard on a control; the options are ``read_only``, ``ascii``, ``theme`` (None, light, dark)."""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+UNEXPECTED = 1
+
+
+def run(
+    words: Sequence[str],
+    terminal: Terminal | None = None,
+    *,
+    dashboard: Dashboard,
+    open_control: Opener | None = None,
+) -> int:
+    """Does what ``words`` say and returns the exit code; raises nothing, but with SPOOLTOP_DEBUG=1 prints tracebacks."""
+    terminal = terminal or Terminal()
+    context = Context(terminal) if open_control is None else Context(terminal, open_control)
+    try:
+        code = _run(words, context, dashboard)
+        terminal.flush()
+        return code
+    except BrokenPipeError:
+        _leave_stdout(terminal)  # the reader of our output has seen enough
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        terminal.err("")
+        return INTERRUPTED
+    except SpooltopError as error:
+        _debug(terminal)
+        terminal.error(str(error))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
+        if not _debug(terminal):
+            terminal.error(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where")
+        return UNEXPECTED
+
+
+def _run(words: Sequence[str], context: Context, dashboard: Dashboard) -> int:
+    terminal = context.terminal
+    command, rest = command_of(words)
+    before = rest[: rest.index("--")] if "--" in rest else rest
+    if "-h" in before or "--help" in before:
+        terminal.out(overview() if command is None else parser_of(command).format_help().rstrip())
+        return 0
+    if command is None and ("-V" in before or "--version" in before):
+        terminal.out(f"spooltop {__version__}")
+        return 0
+    after = None
+    if command is not None and command.name == "work" and "--" in rest:
+        rest, after = before, rest[rest.index("--") + 1 :]
+    args = parser_of(command).read(rest)
+    terminal.ascii = terminal.ascii or args.ascii
+    if command is None:
+        return _dashboard(args, context, dashboard)
+    if command.name == "work":
+        args.command = after
+    return _called(command, args, context)
+
+
+def _called(command: Command, args: Namespace, context: Context) -> int:
+    module, function = command.runs.split(":")
+    runs: Callable[[Namespace, Context], int] = getattr(importlib.import_module(f".{module}", __package__), function)
+    return runs(args, context)
+
+
+def _dashboard(args: Namespace, context: Context, dashboard: Dashboard) -> int:
+    terminal = context.terminal
+    if len(args.paths) > 1:
+        near = near_command(args.paths[0])
+        advice = f"did you mean spooltop {near}?" if near else f"commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"one path at a time, or a command first; {args.paths[0]!r} is no command", advice=advice)
+    path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool")
+    try:
+        if args.json or not terminal.can_draw:
+            from .looking import report
+
+            return report(args, context, path)
+        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True) as control:
+            return dashboard(control, args)
+    except NotASpool as error:
+        near = None if "/" in path or os.path.lexists(path) else near_command(path)
+        if near is None or "did you mean" in error.advice:
+            raise
+        raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
+
+
+def _leave_stdout(terminal: Terminal) -> None:
+    """Puts /dev/null in the place of a broken stdout, so that the flush at the end of the interpreter is quiet too."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, terminal.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return  # a stream without a descriptor has nothing to flush later
+
+
+def _debug(terminal: Terminal) -> bool:
+    if terminal.environ.get("SPOOLTOP_DEBUG", "") in ("", "0"):
+        return False
+    traceback.print_exception(*sys.exc_info(), file=terminal.stderr)
+    return True

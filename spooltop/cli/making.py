@@ -1,0 +1,116 @@
+"""The commands that go to the engine without an operator: init makes a spool, put enqueues."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ..backends.directory.detect import identify
+from ..errors import NotASpool, Refused, SpooltopError, UsageError
+from ..model.text import escape
+from ..model.words import Box
+from . import render_json
+from .context import Context
+from .selecting import id_of
+
+if TYPE_CHECKING:
+    from ..engine import Spool
+
+__all__ = ["init", "open_spool", "put"]
+
+SOME = 1
+
+
+def open_spool(args: argparse.Namespace, *, what: str) -> Spool:
+    """The engine's spool at the path of a command. Raises with the hint that fits where it is none, or one of mail."""
+    from ..engine import Spool
+
+    as_spool = args.as_kind == "spool"
+    target = identify(args.path, as_spool)
+    if args.read_only:
+        raise Refused(f"{what}: --read-only was asked for", path=args.path)
+    if target.read_only is not None:
+        raise Refused(f"{what}: {target.read_only}", path=args.path)
+    if target.kind != "spool":
+        raise NotASpool(f"{what}: these are {target.kind}, no messages", path=args.path, advice="name a spool")
+    return Spool(args.path, durable=not args.no_durable, as_spool=as_spool)
+
+
+def init(args: argparse.Namespace, context: Context) -> int:
+    from ..engine import Spool
+
+    path: str = args.path
+    made: list[str] = []
+    if args.read_only:
+        raise Refused("init: --read-only was asked for", path=path)
+    try:
+        target = identify(path, args.as_kind == "spool")
+    except NotASpool as error:
+        _may_become_one(path, error)
+        made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR)]
+    else:
+        if target.read_only is not None:
+            raise Refused(f"init: {target.read_only}", path=path)
+        if target.kind != "spool":
+            raise Refused(f"init: it holds {target.kind}", path=path, advice="name a new or an empty directory")
+        made = [str(box) for box in target.missing]
+    if made:
+        Spool.create(path).close()
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "spool": escape(os.path.abspath(path)), "made": made}))
+    elif made:
+        context.terminal.out(f"made {escape(path)} with {', '.join(made)}")
+    else:
+        context.terminal.out(f"{escape(path)} is a spool already, nothing was changed")
+    return 0
+
+
+def _may_become_one(path: str, error: SpooltopError) -> None:
+    """Raises where ``path`` is neither an empty directory nor a free name in a directory."""
+    if not path:
+        raise error
+    if os.path.lexists(path):
+        if not os.path.isdir(path):
+            raise Refused("init: it exists and is no directory", path=path, advice="name a new or an empty directory") from None
+        if any(os.scandir(path)):
+            raise Refused(
+                "init: the directory is not empty and no spool", path=path, advice="name a new or an empty directory"
+            ) from None
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent):
+        raise NotASpool("init: its parent is not there", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
+
+
+def put(args: argparse.Namespace, context: Context) -> int:
+    terminal = context.terminal
+    files: list[str] = args.files or ["-"]
+    if len(files) > 1 and (args.id is not None or args.key is not None):
+        raise UsageError("put: one --id or --key for several messages", advice="put them one by one")
+    if files.count("-") > 1:
+        raise UsageError("put: stdin twice", advice="name - once")
+    name = None if args.id is None else id_of(args.id)
+    failed = 0
+    with open_spool(args, what="put") as spool:
+        for file in files:
+            try:
+                if file == "-":
+                    if terminal.stdin.isatty():
+                        terminal.err("the message, and Ctrl-D at its end:")
+                    done = _put(spool, terminal.binary_in(), args, name)
+                else:
+                    with Path(file).open("rb") as data:
+                        done = _put(spool, data, args, name)
+            except OSError as error:
+                terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
+                failed += 1
+                continue
+            terminal.out(render_json.dumps({"schema": 1, "id": escape(done)}) if args.json else escape(done))
+            terminal.flush()
+    return SOME if failed else 0
+
+
+def _put(spool: Spool, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
+    return spool.put(data, source=args.source, id=name, key=args.key)

@@ -1,0 +1,293 @@
+"""The commands, their options, and their help. Imports nothing but argparse: ``-h`` and ``--version`` answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ..errors import UsageError
+
+__all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
+
+BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
+VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises ``UsageError`` where it would print and exit, and that guesses no abbreviations."""
+
+    def __init__(self, name: str, usage: str, description: str, example: str) -> None:
+        super().__init__(
+            prog=f"spooltop {name}".rstrip(),
+            usage=f"spooltop {usage}",
+            description=description,
+            epilog=f"example:\n{example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("-h", "--help", action="store_true", help="this help")
+        self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="take a mail folder for a job spool")
+        self.add_argument("--read-only", action="store_true", help="refuse every change")
+        self.add_argument("--ascii", action="store_true", help="no signs beyond ASCII")
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, advice=f"{self.prog} -h shows how")
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """The arguments; options may stand anywhere. Raises ``UsageError``."""
+        return self.parse_intermixed_args(list(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. ``runs`` is "module:function" below this package, imported when it is called for."""
+
+    name: str
+    usage: str
+    does: str
+    example: str
+    runs: str
+    options: Callable[[Parser], None]
+    more: str = ""
+
+    def parser(self) -> Parser:
+        does = f"{self.does[0].upper()}{self.does[1:]}."
+        parser = Parser(self.name, f"{self.name} {self.usage}", f"{does}\n\n{self.more}".rstrip(), self.example)
+        self.options(parser)
+        return parser
+
+
+def _path(parser: Parser, *, optional: bool = False) -> None:
+    if optional:
+        parser.add_argument("path", metavar="PATH", nargs="?", help="the spool; the current directory if it is one")
+    else:
+        parser.add_argument("path", metavar="PATH", help="the spool")
+
+
+def _json(parser: Parser, what: str) -> None:
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def _selection(parser: Parser) -> None:
+    parser.add_argument("what", metavar="ID", nargs="*", help="ids as listed, - for ids or `ls --json` lines on stdin, or ALL")
+    parser.add_argument("--box", choices=BOXES, metavar="BOX", help="the box: " + ", ".join(BOXES))
+    parser.add_argument("--source", metavar="NAME", help="only from this source")
+    parser.add_argument("--older-than", metavar="AGE", help="in the box for longer than 90, 10m, 2h, 1d")
+    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="only these: " + ", ".join(VERDICTS))
+    parser.add_argument(
+        "--filter", metavar="QUERY", default="", help="text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead"
+    )
+
+
+def _change(parser: Parser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
+    parser.add_argument("--rate", type=float, metavar="N", help="at most N messages a second")
+    _json(parser, "the plan and what came of it as one object")
+
+
+def _init(parser: Parser) -> None:
+    _path(parser)
+    _json(parser, "what was made as one object")
+
+
+def _put(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument("files", metavar="FILE", nargs="*", help="a message each; stdin if none is named, or for -")
+    parser.add_argument("--source", metavar="NAME", help="who produced it")
+    parser.add_argument("--id", metavar="ID", help="its id: a second put of it is a no-op while the first is in a box")
+    parser.add_argument("--key", metavar="KEY", help="a second put with this key is a no-op, always")
+    parser.add_argument("--no-durable", action="store_true", help="faster: may be lost when the power fails")
+    _json(parser, "a line an id")
+
+
+def _work(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many commands at once")
+    parser.add_argument("--timeout", metavar="AGE", help="kill the command after 90, 10m … and release its message")
+    parser.add_argument("--drain", action="store_true", help="end when nothing is there to take")
+    parser.add_argument("--no-recover", action="store_true", help="leave alone what dead consumers hold")
+    parser.add_argument("--no-durable", action="store_true", help="faster: an ack may be undone when the power fails")
+    parser.add_argument("--quiet", action="store_true", help="no line for each message on stderr")
+
+
+def _status(parser: Parser) -> None:
+    _path(parser, optional=True)
+    _json(parser, "one object")
+
+
+def _ls(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument(
+        "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="by what; age first"
+    )
+    parser.add_argument("--invert", action="store_true", help="the other way round")
+    parser.add_argument("-n", dest="most", type=int, metavar="N", help="at most N lines")
+    _json(parser, "an object a line")
+
+
+def _show(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument("id", metavar="ID", help="as listed")
+    parser.add_argument("--box", choices=BOXES, metavar="BOX", help="look in this box only")
+    parser.add_argument("--raw", action="store_true", help="the payload byte by byte, to a pipe or a file")
+    _json(parser, "one object")
+
+
+def _requeue(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, or that nobody can see")
+    _change(parser)
+
+
+def _inject(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument("--count", type=int, default=1, metavar="N", help="how many")
+    parser.add_argument("--text", help="the payload")
+    parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
+    parser.add_argument("--source", metavar="NAME", help="as from this source")
+    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates")
+    _change(parser)
+
+
+def _undo(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument(
+        "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
+    )
+    parser.add_argument("--force", action="store_true", help="also what would be refused")
+    _change(parser)
+
+
+def _list(parser: Parser) -> None:
+    _path(parser, optional=True)
+    _json(parser, "an object a line")
+
+
+_TABLE = (
+    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "making:init", _init),
+    Command(
+        "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
+        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "making:put", _put,
+    ),
+    Command(
+        "work", "PATH [options] -- CMD …",
+        "a worker: run CMD for each message",
+        "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
+        "working:work", _work,
+        "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
+        "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
+        "a second one ends CMD too and releases its message.",
+    ),
+    Command(
+        "status", "[PATH]", "depths, problems, cursors, locks",
+        "  spooltop status /var/spool/memex --json | jq .boxes.new.count", "looking:status", _status,
+    ),
+    Command(
+        "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
+        "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
+        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "looking:ls", _ls,
+    ),
+    Command(
+        "show", "PATH ID", "one message, safely escaped",
+        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "looking:show", _show,
+    ),
+    Command(
+        "requeue", "PATH [ID … | - | ALL]", "put claims back to new, or what --box rejected or held names",
+        "  spooltop requeue /var/spool/memex --verdict dead", "changing:requeue", _requeue,
+    ),
+    Command(
+        "purge", "PATH [ID … | - | ALL]",
+        "move messages to the trash",
+        "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m", "changing:purge", _requeue,
+        "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise.",
+    ),
+    Command(
+        "inject", "PATH", "put test messages",
+        "  spooltop inject /var/spool/memex --count 3 --canary", "changing:inject", _inject,
+    ),
+    Command("undo", "PATH OPERATION", "undo one operation", "  spooltop undo /var/spool/memex 7f3a", "changing:undo", _undo),
+    Command("ops", "[PATH]", "list operations, newest first", "  spooltop ops /var/spool/memex", "looking:ops", _list),
+    Command("cursors", "[PATH]", "list the cursors and how they move", "  spooltop cursors /opt/memex", "looking:cursors", _list),
+    Command(
+        "locks", "[PATH]", "list the locks, their holders and who waits",
+        "  spooltop locks /var/spool/memex", "looking:locks", _list,
+    ),
+)  # fmt: skip
+
+COMMANDS = {command.name: command for command in _TABLE}
+
+_WITH_VALUE = ("--as", "--theme")
+
+
+def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
+    """The command among ``words`` and the other words. None: what there is are the words of the dashboard.
+
+    Options may come before the command: ``spooltop --read-only status PATH``.
+    """
+    value = False
+    for place, word in enumerate(words):
+        if value:
+            value = False
+        elif word == "--":
+            break
+        elif word.startswith("-") and word != "-":
+            value = word in _WITH_VALUE
+        elif word in COMMANDS:
+            return COMMANDS[word], [*words[:place], *words[place + 1 :]]
+        else:
+            break
+    return None, list(words)
+
+
+def parser_of(command: Command | None) -> Parser:
+    return dashboard_parser() if command is None else command.parser()
+
+
+def dashboard_parser() -> Parser:
+    """``spooltop [PATH]``."""
+    parser = Parser("", "[options] [PATH]", "Open the dashboard.", "  spooltop /var/spool/memex")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
+    parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
+    parser.add_argument("--json", action="store_true", help="print the status as one object instead")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    return parser
+
+
+def overview() -> str:
+    """The help of ``spooltop -h``."""
+    lines = [
+        "usage: spooltop [options] [PATH]            open the dashboard",
+        "       spooltop COMMAND PATH [options]      everything else",
+        "",
+        "Watch a spool directory live, see what is stuck and why, and put it back safely.",
+        "",
+        "commands:",
+        *(f"  {command.name:<9} {command.does}" for command in COMMANDS.values()),
+        "",
+        "options:",
+        "  --read-only           refuse every change",
+        "  --as spool            take a mail folder for a job spool",
+        "  --ascii               no signs beyond ASCII",
+        "  --theme light|dark    the background of the terminal",
+        "  -V, --version         print the version",
+        "  -h, --help            this help; spooltop COMMAND -h shows a command's",
+        "",
+        "A path that is spelled like a command is written ./status. Exit codes: 0 done, 1 some items skipped or failed,",
+        "2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable.",
+        "",
+        "example:",
+        "  spooltop init /tmp/spool && echo hello | spooltop put /tmp/spool && spooltop /tmp/spool",
+    ]
+    return "\n".join(lines)
+
+
+def near_command(word: str) -> str | None:
+    """The command that ``word`` may have meant."""
+    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.7)), None)

@@ -1,0 +1,300 @@
+"""Snapshots, rows, plans and results as JSON objects. Pure.
+
+Times are epoch seconds, ages seconds; ``id``, ``name`` and paths are escaped (``model.text``); null is "not known", never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..model.plan import OperationRecord, Outcome, Plan, Result
+from ..model.problem import Problem
+from ..model.row import Payload, Row
+from ..model.selection import Selection
+from ..model.sight import BoxState, Lock, LockParty
+from ..model.snapshot import Cursor, Percentiles, Snapshot
+from ..model.text import escape, escape_text
+from ..model.words import Box
+
+__all__ = ["cursors", "dumps", "locks", "message", "operation", "outcome", "row", "selection", "status"]
+
+SCHEMA = 1
+
+
+def dumps(thing: Mapping[str, Any]) -> str:
+    """One object on one line, in ASCII, so that no locale can spoil it. What is no JSON (NaN) is null."""
+    try:
+        return json.dumps(thing, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(thing), allow_nan=False)
+
+
+def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
+    """The whole of ``status --json``."""
+    sight = snapshot.sight
+    now = snapshot.taken_at
+    rates = snapshot.rates
+    counts = sight.counts
+    return {
+        "schema": SCHEMA,
+        "spool": escape(os.path.abspath(target)),
+        "layout": sight.layout,
+        "taken_at": now,
+        "complete": sight.complete,
+        "boxes": {str(box): _box(sight.boxes.get(box), now) for box in Box},
+        "claims": {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
+        "tmp": {"writing": counts.writing, "abandoned": counts.abandoned, "unknown": counts.tmp_unknown},
+        "judged_all": sight.judged_all,
+        "rates": {
+            "in": rates.in_per_s,
+            "done": rates.done_per_s,
+            "window": rates.window,
+            "requeued": rates.requeued,
+            "lower_bound": rates.lower_bound,
+            "new_per_s": rates.new_per_s,
+            "slope_window": rates.slope_window,
+            "waited": _percentiles(rates.waited),
+            "worked": _percentiles(rates.worked),
+        },
+        "disk": {
+            "fs_type": sight.disk.fs_type,
+            "bytes_free": sight.disk.bytes_free,
+            "bytes_total": sight.disk.bytes_total,
+            "inodes_free": sight.disk.inodes_free,
+            "inodes_total": sight.disk.inodes_total,
+            "readonly": sight.disk.readonly,
+        },
+        "cursors": {escape(cursor.source): _cursor(cursor, now) for cursor in snapshot.cursors},
+        "locks": [_lock(lock) for lock in sight.locks],
+        "problems": [_problem(problem) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
+        "consumers": sight.consumers,
+        "last_claim_at": sight.last_claim_at,
+        "who": {"user": sight.who.user, "uid": sight.who.uid, "words": sight.who.words},
+        "refusals": {str(action): reason for action, reason in sight.can.refusals.items()},
+        "watch": {"mode": sight.watch.mode, "reason": sight.watch.reason, "watched_for": snapshot.watched_for},
+        "not_judged": list(snapshot.not_judged),
+        "not_visible": list(snapshot.not_visible),
+    }
+
+
+def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
+    """A line of ``ls --json``. ``complete`` is False where the list is known not to hold everything."""
+    line: dict[str, Any] = {
+        "schema": SCHEMA,
+        "id": escape(row.id),
+        "name": escape(row.name),
+        "box": str(row.box),
+        "enqueued_at": row.enqueued_at,
+        "age": row.age(now),
+        "in_box_since": row.in_box_since,
+        "in_box_age": row.in_box_age(now),
+        "in_box_is_bound": row.since_is_bound,
+        "size": row.size,
+        "source": None if row.source is None else escape(row.source),
+        "attempt": row.attempt,
+        "verdict": None if row.verdict is None else str(row.verdict),
+        "evidence": row.evidence,
+        "not_before": row.not_before,
+        "canary": row.canary,
+        "note": row.note,
+        "complete": complete,
+    }
+    if row.box is Box.CUR or row.owner is not None:
+        owner = row.owner
+        line["owner"] = {
+            "host": None if owner is None or owner.host is None else escape(owner.host),
+            "pid": None if owner is None else owner.pid,
+            "start": None if owner is None else owner.start,
+            "command": None if owner is None or owner.command is None else escape(owner.command),
+            "user": None if owner is None else owner.user,
+        }
+    if row.written_at is not None:
+        line["written_at"] = row.written_at
+    if row.reason:
+        line["reason"] = escape(row.reason)
+    return line
+
+
+def message(found: Row, payload: Payload, now: float) -> dict[str, Any]:
+    """``show --json``: the row, the facts, and the beginning of the payload, escaped."""
+    return {
+        **row(found, now),
+        "facts": [{"label": label, "text": text} for label, text in payload.facts],
+        "payload": escape_text(payload.data),
+        "payload_size": payload.size,
+        "payload_truncated": payload.truncated,
+    }
+
+
+def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, Any]:
+    """What a change was to do and, where it was done, what came of each item."""
+    thing: dict[str, Any] = {
+        "schema": SCHEMA,
+        "action": str(plan.action),
+        "operation": plan.operation,
+        "target": escape(plan.target),
+        "made_at": plan.made_at,
+        "dry_run": dry_run,
+        "count": plan.count,
+        "refused": [
+            {**_named(refusal.row), "reason": refusal.reason, "forceable": refusal.forceable} for refusal in plan.refused
+        ],
+        "missing": [escape(missing) for missing in plan.missing],
+        "notes": list(plan.notes),
+        "command": list(plan.command),
+    }
+    if result is None:
+        thing["items"] = [{**_named(item.row), "warning": item.warning} for item in plan.items]
+        return thing
+    thing.update({str(one): result.count(one) for one in Outcome})
+    thing["items"] = [
+        {
+            "id": escape(item.id),
+            "name": escape(item.name),
+            "outcome": str(item.outcome),
+            "reason": item.reason,
+            "became": escape(item.became),
+        }
+        for item in result.items
+    ]
+    thing["finished_at"] = result.finished_at
+    thing["stopped"] = result.stopped
+    thing["untried"] = result.untried
+    thing["undo"] = list(result.undo)
+    thing["notes"] = [*plan.notes, *result.notes]
+    return thing
+
+
+def operation(record: OperationRecord, now: float) -> dict[str, Any]:
+    """A line of ``ops --json``."""
+    return {
+        "schema": SCHEMA,
+        "operation": record.operation,
+        "action": str(record.action),
+        "at": record.at,
+        "age": max(0.0, now - record.at),
+        "user": record.user,
+        "count": record.count,
+        "done": record.done,
+        "skipped": record.skipped,
+        "failed": record.failed,
+        "open": record.open,
+        "undone_by": record.undone_by,
+        "why_not_undo": record.why_not_undo,
+        "words": record.words,
+    }
+
+
+def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Lines of ``cursors --json``."""
+    return [
+        {"schema": SCHEMA, "source": escape(cursor.source), **_cursor(cursor, snapshot.taken_at)} for cursor in snapshot.cursors
+    ]
+
+
+def locks(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Lines of ``locks --json``."""
+    return [{"schema": SCHEMA, **_lock(lock)} for lock in snapshot.sight.locks]
+
+
+def selection(chosen: Selection) -> dict[str, Any]:
+    """A selection: only the conditions that it has."""
+    thing: dict[str, Any] = {}
+    if chosen.box is not None:
+        thing["box"] = str(chosen.box)
+    if chosen.ids is not None:
+        thing["ids"] = [escape(one) for one in chosen.ids]
+    if chosen.source is not None:
+        thing["source"] = escape(chosen.source)
+    if chosen.verdict is not None:
+        thing["verdict"] = str(chosen.verdict)
+    if chosen.older_than is not None:
+        thing["older_than"] = chosen.older_than
+    if chosen.filter:
+        thing["filter"] = chosen.filter
+    if chosen.everything:
+        thing["all"] = True
+    return thing
+
+
+def _named(row: Row) -> dict[str, Any]:
+    return {"id": escape(row.id), "name": escape(row.name), "box": str(row.box)}
+
+
+def _box(state: BoxState | None, now: float) -> dict[str, Any]:
+    if state is None:
+        return {"count": None, "bytes": None, "oldest_age": None, "oldest_at": None, "complete": False, "error": "not looked at"}
+    return {
+        "count": state.count,
+        "bytes": state.bytes,
+        "bytes_estimated": state.bytes_estimated,
+        "oldest_age": None if state.oldest_at is None else max(0.0, now - state.oldest_at),
+        "oldest_at": state.oldest_at,
+        "complete": state.complete,
+        "error": state.error,
+    }
+
+
+def _percentiles(of: Percentiles) -> dict[str, Any]:
+    return {"samples": of.samples, "p50": of.p50, "p95": of.p95, "p99": of.p99}
+
+
+def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
+    return {
+        "value": cursor.value,
+        "verdict": cursor.verdict,
+        "evidence": cursor.evidence,
+        "file": escape(cursor.file),
+        "shared": cursor.shared,
+        "moved_at": cursor.moved_at,
+        "moved_age": None if cursor.moved_at is None else max(0.0, now - cursor.moved_at),
+        "moved_is_bound": cursor.moved_is_bound,
+        "every": cursor.every,
+        "writes": cursor.writes,
+        "put_back": cursor.put_back,
+    }
+
+
+def _lock(lock: Lock) -> dict[str, Any]:
+    return {
+        "path": escape(lock.path),
+        "kind": lock.kind,
+        "holders": [_party(party) for party in lock.holders],
+        "waiters": [_party(party) for party in lock.waiters],
+        "verdict": lock.verdict,
+        "evidence": lock.evidence,
+    }
+
+
+def _party(party: LockParty) -> dict[str, Any]:
+    return {
+        "pid": party.pid,
+        "command": None if party.command is None else escape(party.command),
+        "user": party.user,
+        "since": party.since,
+    }
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "severity": str(problem.severity),
+        "code": problem.code,
+        "text": problem.text,
+        "count": problem.count,
+        "selection": None if problem.selection is None else selection(problem.selection),
+        "view": problem.view,
+        "subject": None if problem.subject is None else escape(problem.subject),
+    }
+
+
+def _finite(thing: Any) -> Any:
+    if isinstance(thing, float):
+        return thing if thing - thing == 0 else None  # infinite and NaN are the floats for which this does not hold
+    if isinstance(thing, Mapping):
+        return {key: _finite(value) for key, value in thing.items()}
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        return [_finite(value) for value in thing]
+    return thing

@@ -1,0 +1,285 @@
+"""Snapshots, rows, plans and results as lines of text with fixed columns; problems first. Pure."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+
+from ..model.plan import OperationRecord, Outcome, Plan, Result
+from ..model.problem import Severity
+from ..model.row import Payload, Row
+from ..model.sight import Lock
+from ..model.snapshot import Snapshot
+from ..model.text import escape, escape_text
+from ..model.units import age, cells, clock_time, count, duration, percent, rate, size
+from ..model.words import Action, Box, Verdict
+from .terminal import printable
+
+__all__ = ["cursors", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status"]
+
+SAMPLE = 10
+"""How many items of a plan are listed; ``--json`` has them all."""
+
+_SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
+_DONE_WORDS = {
+    Action.REQUEUE: "requeued",
+    Action.PURGE: "purged",
+    Action.INJECT: "injected",
+    Action.HOLD: "held",
+    Action.RELEASE: "released",
+    Action.RESTORE: "restored",
+    Action.EMPTY: "emptied",
+    Action.UNDO: "undone",
+    Action.SET_CURSOR: "set",
+}
+
+
+def status(snapshot: Snapshot, target: str) -> list[str]:
+    """The report: where and when, problems worst first, boxes, flow, cursors, locks that somebody holds."""
+    sight = snapshot.sight
+    now = snapshot.taken_at
+    disk = sight.disk
+    room = (
+        f"{disk.fs_type} {size(disk.bytes_free)} free {percent(disk.bytes_free, disk.bytes_total)}, "
+        f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
+    )
+    you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
+    lines = [
+        f"spooltop {escape(target)}",
+        f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
+        f"{room} · {you}",
+        "",
+        *_problems(snapshot),
+    ]
+    if sight.layout in ("spool", "mail"):
+        lines += ["", *_boxes(snapshot), "", *_flow(snapshot)]
+    if snapshot.cursors:
+        lines += ["", *cursors(snapshot)]
+    if busy := [lock for lock in sight.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
+        lines += ["", *_locks(busy)]
+    return lines
+
+
+def rows_head() -> str:
+    """The head of the columns of ``rows``."""
+    return "box        age  in box    size  tries  verdict    source       message"
+
+
+def rows(found: Iterable[Row], now: float) -> Iterable[str]:
+    """A line for each message; the id, which may be long, comes last and is never cut."""
+    for row in found:
+        bound = "≤" if row.since_is_bound else ""
+        yield (
+            f"{row.box:<8}  {age(row.age(now)):>4}  {bound + age(row.in_box_age(now)):>6}  {size(row.size):>6}"
+            f"  {_tries(row):>5}  {_verdict(row):<9}  {escape(row.source or '—'):<11}  {escape(row.id)}"
+            f"{'  (' + printable(row.note) + ')' if row.note else ''}"
+        )
+
+
+def message(row: Row, payload: Payload, now: float) -> list[str]:
+    """One message: what is known of it, a blank line, the beginning of its payload."""
+    facts = [
+        ("id", escape(row.id)),
+        ("name", escape(row.name)),
+        ("box", f"{row.box} for {age(row.in_box_age(now))}"),
+        ("put", f"{_date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
+        ("size", size(payload.size)),
+        ("source", escape(row.source) if row.source is not None else "—"),
+        ("tries", _tries(row)),
+    ]
+    if row.verdict is not None:
+        facts.append(("verdict", f"{_verdict(row)}, {printable(row.evidence)}"))
+    if row.not_before is not None and row.not_before > now:
+        facts.append(("waits", f"for {duration(row.not_before - now)} more"))
+    facts += [("reason", printable(row.reason))] if row.reason else []
+    facts += [("note", printable(row.note))] if row.note else []
+    said = {label for label, _ in facts}
+    facts += [(printable(label), printable(text)) for label, text in payload.facts if label not in said]
+    width = max(len(label) for label, _ in facts)
+    lines = [f"{label:<{width}}  {text}" for label, text in facts]
+    lines += ["", *escape_text(payload.data).split("\n")]
+    if payload.truncated:
+        lines.append(f"… the first {size(len(payload.data))} of {size(payload.size)}; --raw has all of it, for a pipe")
+    return lines
+
+
+def plan(plan: Plan) -> list[str]:
+    """What will be done, to how many, since when, a sample, what is refused and why, notes, the same as a command."""
+    now = plan.made_at
+    where = f" in {plan.selection.box}" if plan.selection.box else ""
+    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
+    ages = [held for item in plan.items if (held := item.row.in_box_age(now)) is not None]
+    if ages:
+        lines.append(f"oldest in its box for {age(max(ages))}")
+    if plan.items:
+        lines.append("   in box  tries  verdict    message")
+    for item in plan.items[:SAMPLE]:
+        mark = "!" if item.warning else " "
+        lines.append(
+            f" {mark} {age(item.row.in_box_age(now)):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"
+            f"{'  ! ' + printable(item.warning) if item.warning else ''}"
+        )
+    lines += _more(len(plan.items))
+    if plan.refused:
+        lines.append(f"refused {count(len(plan.refused))}")
+        for refusal in plan.refused[:SAMPLE]:
+            force = " (--force takes it)" if refusal.forceable and not plan.force else ""
+            lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
+        lines += _more(len(plan.refused))
+    if plan.missing:
+        lines.append(f"not found {count(len(plan.missing))}")
+        lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
+        lines += _more(len(plan.missing))
+    lines += [f"note: {printable(note)}" for note in plan.notes]
+    if plan.command and plan.count and len(plan.items) <= SAMPLE:
+        lines.append(f"the same by ids: {shlex.join(plan.command)}")
+    return lines
+
+
+def result(result: Result) -> list[str]:
+    """What came of it: numbers, each skipped or failed item by name, how to undo it."""
+    untried = f" · not tried {count(result.untried)}" if result.untried else ""
+    head = (
+        f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
+        f" · failed {count(result.count(Outcome.FAILED))}"
+        f"{untried} · operation {result.operation}"
+    )
+    lines = [head]
+    lines += [
+        f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in result.items if item.outcome is not Outcome.DONE
+    ]
+    if result.action is Action.INJECT:
+        lines += [escape(item.id) for item in result.items if item.outcome is Outcome.DONE]
+    lines += [f"note: {printable(note)}" for note in result.notes]
+    if result.undo:
+        lines.append(f"undo it: {shlex.join(result.undo)}")
+    return lines
+
+
+def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
+    """The list of operations, newest first."""
+    lines = ["operation    ago  action      count   done  skipped  failed  by"]
+    for one in records:
+        numbers = f"{one.count:>5}  {one.done:>5}  {one.skipped:>7}  {one.failed:>6}"
+        ago = age(max(0.0, now - one.at))
+        lines.append(f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}")
+    return lines
+
+
+def cursors(snapshot: Snapshot) -> list[str]:
+    """The cursors: a value is written as it is in the file, never grouped or rounded."""
+    now = snapshot.taken_at
+    shown = [(printable(escape(one.source)), _value(one.shown, one.value), one) for one in snapshot.cursors]
+    first = max([6, *(cells(source) for source, _, _ in shown)])
+    second = max([6, *(cells(value) for _, value, _ in shown)])
+    lines = [f"{'source':<{first}}  {'cursor':<{second}}   moved  verdict"]
+    for source, value, one in shown:
+        moved = age(None if one.moved_at is None else max(0.0, now - one.moved_at))
+        bound = "≤" if one.moved_is_bound and one.moved_at is not None else ""
+        lines.append(
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {bound + moved:>6}  "
+            f"{_loud(one.verdict)}{': ' + printable(one.evidence) if one.evidence else ''}"
+        )
+    return lines
+
+
+def locks(snapshot: Snapshot) -> list[str]:
+    """The lock files, and who holds or waits for each."""
+    return _locks(snapshot.sight.locks)
+
+
+def _locks(some: Sequence[Lock]) -> list[str]:
+    lines = ["verdict  kind   holder                    waits  lock"]
+    for lock in some:
+        first = lock.holders[0] if lock.holders else None
+        who = "—" if first is None else f"{'?' if first.pid is None else first.pid} {escape(first.command or '')}".rstrip()
+        more = f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
+        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<5}  {who + more:<24}  {len(lock.waiters):>5}  {escape(lock.path)}")
+    return lines
+
+
+def _problems(snapshot: Snapshot) -> list[str]:
+    problems = sorted(snapshot.problems, key=lambda problem: problem.rank)
+    unjudged = f"not judged yet: {'; '.join(map(printable, snapshot.not_judged))}" if snapshot.not_judged else ""
+    unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
+    rest = [line for line in (unjudged, unseen) if line]
+    if not problems:
+        return ["✓ nothing wrong in what was seen", *rest]
+    lines = [f"{len(problems)} PROBLEM{'S' if len(problems) > 1 else ''}, first things first"]
+    lines += [f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems]
+    return [*lines, *rest]
+
+
+def _boxes(snapshot: Snapshot) -> list[str]:
+    sight = snapshot.sight
+    counts = sight.counts
+    words = {
+        Box.TMP: f"{counts.writing} writing {counts.abandoned} abandoned {counts.tmp_unknown} unknown",
+        Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {age(snapshot.rates.slope_window)}"
+        if snapshot.rates.new_per_s is not None
+        else "",
+        Box.CUR: f"{counts.alive} alive {counts.dead} {'DEAD' if counts.dead else 'dead'} {counts.unknown} unknown",
+    }
+    lines = ["box          depth  oldest    bytes"]
+    for box in Box:
+        state = sight.boxes.get(box)
+        if state is None:
+            continue
+        oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
+        estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
+        said = printable(state.error) if state.error else words.get(box, "") if sight.layout == "spool" else ""
+        depth = count(state.count, complete=state.complete)
+        lines.append(f"{box:<8} {depth:>9}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
+    return lines
+
+
+def _flow(snapshot: Snapshot) -> list[str]:
+    rates = snapshot.rates
+    if rates.in_per_s is None and rates.done_per_s is None:
+        return ["in — done —: not measured by one look"]
+    least = "≥" if rates.lower_bound else ""
+    return [f"over {duration(rates.window)}  in {least}{rate(rates.in_per_s)}  done {least}{rate(rates.done_per_s)}"]
+
+
+def _watched(snapshot: Snapshot) -> str:
+    return f"watched for {duration(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
+
+
+def _more(total: int) -> list[str]:
+    return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
+
+
+def _tries(row: Row) -> str:
+    return "—" if row.attempt is None else str(row.attempt)
+
+
+def _verdict(row: Row) -> str:
+    return "" if row.verdict is None else _loud(row.verdict)
+
+
+def _loud(word: str) -> str:
+    """The words that mean trouble in capitals, as on the screen."""
+    return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable", "blocked", "stale") else str(word)
+
+
+def _value(shown: str, value: object) -> str:
+    return printable(shown) if shown else printable(json.dumps(value))
+
+
+def _date(epoch: float | None) -> str:
+    if epoch is None:
+        return "—"
+    try:
+        return datetime.datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    except (ValueError, OverflowError, OSError):
+        return "—"  # a time that no calendar has: names can say anything
+
+
+def _state(one: OperationRecord) -> str:
+    if one.undone_by:
+        return f"  (undone by {one.undone_by})"
+    if one.open:
+        return "  (not finished)"
+    return f"  (no undo: {printable(one.why_not_undo)})" if one.why_not_undo else ""

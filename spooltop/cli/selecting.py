@@ -1,0 +1,94 @@
+"""The words that choose messages, as a ``Selection``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..errors import UsageError
+from ..model.selection import Selection
+from ..model.text import unescape
+from ..model.units import parse_age
+from ..model.words import Box, Verdict
+from .terminal import Terminal
+
+__all__ = ["id_of", "selection_of"]
+
+
+def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
+    """What the arguments choose.
+
+    ``box_from_lines``: where no ``--box`` is given and the lines of ``ls --json`` on stdin tell one box, it is that one.
+    Raises ``UsageError`` for words that make no sense.
+    """
+    words: list[str] = args.what
+    everything = "ALL" in words
+    named = [word for word in words if word != "ALL"]
+    if everything and named:
+        raise UsageError("ALL and ids together", advice="give one or the other")
+    box = Box(args.box) if args.box else None
+    ids: list[str] | None = None
+    if named:
+        ids = [id_of(word) for word in named if word != "-"]
+        if "-" in named:
+            read, boxes = _from_lines(terminal)
+            ids += read
+            if box is None and box_from_lines and len(boxes) > 1:
+                raise UsageError(f"the lines are of {' and '.join(sorted(boxes))}", advice="name one box with --box")
+            if box is None and box_from_lines and boxes:
+                box = Box(boxes.pop())
+    if args.filter:
+        from ..model import query
+
+        query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
+    return Selection(
+        box=box,
+        ids=None if ids is None else tuple(dict.fromkeys(ids)),
+        source=None if args.source is None else _unescaped(args.source, "a source"),
+        older_than=None if args.older_than is None else parse_age(args.older_than),
+        verdict=Verdict(args.verdict) if args.verdict else None,
+        filter=args.filter,
+        everything=everything,
+    )
+
+
+def id_of(word: str) -> str:
+    """The id that was shown as ``word``. Raises ``UsageError``."""
+    name = _unescaped(word, "an id")
+    if "/" in name:
+        raise UsageError(f"{word!r} is a path, not an id", advice="give the id alone, as `spooltop ls` lists it")
+    if not name or "\0" in name:
+        raise UsageError(f"{word!r} is no id", advice="give the id as `spooltop ls` lists it")
+    return name
+
+
+def _unescaped(word: str, what: str) -> str:
+    try:
+        return unescape(word)
+    except ValueError:
+        raise UsageError(
+            f"{word!r} is not {what} as it is shown", advice=r"a backslash is written \\, other bytes \xNN"
+        ) from None
+
+
+def _from_lines(terminal: Terminal) -> tuple[list[str], set[str]]:
+    """Ids and boxes out of lines that are ids, or objects of ``ls --json``."""
+    ids = []
+    boxes = set()
+    for line in terminal.lines():
+        if not line.strip():
+            continue
+        if line.startswith("{"):
+            try:
+                thing = json.loads(line)
+            except ValueError:
+                thing = None  # an id may begin with a brace
+            if isinstance(thing, dict):
+                if not isinstance(thing.get("id"), str):
+                    raise UsageError("a line of stdin has no id", advice="give lines of `spooltop ls --json`, or ids")
+                ids.append(id_of(thing["id"]))
+                if thing.get("box") in tuple(Box):
+                    boxes.add(thing["box"])
+                continue
+        ids.append(id_of(line))
+    return ids, boxes

@@ -1,0 +1,100 @@
+"""The three streams of a command and what is known of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, TextIO, cast
+
+from ..model.text import escape
+
+__all__ = ["Terminal", "printable"]
+
+_ASCII = str.maketrans(
+    {
+        "✗": "x", "✓": "+", "▌": ">", "→": "->", "·": "-", "…": "...", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "↑": "^",
+        "↓": "v",
+    }
+)  # fmt: skip
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without anything that a terminal would act on. Escaped names in it stay as they are."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else escape(char) for char in text)
+
+
+class Terminal:
+    """Standard input, output and error, and the environment. ``ascii`` puts plain signs in place of others."""
+
+    def __init__(
+        self,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.stdin = stdin or sys.stdin
+        self.stdout = stdout or sys.stdout
+        self.stderr = stderr or sys.stderr
+        self.environ = os.environ if environ is None else environ
+        encoding = (getattr(self.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+        self.ascii = encoding not in ("utf8", "utf16", "utf32") or self.environ.get("TERM") == "linux"
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return self.stdout.isatty()
+
+    @property
+    def can_ask(self) -> bool:
+        """Somebody sits there who reads a question and can answer it."""
+        return self.stdin.isatty() and (self.stdout.isatty() or self.stderr.isatty())
+
+    @property
+    def can_draw(self) -> bool:
+        """A terminal that a full-screen program can use."""
+        streams = (self.stdin, self.stdout, self.stderr)
+        return all(stream.isatty() for stream in streams) and self.environ.get("TERM", "") not in ("", "dumb")
+
+    def out(self, line: str) -> None:
+        """A line on standard output."""
+        self._write(self.stdout, line + "\n")
+
+    def err(self, line: str) -> None:
+        """A line on standard error, at once."""
+        self._write(self.stderr, line + "\n")
+        self.stderr.flush()
+
+    def error(self, text: str) -> None:
+        """What went wrong and what to do, as the one line ``spooltop: …``."""
+        self.err(f"spooltop: {printable(text)}")
+
+    def ask(self, question: str) -> str:
+        """The line that was typed; empty at the end of input."""
+        self.stdout.flush()
+        self._write(self.stderr, question)
+        self.stderr.flush()
+        return self.stdin.readline()
+
+    def lines(self) -> Iterator[str]:
+        """Lines of standard input as names are: bytes that are no UTF-8 are kept (``os.fsdecode``)."""
+        for line in self.binary_in():
+            yield os.fsdecode(line.rstrip(b"\r\n"))
+
+    def binary_in(self) -> BinaryIO:
+        return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
+
+    def write_bytes(self, data: bytes) -> None:
+        self.stdout.flush()
+        raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
+        raw.write(data)
+        raw.flush()
+
+    def flush(self) -> None:
+        self.stdout.flush()
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        if self.ascii:
+            text = text.translate(_ASCII)
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,313 @@
+"""The worker: a command for each message. One thread: it starts commands, waits for signals and arrivals, and ends claims.
+
+A command runs in a process group of its own, gets the message as its stdin and, so that the claim lives as long as the command
+does, a copy of the consumer's presence descriptor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ..engine.claim import backoff
+from ..engine.spool import MAX_ATTEMPTS
+from ..engine.waiting import LONGEST, Watch
+from ..errors import ClaimLost, SpoolFull, SpooltopError, UsageError
+from ..model.text import escape
+from ..model.units import duration, parse_age
+from ..model.words import Box
+from .context import Context
+from .making import open_spool
+from .terminal import Terminal, printable
+
+if TYPE_CHECKING:
+    from ..engine import Claim, Spool
+
+__all__ = ["Worker", "work"]
+
+REJECTS = (65, 100)
+"""Exit codes that mean "never again": EX_DATAERR of sysexits.h, and the permanent failure of qmail-command(8)."""
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL for a command that has to end."""
+RECOVER_EVERY = 5.0
+"""Seconds between two looks for dead consumers while idle."""
+BLINK = 0.001
+"""Seconds: a claim that waits at all also checks that the boxes are still those that were opened."""
+
+
+def work(args: argparse.Namespace, context: Context) -> int:
+    if not args.command:
+        raise UsageError("work wants a command", advice="spooltop work PATH -- CMD …")
+    if args.jobs < 1:
+        raise UsageError("work: --jobs takes a number from 1 up")
+    if shutil.which(args.command[0]) is None:
+        raise UsageError(f"work: {args.command[0]!r} is no command that can be run", advice="give its path, or mend PATH")
+    timeout = None if args.timeout is None else parse_age(args.timeout)
+    with open_spool(args, what="work") as spool:
+        worker = Worker(
+            spool,
+            args.command,
+            context.terminal,
+            jobs=args.jobs,
+            timeout=timeout,
+            drain=args.drain,
+            recover=not args.no_recover,
+            quiet=args.quiet,
+        )
+        return worker.run()
+
+
+@dataclass
+class _Job:
+    """A command that runs. ``deadline`` is on the worker's tick; ``ended_by`` says why it was told to end."""
+
+    claim: Claim
+    process: subprocess.Popen[bytes]
+    started: float
+    deadline: float | None
+    ended_by: str = ""
+
+
+@dataclass
+class Worker:
+    """Runs ``command`` for each message until it is told to stop, or, with ``drain``, until nothing is there to take.
+
+    ``tick`` gives seconds that never jump.
+    """
+
+    spool: Spool
+    command: Sequence[str]
+    terminal: Terminal
+    jobs: int = 1
+    timeout: float | None = None
+    drain: bool = False
+    recover: bool = True
+    quiet: bool = False
+    tick: Callable[[], float] = time.monotonic
+    _running: list[_Job] = field(default_factory=list)
+    _stops: int = 0
+    _failures: int = 0
+    _broken: SpooltopError | None = None
+    _full: bool = False
+    _recovered_at: float | None = None
+
+    def run(self) -> int:
+        """0, or 1 where a drain left a message that was not done. Raises ``SpooltopError`` where it cannot go on, after the
+        commands that run have ended."""
+        new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        watch = Watch(new)
+        bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+        def ring() -> None:
+            watch.wake()
+            os.eventfd_write(bell, 1)
+
+        try:
+            with _signals(self._told, ring):
+                while self._turn(watch, bell):
+                    pass
+        finally:
+            watch.close()
+            os.close(bell)
+            os.close(new)
+        if self._broken is not None:
+            raise self._broken
+        return 1 if self.drain and self._failures and not self._stops else 0
+
+    def _turn(self, watch: Watch, bell: int) -> bool:
+        """One round: end what has ended, start what can be started, wait. False when it is over."""
+        self._reap()
+        self._end_overdue()
+        try:
+            if self._take():
+                return True
+        except (SpooltopError, OSError) as error:
+            # What runs is waited for: a claim must not go back while its command works.
+            self._broken = error if isinstance(error, SpooltopError) else SpooltopError(f"work: {error}", path=self.spool.path)
+        if not self._running and (self._stopping or self.drain):
+            return False
+        if self._stopping or len(self._running) >= self.jobs:
+            _wait(bell, self._next_deadline())
+        else:
+            watch.wait(min(self._next_deadline(), LONGEST))
+        return True
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stops > 0 or self._broken is not None
+
+    def _take(self) -> bool:
+        """Starts what can be started, and puts back what the dead held. True where there may be more to take."""
+        started = False
+        if self._recovered_at is None:
+            self._recover()
+        while not self._stopping and len(self._running) < self.jobs and self._start():
+            started = True
+        if started or self._stopping or self._running:
+            return started
+        return self._recover()
+
+    def _told(self) -> None:
+        """A signal asks to end: after the current messages; the second time at once."""
+        self._stops += 1
+
+    def _start(self) -> bool:
+        """Claims a message and starts the command on it; False where there is nothing to take."""
+        try:
+            claim = self.spool.claim(timeout=0 if self._running else BLINK)
+        except SpoolFull as error:
+            if self.drain:
+                raise
+            if not self._full:
+                self.terminal.error(f"{error}; waiting for space")
+            self._full = True
+            return False
+        self._full = False
+        if claim is None:
+            return False
+        try:
+            with claim.open() as message:
+                process = subprocess.Popen(
+                    self.command,
+                    stdin=message,
+                    env=self._environment(claim),
+                    pass_fds=(self.spool.presence_fd(),),
+                    process_group=0,
+                )
+        except ClaimLost:
+            return True  # taken away before it was begun
+        except OSError as error:
+            claim.release()
+            what = f"work: {printable(self.command[0])} cannot be started: {os.strerror(error.errno or 0)}"
+            raise SpooltopError(what, advice=f"message {escape(claim.id)} was released") from error
+        now = self.tick()
+        self._running.append(_Job(claim, process, now, None if self.timeout is None else now + self.timeout))
+        return True
+
+    def _environment(self, claim: Claim) -> Mapping[str, str]:
+        return {
+            **self.terminal.environ,
+            "SPOOLTOP_ID": escape(claim.id),
+            "SPOOLTOP_ATTEMPT": str(claim.attempt),
+            "SPOOLTOP_SOURCE": escape(claim.source or ""),
+        }
+
+    def _reap(self) -> None:
+        for job in list(self._running):
+            pid = job.process.pid
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            if job.ended_by:
+                _signal_group(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            code = job.process.wait()
+            self._running.remove(job)
+            self._finish(job, code)
+
+    def _finish(self, job: _Job, code: int) -> None:
+        claim = job.claim
+        how = job.ended_by or (f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}")
+        try:
+            if code == 0 and not job.ended_by:
+                claim.ack()
+                said = "done"
+            elif code in REJECTS and not job.ended_by:
+                claim.reject(how)
+                said = f"rejected ({how})"
+            else:
+                delay = 0.0 if self._stops > 1 and job.ended_by else backoff(claim.attempt)
+                claim.release(delay)
+                last = claim.attempt >= MAX_ATTEMPTS
+                said = f"rejected ({how}, the last attempt)" if last else f"released ({how}), again in {duration(delay)}"
+        except ClaimLost as error:
+            said = f"lost ({printable(str(error))})"
+        except (SpooltopError, OSError) as error:
+            said = f"kept ({how}; {printable(str(error))})"  # it is put back when this worker ends
+        if said != "done":
+            self._failures += 1
+        if not self.quiet:
+            source = f" {escape(claim.source)}" if claim.source else ""
+            took = duration(self.tick() - job.started)
+            self.terminal.err(f"spooltop: {escape(claim.id)}{source} attempt {claim.attempt} {said} after {took}")
+
+    def _end_overdue(self) -> None:
+        now = self.tick()
+        for job in self._running:
+            if not job.ended_by and self._stops > 1:
+                self._end(job, "ended by a second signal", now)
+            elif job.deadline is not None and now >= job.deadline:
+                if job.ended_by:
+                    _signal_group(job.process.pid, signal.SIGKILL)
+                    job.deadline = None
+                else:
+                    self._end(job, f"timed out after {duration(self.timeout)}", now)
+
+    def _end(self, job: _Job, why: str, now: float) -> None:
+        job.ended_by = why
+        job.deadline = now + GRACE
+        _signal_group(job.process.pid, signal.SIGTERM)
+
+    def _next_deadline(self) -> float:
+        """Seconds until a command has to be told to end; at most an hour."""
+        now = self.tick()
+        return max(0.0, min([3600.0, *(job.deadline - now for job in self._running if job.deadline is not None)]))
+
+    def _recover(self) -> bool:
+        """Puts back what dead consumers held, now and then. True where there was something."""
+        if not self.recover:
+            return False
+        now = self.tick()
+        if self._recovered_at is not None and now - self._recovered_at < RECOVER_EVERY and not self.drain:
+            return False
+        self._recovered_at = now
+        found = self.spool.recover()
+        if found and not self.quiet:
+            for name in found:
+                self.terminal.err(f"spooltop: {escape(name)} put back, its consumer is dead")
+        return bool(found)
+
+
+def _wait(bell: int, timeout: float) -> None:
+    """Until the bell rings, or ``timeout`` seconds went by."""
+    if select.select([bell], [], [], timeout)[0]:
+        os.eventfd_read(bell)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return  # all of it has ended
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@contextmanager
+def _signals(stop: Callable[[], None], ring: Callable[[], object]) -> Iterator[None]:
+    """SIGTERM and SIGINT call ``stop``; these and the end of a child call ``ring``."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGCHLD:
+            stop()
+        ring()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

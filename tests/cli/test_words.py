@@ -1,0 +1,102 @@
+"""The words of the command line: commands, options, help, usage errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spooltop import __version__
+from spooltop.cli.parser import COMMANDS, command_of
+
+from .streams import finish, spooltop
+
+
+def one_line(text: str) -> bool:
+    return bool(re.fullmatch(r"spooltop: [^\n]+\n", text))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_an_example(name: str) -> None:
+    done = spooltop(name, "-h")
+    assert done.code == 0
+    assert f"usage: spooltop {name}" in done.out
+    assert re.search(rf"example:\n.*spooltop {name} /", done.out)
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--help"]])
+def test_help_names_every_command(words: list[str]) -> None:
+    done = spooltop(*words)
+    assert done.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.out
+
+
+def test_version() -> None:
+    assert spooltop("--version").out == f"spooltop {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "x", "--box", "nowhere"],
+        ["ls", "x", "--bo", "new"],
+        ["ls", "x", "--filter", "age:soon"],
+        ["ls", "x", "--older-than", "soon"],
+        ["ls", "x", "a/b"],
+        ["ls", "x", "bad\\escape"],
+        ["show", "x"],
+        ["requeue", "x"],
+        ["requeue", "x", "--box", "rejected"],
+        ["requeue", "x", "ALL", "id"],
+        ["requeue", "x", "--box", "new", "ALL"],
+        ["requeue"],
+        ["purge", "x"],
+        ["purge", "x", "ALL"],
+        ["undo", "x"],
+        ["work", "x"],
+        ["work", "x", "--"],
+        ["work", "x", "--jobs", "0", "--", "true"],
+        ["work", "x", "--", "no-such-command-here"],
+        ["put", "x", "--id", "i", "a", "b"],
+        ["inject", "x", "--text", "a", "--size", "1"],
+        ["--theme", "green", "x"],
+        ["one", "two"],
+        ["--no-such-option", "x"],
+    ],
+)
+def test_words_that_make_no_sense_are_one_line_and_exit_2(words: list[str]) -> None:
+    done = spooltop(*words)
+    assert (done.code, done.out) == (2, "")
+    assert one_line(done.err)
+
+
+def test_a_command_that_is_misspelt_is_named() -> None:
+    assert "did you mean spooltop requeue" in spooltop("requeu", "x").err
+
+
+def test_options_may_stand_before_the_command() -> None:
+    command, rest = command_of(["--as", "spool", "--json", "status", "x"])
+    assert command is COMMANDS["status"]
+    assert rest == ["--as", "spool", "--json", "x"]
+
+
+@pytest.mark.parametrize("words", [["./status"], ["--", "status"], ["--theme", "dark", "/x", "status"], []])
+def test_a_path_is_no_command(words: list[str]) -> None:
+    assert command_of(words)[0] is None
+
+
+def test_a_place_that_is_no_spool_exits_5_in_one_line(tmp_path: Path) -> None:
+    for words in (["status", tmp_path], [tmp_path], ["ls", tmp_path], ["put", tmp_path], ["requeue", tmp_path, "ALL"]):
+        done = spooltop(*words)
+        assert (done.code, done.out) == (5, "")
+        assert one_line(done.err)
+        assert f"spooltop init {tmp_path}" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_path_in_a_place_that_is_no_spool_is_a_usage_error(tmp_path: Path) -> None:
+    done = finish([], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+    assert (done.code, done.out) == (2, "")
+    assert one_line(done.err)

@@ -1,0 +1,213 @@
+"""The worker: what becomes of a message by how its command ends, and how the worker itself ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool
+
+from .streams import finish, spooltop, start
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    with Spool.create(tmp_path / "s", durable=False) as spool:
+        yield spool
+
+
+def work(spool: Spool, *words: str, script: str = "true") -> list[str]:
+    return ["work", spool.path, "--no-durable", *words, "--", "sh", "-c", script]
+
+
+def boxes(spool: Spool) -> dict[str, list[str]]:
+    return {box: sorted(os.listdir(os.path.join(spool.path, box))) for box in ("tmp", "new", "cur")}
+
+
+EMPTY: dict[str, list[str]] = {"tmp": [], "new": [], "cur": []}
+
+
+def rejected(spool: Spool) -> list[str]:
+    return [path.name for path in Path(spool.path).glob(".spooltop/rejected/*/*") if not path.name.endswith(".meta")]
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The worker as a process of its own; killed at the end if it still runs."""
+    with start(*words) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def line(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line of stdout: what the command says when it has come so far."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Exit code and stderr, once the worker has ended."""
+    _, err = process.communicate()
+    return process.returncode, err.decode()
+
+
+def test_drain_gives_each_message_on_stdin_with_its_facts_oldest_first(spool: Spool) -> None:
+    ids = [spool.put(f"m{number}\n".encode(), source="src") for number in range(3)]
+    done = finish(work(spool, "--drain", script='read x; echo "$x $SPOOLTOP_ID $SPOOLTOP_ATTEMPT $SPOOLTOP_SOURCE"'))
+    assert done.code == 0
+    assert done.out.splitlines() == [f"m{number} {name} 1 src" for number, name in enumerate(ids)]
+    assert [line.split()[1] for line in done.err.splitlines()] == ids
+    assert boxes(spool) == EMPTY
+
+
+def test_drain_of_nothing_ends_at_once(spool: Spool) -> None:
+    done = finish(work(spool, "--drain"))
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("code", [65, 100])
+def test_65_and_100_reject(spool: Spool, code: int) -> None:
+    name = spool.put(b"x")
+    done = finish(work(spool, "--drain", script=f"exit {code}"))
+    assert done.code == 1
+    assert f"{name} attempt 1 rejected (exit {code})" in done.err
+    assert boxes(spool) == EMPTY
+    assert len(rejected(spool)) == 1
+
+
+@pytest.mark.parametrize(("script", "how"), [("exit 75", "exit 75"), ("exit 1", "exit 1"), ("kill -9 $$", "killed by SIGKILL")])
+def test_everything_else_releases_with_a_delay(spool: Spool, script: str, how: str) -> None:
+    name = spool.put(b"x")
+    done = finish(work(spool, "--drain", script=script))
+    assert done.code == 1
+    assert f"{name} attempt 1 released ({how}), again in 2.0s" in done.err
+    [left] = boxes(spool)["new"]
+    assert left.startswith(f"{name},n=1,t=")
+
+
+def test_quiet_says_nothing(spool: Spool) -> None:
+    spool.put(b"x")
+    assert finish(work(spool, "--drain", "--quiet")).err == ""
+
+
+def test_sigterm_ends_after_the_current_message(spool: Spool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    spool.put(b"first")
+    second = spool.put(b"second")
+    with running(*work(spool, script=f"echo begun; cat {tmp_path}/go")) as process:
+        assert line(process) == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "go").write_text("went on\n")
+        assert line(process) == b"went on\n"
+        code, err = end(process)
+    assert code == 0
+    assert err.count("done") == 1
+    assert boxes(spool) == {"tmp": [], "new": [second], "cur": []}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_an_idle_worker(spool: Spool, number: signal.Signals) -> None:
+    name = spool.put(b"x")
+    with running(*work(spool, script="true")) as process:
+        assert process.stderr is not None
+        assert name.encode() in process.stderr.readline()
+        process.send_signal(number)
+        assert end(process) == (0, "")
+
+
+def test_a_second_signal_ends_the_command_too_and_gives_the_message_back(spool: Spool) -> None:
+    name = spool.put(b"x")
+    with running(*work(spool, script="trap '' INT; echo begun; exec tail -f /dev/null")) as process:
+        assert line(process) == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        code, err = end(process)
+    assert code == 0
+    assert f"{name} attempt 1 released (ended by a second signal)" in err
+    assert boxes(spool)["cur"] == []
+
+
+def test_a_command_over_its_time_is_killed_with_its_children_and_released(spool: Spool) -> None:
+    name = spool.put(b"x")
+    # The child ignores SIGTERM and would keep the pipe open for ever.
+    script = "sh -c 'trap \"\" TERM; echo begun; exec tail -f /dev/null' & wait"
+    done = finish(work(spool, "--drain", "--timeout", "0.2s", script=script))
+    assert done.out == "begun\n"
+    assert done.code == 1
+    assert f"{name} attempt 1 released (timed out after 0.2s)" in done.err
+    assert boxes(spool)["cur"] == []
+
+
+def test_jobs_run_at_once(spool: Spool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "meet")
+    spool.put_many([b"read", b"write"])
+    script = f"case $(cat) in read) cat {tmp_path}/meet;; write) echo met > {tmp_path}/meet;; esac"
+    done = finish(work(spool, "--drain", "--jobs", "2", script=script))
+    assert (done.code, done.out) == (0, "met\n")
+
+
+def test_the_claim_lives_as_long_as_the_command(spool: Spool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    name = spool.put(b"x")
+    with running(*work(spool, script=f"echo begun; cat {tmp_path}/go; echo over")) as process:
+        assert line(process) == b"begun\n"
+        process.kill()
+        process.wait()
+        assert spool.recover() == []
+        (tmp_path / "go").write_text("")
+        assert process.stdout is not None
+        assert process.stdout.read() == b"over\n"  # read to its end: the command has let go of everything it had
+        assert spool.recover() == [name]
+
+
+def test_what_a_dead_consumer_held_is_put_back_at_the_start(spool: Spool) -> None:
+    spool.put(b"x")
+    with running(*work(spool, script="echo $$; exec tail -f /dev/null")) as process:
+        command = int(line(process))
+        process.kill()
+        process.wait()
+        os.kill(command, signal.SIGKILL)
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    left_alone = finish(work(spool, "--drain", "--no-recover"))
+    assert (left_alone.code, left_alone.err) == (0, "")
+    done = finish(work(spool, "--drain", script="echo $SPOOLTOP_ATTEMPT"))
+    assert (done.code, done.out) == (0, "2\n")
+    assert boxes(spool) == EMPTY
+
+
+def test_a_command_that_does_not_exist_takes_no_message(spool: Spool) -> None:
+    name = spool.put(b"x")
+    done = spooltop("work", spool.path, "--drain", "--", "./no-such-command")
+    assert done.code == 2
+    assert boxes(spool)["new"] == [name]
+
+
+def test_a_command_that_cannot_be_started_gives_the_message_back(spool: Spool, tmp_path: Path) -> None:
+    script = tmp_path / "broken"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    name = spool.put(b"x")
+    done = spooltop("work", spool.path, "--", str(script))
+    assert done.code == 1
+    assert "cannot be started" in done.err
+    assert [left.split(",")[0] for left in boxes(spool)["new"]] == [name]
+
+
+def test_a_mail_folder_is_refused(real_spools: Path) -> None:
+    mail = real_spools / "maildir_stdlib"
+    before = sorted(os.walk(mail))
+    for words in (["work", mail, "--", "true"], ["put", mail]):
+        done = spooltop(*words)
+        assert (done.code, done.out) == (3, "")
+        assert "mail folder" in done.err
+    assert sorted(os.walk(mail)) == before
