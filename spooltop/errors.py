@@ -6,6 +6,7 @@ Each error carries the path it is about and what to do, and prints as one line: 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 __all__ = [
     "AuditFailed",
@@ -80,12 +81,15 @@ class ClaimLost(SpooltopError):
 class PutUnknown(SpooltopError):
     """An error came after the move into ``new``: the message may or may not be there. Retry with ``id=``; it is a no-op then.
 
-    ``id`` is the message's id.
+    ``id`` is the message's id. Of a group, ``ids`` are those that arrived or may have; the others did not.
     """
 
-    def __init__(self, what: str, *, id: str, path: str | bytes | None = None, advice: str = "") -> None:
+    def __init__(
+        self, what: str, *, id: str, ids: Sequence[str] = (), path: str | bytes | None = None, advice: str = ""
+    ) -> None:
         super().__init__(what, path=path, advice=advice or f"put it again with id={id!r}: that is a no-op if it arrived")
         self.id = id
+        self.ids = tuple(ids) or (id,)
 
 
 class SpoolFull(SpooltopError):

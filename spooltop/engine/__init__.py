@@ -1,1 +1,24 @@
-"""The spool itself: names, files, presence, claims, cursors, tickets. Usable without anything above it."""
+"""The spool itself, usable alone: it loads the standard library and nothing of the dashboard.
+
+>>> import tempfile
+>>> from spooltop.engine import Spool
+>>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+...     id = spool.put(b"hello", source="greeter")
+...     with spool.claim() as claim:
+...         (claim.id == id, claim.data, claim.attempt, claim.source)
+...     spool.depth()
+(True, b'hello', 1, 'greeter')
+0
+
+A put is complete and delivered at least once when it returns; a claim is held by one living process; what dead ones hold goes
+back by ``Spool.recover``. Every file operation goes through one ``Files`` object, by directory descriptor, and no move replaces.
+"""
+
+from __future__ import annotations
+
+from .claim import Claim
+from .cursors import CursorFile
+from .spool import Spool
+from .tickets import FileTicketQueue
+
+__all__ = ["Claim", "CursorFile", "FileTicketQueue", "Spool"]

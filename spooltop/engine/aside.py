@@ -106,7 +106,7 @@ def remove_meta(dirs: SpoolDirs, entry: Entry) -> None:
 
 
 def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
-    """What is known of a message that was set aside; empty where it cannot be read. Untrusted: who may write the spool wrote it."""
+    """What is known of a message that was set aside; empty where it cannot be read. Untrusted, as all that lies in a spool."""
     files = dirs.files
     try:
         with _looking(dirs, entry.box, entry.operation) as target:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Sequence
 
 from spooltop.model.words import LIVE, Box
@@ -50,7 +49,7 @@ class SpoolDirs:
         return tuple(box for box in LIVE if isinstance(self.troubles.get(box), (FileNotFoundError, NotADirectoryError)))
 
     def box(self, box: Box) -> int:
-        """The descriptor of ``tmp``, ``new`` or ``cur``. Where there is none, raises the error with which it could not be opened."""
+        """The descriptor of ``tmp``, ``new`` or ``cur``. Where there is none, raises the error that opening it gave."""
         fd = {Box.TMP: self.tmp, Box.NEW: self.new, Box.CUR: self.cur}[box]
         if fd is None:
             raise self.troubles[box]
@@ -93,7 +92,7 @@ class SpoolDirs:
 
     def _make(self, name: str, parent: int, *, with_format: bool) -> None:
         # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
-        draft = f".{name.lstrip('.')}.{secrets.token_hex(8)}"
+        draft = f".{name.lstrip('.')}.{os.urandom(8).hex()}"
         files = self.files
         files.mkdir(draft, parent, 0o700)
         fd = files.open_dir(draft, parent)

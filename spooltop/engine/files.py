@@ -140,7 +140,7 @@ class Files:
             os.close(fd)
 
     def _again(self, dir_fd: int) -> int:
-        # An open file of its own: copies of a descriptor share the place in the directory, and two scans would disturb each other.
+        # An open file of its own: copies of a descriptor share the place in the directory, and two scans would mix.
         return os.open(".", _DIRECTORY, dir_fd=dir_fd)
 
     # Changing names
@@ -201,18 +201,15 @@ class Files:
         try:
             if self.stat(to, to_fd).st_ino != inode:
                 return False
+        except OSError:
+            return False  # the first error is the one to report
+        try:
             self.stat(name, dir_fd)
-        except FileNotFoundError as missing:
-            return missing.filename != to and self._stands(to, to_fd, inode)
+        except FileNotFoundError:
+            return True
         except OSError:
             return False  # the first error is the one to report
         return False
-
-    def _stands(self, name: str, dir_fd: int, inode: int) -> bool:
-        try:
-            return self.stat(name, dir_fd).st_ino == inode
-        except OSError:
-            return False  # the first error is the one to report
 
     def replace(self, name: str, to: str, dir_fd: int) -> None:
         """``rename(2)`` over what is there: publishes a new version of a file that is one by nature (a cursor file)."""

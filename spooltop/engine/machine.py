@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
+import sys
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["NETWORK", "Machine", "file_system", "is_network", "process_start", "this_machine"]
+__all__ = ["NETWORK", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine"]
 
-NETWORK = frozenset("nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs gfs2 ocfs2 beegfs".split())
+NETWORK = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "gfs2", "ocfs2", "beegfs")
+)
 """File systems that several machines mount: a lock or a boot id of another machine says nothing certain there."""
 
 
@@ -24,7 +26,18 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    return Machine(socket.gethostname(), _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"))
+    return Machine(os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"))
+
+
+def sees_all_pids() -> bool:
+    """True in the first pid namespace, from which every process of the machine has a number (pid_namespaces(7))."""
+    return this_machine().pid_ns == "pid:[4026531836]"
+
+
+def command_line() -> str:
+    """What this process was started as, the program without its directory; at most 200 characters."""
+    program, *words = sys.orig_argv or ["?"]
+    return " ".join((os.path.basename(program), *words))[:200]
 
 
 def process_start(pid: int) -> int | None:

@@ -19,8 +19,8 @@ import re
 from typing import NamedTuple
 
 __all__ = [
-    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "back_in_new", "claimable", "decode_value", "encode_value",
-    "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
+    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "back_in_new", "claimable", "decode_value",
+    "encode_value", "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
 ]  # fmt: skip
 
 MAX_NAME = 255
@@ -32,6 +32,7 @@ MAX_SOURCE = 40
 MAX_HOST = 30
 TAIL_ROOM = len(",c=.:2,P") + 32 + 16 + 7
 """Bytes that the tail of a claim may take (a pid has at most seven digits, proc(5) pid_max)."""
+_MAX_CLAIMABLE = MAX_NAME - TAIL_ROOM
 GROWTH = len(",n=9999,t=1234567890123456")
 """Bytes by which a name may grow while its message is released again and again."""
 
@@ -171,7 +172,9 @@ def in_cur(name_in_new: str, token: str, us: int, pid: int) -> str:
 
 def claimable(name_in_new: str) -> bool:
     """False for a name that leaves no room for the tail of a claim."""
-    return len(name_in_new) <= MAX_NAME - TAIL_ROOM and len(os.fsencode(name_in_new)) <= MAX_NAME - TAIL_ROOM
+    if len(name_in_new) > _MAX_CLAIMABLE:
+        return False
+    return name_in_new.isascii() or len(os.fsencode(name_in_new)) <= _MAX_CLAIMABLE
 
 
 def back_in_new(name: Name, *, not_before: int | None = None) -> str:

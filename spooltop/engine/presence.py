@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import stat
-import sys
 from dataclasses import dataclass
 
 from spooltop.model.text import escape
@@ -19,7 +17,7 @@ from spooltop.model.words import Owner, Verdict
 
 from .dirs import SpoolDirs
 from .files import Files
-from .machine import Machine, process_start, this_machine
+from .machine import Machine, command_line, process_start, this_machine
 
 __all__ = ["CONSUMERS", "Hold", "Presence", "judge", "look", "new_token"]
 
@@ -53,7 +51,7 @@ class Presence:
 
 def new_token() -> str:
     """A token, 32 hex digits, never given twice."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def look(dirs: SpoolDirs, token: str) -> Presence:
@@ -163,7 +161,7 @@ class Hold:
                 "pid_ns": machine.pid_ns,
                 "pid": pid,
                 "start": process_start(pid),
-                "command": (command if command is not None else _command())[:_COMMAND_CAP],
+                "command": (command if command is not None else command_line())[:_COMMAND_CAP],
                 "since": now,
             }
             files.own_as(fd, dirs.like)
@@ -176,7 +174,7 @@ class Hold:
         return cls(token, fd)
 
     def drop(self, dirs: SpoolDirs, *, remove: bool) -> None:
-        """Lets go. ``remove`` takes the file away too: only after seeing no claim with the token, which nobody could judge then."""
+        """Lets go. ``remove`` takes the file away too: only after seeing no claim with the token, which would then be unknown."""
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
@@ -198,7 +196,3 @@ def _remove(files: Files, name: str, dir_fd: int) -> None:
         files.unlink(name, dir_fd)
     except FileNotFoundError:
         return  # somebody cleaned up before us
-
-
-def _command() -> str:
-    return " ".join(os.path.basename(word) if place == 0 else word for place, word in enumerate(sys.orig_argv))

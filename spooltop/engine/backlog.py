@@ -1,0 +1,155 @@
+"""What waits in ``new``, oldest first, without a listing per message.
+
+One listing fills a heap with the oldest names; it is listed again when the heap is empty, or when it has grown old and the
+directory has changed. A name stands by the time in it, else by mtime, so that foreign names that sort first or last by chance
+starve nobody and do not starve.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from .files import Files
+from .names import claimable, not_before, put_us
+
+__all__ = ["Backlog", "listing"]
+
+LIMIT = 131_072
+"""Most names that are kept; about 20 MB."""
+_FUTURE = 1_000_000
+"""µs by which a time in a name may be ahead of the clock and still be believed."""
+_SETTLED_NS = 1_000_000_000
+"""An mtime younger than this at the listing proves nothing: another change may leave the same one."""
+
+
+class Backlog:
+    """The names waiting in ``new``. Not thread-safe. ``clock`` gives epoch seconds, ``tick`` seconds that never jump."""
+
+    def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
+        self._new = new
+        self._files = files
+        self._clock = clock
+        self._limit = limit
+        self._ready: list[tuple[int, str]] = []
+        self._later: list[tuple[int, int, str]] = []
+        self._times: dict[str, int] = {}
+        self._shunned: set[str] = set()
+        self._delays: dict[str, int] = {}
+        self._listed_at: float | None = None
+        self._cost = 0.0
+        self._seen: int | None = None
+        self.listings = 0
+        """How often the directory was listed."""
+
+    def pop(self) -> str | None:
+        """The oldest name that may be claimed now, taken out of the backlog; None where there is none."""
+        self._fill()
+        return heappop(self._ready)[1] if self._ready else None
+
+    def add(self, name: str) -> None:
+        """A name that has just gone (back) to ``new``."""
+        now = int(self._clock() * 1e6)
+        self._place(name, now)
+
+    def shun(self, name: str) -> None:
+        """Never gives this name again: it is no regular file."""
+        self._shunned.add(name)
+
+    def delay(self, name: str, until: int) -> None:
+        """Holds a name back in this process until ``until``, µs since the epoch: foreign names cannot carry it themselves."""
+        if len(self._delays) >= 4096:
+            now = int(self._clock() * 1e6)
+            self._delays = {name: until for name, until in self._delays.items() if until > now}
+        self._delays[name] = until
+
+    def due(self) -> float | None:
+        """Epoch seconds at which the next of those that may not be claimed yet may be; None where there are none."""
+        return self._later[0][0] / 1e6 if self._later else None
+
+    def clear(self) -> None:
+        """Forgets what was listed."""
+        self._ready.clear()
+        self._later.clear()
+        self._listed_at = None
+        self._seen = None
+
+    def _fill(self) -> None:
+        if self._later:
+            now = int(self._clock() * 1e6)
+            while self._later and self._later[0][0] <= now:
+                _, us, name = heappop(self._later)
+                heappush(self._ready, (us, name))
+        if self._listed_at is not None:
+            if self._ready and time.monotonic() - self._listed_at < max(1.0, 20 * self._cost):
+                return
+            if self._seen is not None and self._files.fstat(self._new).st_mtime_ns == self._seen:
+                return
+        self._list()
+
+    def _list(self) -> None:
+        started = time.monotonic()
+        before = self._files.fstat(self._new).st_mtime_ns
+        now = int(self._clock() * 1e6)
+        settled = time.time_ns() - before > _SETTLED_NS
+        known, self._times = self._times, {}
+        self._ready, self._later = [], []
+        cut = False
+        for name in self._files.scan(self._new):
+            if name[0] == "." or name in self._shunned or not claimable(name):
+                continue
+            if name in known:
+                self._times[name] = known[name]
+            self._place(name, now, heap=False)
+            if len(self._ready) >= 2 * self._limit:
+                self._ready.sort()
+                del self._ready[self._limit :]
+                cut = True
+            if len(self._later) >= 2 * self._limit:
+                self._later.sort()
+                del self._later[self._limit :]
+                cut = True
+        self._ready.sort()  # a sorted list is a heap
+        heapify(self._later)
+        self._seen = before if settled and not cut else None
+        self._cost = time.monotonic() - started
+        self._listed_at = started
+        self.listings += 1
+
+    def _place(self, name: str, now: int, *, heap: bool = True) -> None:
+        us = put_us(name)
+        if us is None or us > now + _FUTURE:
+            us = self._by_mtime(name, now)
+            if us is None:
+                return
+        until = not_before(name) or self._delays.get(name, 0)
+        if until > now:
+            if heap:
+                heappush(self._later, (until, us, name))
+            else:
+                self._later.append((until, us, name))
+        elif heap:
+            heappush(self._ready, (us, name))
+        else:
+            self._ready.append((us, name))
+
+    def _by_mtime(self, name: str, now: int) -> int | None:
+        us = self._times.get(name)
+        if us is None:
+            try:
+                found = self._files.stat(name, self._new)
+            except FileNotFoundError:
+                return None
+            if not stat.S_ISREG(found.st_mode):
+                self._shunned.add(name)
+                return None
+            # Never later than when it was first seen: a time in the future would keep it last for ever.
+            us = self._times[name] = min(found.st_mtime_ns // 1000, now)
+        return us
+
+
+def listing(files: Files, dir_fd: int) -> list[str]:
+    """The names of messages in a box, in no order: all but dot files."""
+    return [name for name in files.list(dir_fd) if name[0] != "."]

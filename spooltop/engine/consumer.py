@@ -1,0 +1,279 @@
+"""The consumer's side of a spool: claims, and every way they end."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from spooltop.errors import ClaimLost, SpooltopError
+from spooltop.model.words import Box, Json
+
+from .aside import folder, set_aside
+from .backlog import Backlog
+from .claim import Claim, as_file
+from .dirs import SpoolDirs
+from .names import back_in_new, in_cur, parse
+from .presence import Hold
+from .stamps import next_us
+from .troubles import in_words
+
+__all__ = ["Consumer"]
+
+
+class Consumer:
+    """Claims of one process on one spool, under one token at a time. Thread-safe."""
+
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, *, durable: bool, max_attempts: int) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._clock = clock
+        self._host = host
+        self._durable = durable
+        self._max_attempts = max_attempts
+        self._new = dirs.box(Box.NEW)
+        self._cur = dirs.box(Box.CUR)
+        self.backlog = Backlog(self._new, dirs.files, clock)
+        self._lock = threading.RLock()
+        self._hold: Hold | None = None
+        self._open: dict[str, weakref.ref[Claim]] = {}
+        self._failures: dict[str, int] = {}
+
+    # Presence
+
+    def hold(self) -> Hold:
+        """The presence of this process, taken at the first call."""
+        with self._lock:
+            if self._hold is None:
+                try:
+                    self._hold = Hold.take(self._dirs, now=self._clock())
+                except OSError as error:
+                    raise in_words(error, self._dirs.path, "claim") from error
+            return self._hold
+
+    @property
+    def token(self) -> str | None:
+        return self._hold.token if self._hold else None
+
+    def forked(self) -> None:
+        """In a forked child: everything that is held is the parent's."""
+        self._lock = threading.RLock()
+        if self._hold is not None:
+            self._hold.abandon()
+            self._hold = None
+        self._open.clear()
+        self.backlog.clear()
+
+    def close(self) -> None:
+        """Releases what is still claimed, with a warning, and lets go of the presence."""
+        with self._lock:
+            for reference in list(self._open.values()):
+                claim = reference()
+                if claim is not None and not claim.ended:
+                    claim.__del__()
+            self._open.clear()
+            hold, self._hold = self._hold, None
+            if hold is not None:
+                mine = f",c={hold.token}."
+                left = any(mine in name for name in self._files.scan(self._cur))
+                hold.drop(self._dirs, remove=not left)
+
+    # Claims
+
+    def take(self) -> Claim | None:
+        """Claims the oldest message that may be; None where there is none. A lost race is not told, the next one is tried."""
+        with self._lock:
+            files, backlog = self._files, self.backlog
+            while (name := backlog.pop()) is not None:
+                try:
+                    found = files.stat(name, self._new)
+                except FileNotFoundError:
+                    continue
+                if not stat.S_ISREG(found.st_mode):
+                    backlog.shun(name)
+                    continue
+                hold = self._hold or self.hold()
+                claimed = in_cur(name, hold.token, next_us(self._clock), os.getpid())
+                try:
+                    files.move(name, self._new, claimed, self._cur, inode=found.st_ino, unique=True)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    backlog.add(name)
+                    raise in_words(error, self._dirs.path, "claim") from error
+                told = parse(claimed, claimed=True)
+                failed = self._failures.get(told.base, 0) if told.attempts is None else told.attempts
+                claim = Claim(self, told, hold.token, found.st_ino, failed + 1)
+                self._open[claimed] = weakref.ref(claim)
+                return claim
+            return None
+
+    def peek(self) -> str | None:
+        """The id of what ``take`` would claim."""
+        with self._lock:
+            while (name := self.backlog.pop()) is not None:
+                try:
+                    found = self._files.stat(name, self._new)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(found.st_mode):
+                    self.backlog.add(name)
+                    return parse(name, claimed=False).id
+                self.backlog.shun(name)
+            return None
+
+    def holds(self, claim: Claim) -> bool:
+        """True while the claim is this process's to end: not after a fork, not after closing."""
+        return self._hold is not None and self._hold.token == claim.token
+
+    def open(self, claim: Claim) -> BinaryIO:
+        try:
+            fd = self._files.open_read(claim.name, self._cur)
+        except FileNotFoundError:
+            raise self._lost(claim) from None
+        return as_file(fd, self._dirs.path)
+
+    # Ends
+
+    def ack(self, claim: Claim) -> None:
+        self._unlink(claim)
+        if self._durable:
+            self._files.sync_dir(self._cur)
+
+    def ack_many(self, claims: Sequence[Claim]) -> None:
+        """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
+        lost: list[Claim] = []
+        for claim in claims:
+            try:
+                self._unlink(claim)
+            except ClaimLost:
+                lost.append(claim)
+        if self._durable:
+            self._files.sync_dir(self._cur)
+        if lost:
+            raise ClaimLost(
+                f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
+                path=self._dirs.path,
+            )
+
+    def _unlink(self, claim: Claim) -> None:
+        self._check(claim)
+        try:
+            self._files.unlink(claim.name, self._cur)
+        except FileNotFoundError:
+            raise self._lost(claim) from None
+        except OSError:
+            if not self._gone(claim):
+                raise
+        self._forget(claim)
+        if claim.told.attempts is None:
+            self._failures.pop(claim.told.base, None)
+
+    def _gone(self, claim: Claim) -> bool:
+        # A server may have done it and yet report an error.
+        try:
+            self._files.stat(claim.name, self._cur)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # the first error is the one to report
+        return False
+
+    def release(self, claim: Claim, delay: float) -> None:
+        if claim.attempt >= self._max_attempts:
+            self.reject(claim, f"given back after {claim.attempt} attempts")
+            return
+        self._check(claim)
+        told = claim.told
+        until = int((self._clock() + delay) * 1e6) if delay > 0 else None
+        name = back_in_new(told, not_before=until)
+        if not told.own:  # its name can carry neither
+            self._count_failure(told.base)
+            if until is not None:
+                self.backlog.delay(name, until)
+        try:
+            self._files.move(claim.name, self._cur, name, self._new, inode=claim.inode)
+        except FileNotFoundError:
+            raise self._lost(claim) from None
+        except FileExistsError:
+            raise SpooltopError(
+                f"{told.id!r} cannot go back: another message of that name is in new", path=self._dirs.path,
+                advice="it stays in cur; requeue it when the other one is gone",
+            ) from None  # fmt: skip
+        except OSError as error:
+            raise in_words(error, self._dirs.path, "release") from error
+        self._forget(claim)
+        self._sync(self._new)
+        with self._lock:
+            self.backlog.add(name)
+
+    def reject(self, claim: Claim, reason: str) -> None:
+        self._check(claim)
+        try:
+            self._set_aside(claim, reason)
+        except FileNotFoundError:
+            raise self._lost(claim) from None
+        except OSError as error:
+            raise in_words(error, self._dirs.path, "reject") from error
+        self._forget(claim)
+
+    def _set_aside(self, claim: Claim, reason: str) -> None:
+        reject(
+            self._dirs, claim.name, claim.inode, reason, operation=f"engine.{claim.token}", at=self._clock(),
+            who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
+        )  # fmt: skip
+
+    def drop(self, claim: Claim) -> None:
+        """What the finaliser of a forgotten claim does."""
+        try:
+            self.release(claim, 0)
+        except (ClaimLost, SpooltopError, OSError):
+            self._forget(claim)  # it stays in cur and shows there; a finaliser has nobody to tell
+
+    def _check(self, claim: Claim) -> None:
+        if claim.ended:
+            raise ClaimLost(f"the claim on {claim.id!r} has ended already", path=self._dirs.path)
+
+    def _lost(self, claim: Claim) -> ClaimLost:
+        self._forget(claim)
+        return ClaimLost(f"the claim on {claim.id!r} was taken away", path=self._dirs.path, advice="drop what was done for it")
+
+    def _forget(self, claim: Claim) -> None:
+        claim.end()
+        self._open.pop(claim.name, None)
+
+    def _count_failure(self, name: str) -> None:
+        if len(self._failures) >= 4096:
+            self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
+        self._failures[name] = self._failures.get(name, 0) + 1
+
+    def _sync(self, target: int) -> None:
+        if self._durable:
+            # Target first: cut off in between, the message is in both places and never in none.
+            self._files.sync_dir(target)
+            self._files.sync_dir(self._cur)
+
+
+def reject(
+    dirs: SpoolDirs,
+    name: str,
+    inode: int,
+    reason: str,
+    *,
+    operation: str,
+    at: float,
+    who: str,
+    attempt: int | None,
+    durable: bool,
+) -> None:
+    """Sets a claim aside in ``rejected``. ``FileNotFoundError`` where it is gone."""
+    meta: dict[str, Json] = {"origin": "cur", "reason": reason, "at": at, "who": who, "attempt": attempt}
+    set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
+    if durable:
+        target = folder(dirs, Box.REJECTED, operation)
+        assert target is not None  # the message lies in it
+        dirs.files.sync_dir(target)
+        dirs.files.sync_dir(dirs.box(Box.CUR))

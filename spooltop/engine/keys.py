@@ -1,0 +1,141 @@
+"""Records of keys: which message a key was put as, so that a second put with the key is none.
+
+``.spooltop/keys/<sha256 of the key>`` holds one JSON line with the message's final name. It is written and synced after the
+file in ``tmp`` is complete and before its move to ``new``, and it is created without replacing, so of two processes with one key
+one wins. Who finds a record whose file still stands in ``tmp`` finishes the move.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .dirs import SpoolDirs
+from .names import parse
+
+__all__ = ["KEYS", "KeyRecords"]
+
+KEYS = "keys"
+_CAP = 4096
+_SWEPT_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The final name of a message, and when it was put (epoch seconds)."""
+
+    name: str
+    at: float
+
+    @property
+    def id(self) -> str:
+        return parse(self.name, claimed=False).id
+
+
+class KeyRecords:
+    """The records of one spool. ``window``: seconds after which a record has expired. All methods may raise ``OSError``."""
+
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], window: float) -> None:
+        self._dirs = dirs
+        self._clock = clock
+        self._window = window
+        self._swept_at = clock()
+
+    def find(self, key: str) -> Record | None:
+        """The record of ``key``; one that has expired or says nothing is taken away."""
+        return self._find(_called(key))
+
+    def _find(self, called: str) -> Record | None:
+        record = self._read(called)
+        if record is None or self._valid(record):
+            return record if record and record.name else None
+        # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
+        files, keys = self._dirs.files, self._keys()
+        fd = files.open_lasting(".lock", keys)
+        try:
+            files.own_as(fd, self._dirs.like)
+            files.lock(fd, wait=True)
+            record = self._read(called)
+            if record is None or self._valid(record):
+                return record
+            try:
+                files.unlink(called, keys)
+            except FileNotFoundError:
+                pass  # only an operator can have removed it; gone is what we want
+            return None
+        finally:
+            files.close(fd)
+
+    def _valid(self, record: Record) -> bool:
+        return bool(record.name) and record.at > self._clock() - self._window
+
+    def create(self, key: str, name: str, *, durable: bool) -> bool:
+        """Records that ``key`` is the message ``name``. False where the key has a record already."""
+        files, keys = self._dirs.files, self._keys()
+        draft = f".{os.urandom(16).hex()}"
+        fd = files.create(draft, keys)
+        try:
+            try:
+                files.own_as(fd, self._dirs.like)
+                files.write_all(fd, json.dumps({"name": name, "at": self._clock()}).encode() + b"\n")
+                if durable:
+                    files.sync(fd)
+            finally:
+                files.close(fd)
+            files.move(draft, keys, _called(key), keys)
+        except BaseException as error:
+            try:
+                files.unlink(draft, keys)
+            except FileNotFoundError:
+                pass  # it has its name already, and the error came after
+            if isinstance(error, FileExistsError):
+                return False
+            raise
+        if durable:
+            files.sync_dir(keys)
+        self._sweep()
+        return True
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if now - self._swept_at < self._window / 24:
+            return
+        self._swept_at = now
+        names = (name for name in self._dirs.files.list(self._keys()) if not name.startswith("."))
+        for _, called in zip(range(_SWEPT_AT_ONCE), names, strict=False):
+            self._find(called)
+
+    def _keys(self) -> int:
+        keys = self._dirs.own(KEYS, create=True)
+        assert keys is not None  # create=True makes it or raises
+        return keys
+
+    def _read(self, called: str) -> Record | None:
+        """The record; one with an empty name where it says nothing of use."""
+        files = self._dirs.files
+        try:
+            fd = files.open_read(called, self._keys())
+        except FileNotFoundError:
+            return None
+        try:
+            if not stat.S_ISREG(files.fstat(fd).st_mode):
+                return Record("", 0.0)
+            told = json.loads(files.read(fd, _CAP))
+            name, at = told["name"], float(told["at"])
+        except (ValueError, KeyError, TypeError):
+            return Record("", 0.0)
+        finally:
+            files.close(fd)
+        # Whoever may write the spool wrote it: no name may lead out of tmp.
+        if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+            return Record("", 0.0)
+        return Record(name, at)
+
+
+def _called(key: str) -> str:
+    from hashlib import sha256  # loads OpenSSL: only for those who use keys
+
+    return sha256(os.fsencode(key)).hexdigest()

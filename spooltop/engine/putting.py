@@ -1,0 +1,287 @@
+"""Putting messages: complete and synced in ``tmp`` first, then one move to ``new``, which is the commit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import BinaryIO, TypeAlias
+
+from spooltop.errors import PutUnknown, SpooltopError, UsageError
+
+from .dirs import SpoolDirs
+from .keys import KeyRecords, Record
+from .lookup import find
+from .names import GROWTH, MAX_NEW, in_new, is_own_id, new_id, parse
+from .stamps import next_us
+from .troubles import in_words
+
+__all__ = ["Data", "Putter"]
+
+Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
+
+GROUP = 32
+"""From so many messages on one ``syncfs`` is cheaper than a sync of each file."""
+_CHUNK = 1 << 20
+
+
+class Putter:
+    """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
+
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, key_window: float) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._clock = clock
+        self._host = host
+        self._tmp = dirs.tmp if dirs.tmp is not None else -1
+        self._new = dirs.new if dirs.new is not None else -1
+        self._keys = KeyRecords(dirs, clock, key_window)
+        like = dirs.like
+        self._strange = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+
+    def put(
+        self,
+        data: Data,
+        *,
+        source: str | None,
+        id: str | None,
+        key: str | None,
+        durable: bool,
+        not_before: int | None,
+        canary: bool,
+    ) -> str:
+        """One message; its id. See ``Spool.put``."""
+        chosen = id if id is not None else new_id(next_us(self._clock), os.getpid(), self._host)
+        name = self._name(chosen, source, not_before, canary)
+        try:
+            if id is None:
+                return self._put(data, chosen, name, key, durable)
+            with self._alone(id):
+                if (known := self._known(key)) is not None:
+                    return self._finish(known, durable)
+                if find(self._dirs, id) is not None:
+                    return id
+                self._clear(name)
+                return self._put(data, chosen, name, key, durable)
+        except OSError as error:
+            raise in_words(error, self._dirs.path, "put") from error
+
+    def _put(self, data: Data, id: str, name: str, key: str | None, durable: bool) -> str:
+        if (known := self._known(key)) is not None:
+            return self._finish(known, durable)
+        inode = self._draft(name, data, sync=durable)
+        if key is not None:
+            try:
+                while not self._keys.create(key, name, durable=durable):
+                    if (known := self._known(key)) is not None:
+                        self._discard(name)
+                        return self._finish(known, durable)
+            except OSError:
+                if self._recorded(key, name):
+                    raise  # the record stands, so the file stays too: a retry finishes the move
+                self._discard(name)
+                raise
+        try:
+            self._deliver(name, inode, keep=key is not None)
+        except FileExistsError:
+            self._discard(name)
+            if parse(name, claimed=False).id != id:
+                raise
+            return id  # the same id arrived in between, from someone who does not lock
+        except FileNotFoundError:
+            if key is None:
+                raise SpooltopError(
+                    "the file in tmp was taken away before it was delivered", path=self._dirs.path, advice="put it again"
+                ) from None
+            # another put with this key finished the move
+        self._settle(id, durable)
+        return id
+
+    def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
+        """One group commit; the ids. See ``Spool.put_many``."""
+        rest = iter(messages)
+        first = list(islice(rest, GROUP))
+        together = durable and len(first) == GROUP and _syncfs_tells()
+        drafts: list[tuple[str, str, int]] = []
+        moved = 0
+        try:
+            try:
+                for data in chain(first, rest):
+                    id = new_id(next_us(self._clock), os.getpid(), self._host)
+                    name = self._name(id, source, None, False)
+                    drafts.append((id, name, self._draft(name, data, sync=durable and not together)))
+                if together:
+                    self._files.sync_fs(self._new)
+                for _, name, inode in drafts:
+                    self._deliver(name, inode, keep=False)
+                    moved += 1
+            except PutUnknown as unknown:
+                moved += 1
+                unknown.ids = tuple(id for id, _, _ in drafts[:moved])
+                raise
+            except BaseException as error:
+                if moved and isinstance(error, OSError):
+                    raise PutUnknown(
+                        f"{moved} of {len(drafts)} messages were delivered, then: {error.strerror}",
+                        id=drafts[0][0], ids=tuple(id for id, _, _ in drafts[:moved]), path=self._dirs.path,
+                        advice="put again those whose ids are not among its ids",
+                    ) from error  # fmt: skip
+                raise
+            finally:
+                for _, name, _ in drafts[moved:]:
+                    self._discard(name)
+            if drafts:
+                try:
+                    self._settle(drafts[0][0], durable)
+                except PutUnknown as unknown:
+                    unknown.ids = tuple(id for id, _, _ in drafts)
+                    raise
+        except OSError as error:
+            raise in_words(error, self._dirs.path, "put") from error
+        return [id for id, _, _ in drafts]
+
+    # Steps
+
+    def _name(self, id: str, source: str | None, not_before: int | None, canary: bool) -> str:
+        try:
+            name = in_new(id, source=source, not_before=not_before, canary=canary)
+        except ValueError as error:
+            raise UsageError(str(error), path=self._dirs.path) from None
+        if not is_own_id(id) and len(name) > MAX_NEW - GROWTH:
+            raise UsageError(
+                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed", path=self._dirs.path,
+                advice="choose a shorter one",
+            )  # fmt: skip
+        return name
+
+    def _draft(self, name: str, data: Data, *, sync: bool) -> int:
+        """The complete file in ``tmp``, locked while it is written; its inode. Leaves nothing behind where it fails."""
+        files = self._files
+        fd = files.create(name, self._tmp)
+        try:
+            try:
+                files.lock(fd)
+                if self._strange:
+                    files.own_as(fd, self._dirs.like)
+                if isinstance(data, bytes):
+                    files.write_all(fd, data)
+                elif isinstance(data, (bytearray, memoryview)):
+                    files.write_all(fd, bytes(data))
+                else:
+                    while chunk := data.read(_CHUNK):
+                        files.write_all(fd, chunk)
+                if sync:
+                    files.sync(fd)
+                inode = files.fstat(fd).st_ino
+            finally:
+                files.close(fd)
+        except BaseException:
+            self._discard(name)
+            raise
+        return inode
+
+    def _deliver(self, name: str, inode: int, *, keep: bool) -> None:
+        try:
+            self._files.move(name, self._tmp, name, self._new, inode=inode)
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except OSError as error:
+            if self._stands(name, inode):
+                raise PutUnknown(
+                    f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._dirs.path
+                ) from error
+            if not keep:
+                self._discard(name)
+            raise
+
+    def _stands(self, name: str, inode: int) -> bool:
+        try:
+            return self._files.stat(name, self._new).st_ino == inode
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # not known to be absent
+
+    def _settle(self, id: str, durable: bool) -> None:
+        if not durable:
+            return
+        try:
+            self._files.sync_dir(self._new)
+        except OSError as error:
+            raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._dirs.path) from error
+
+    def _discard(self, name: str) -> None:
+        try:
+            self._files.unlink(name, self._tmp)
+        except OSError:
+            return  # it stays in tmp, where nothing is taken for a message; the first error is the one to report
+
+    # Keys and ids
+
+    def _known(self, key: str | None) -> Record | None:
+        return None if key is None else self._keys.find(key)
+
+    def _recorded(self, key: str, name: str) -> bool:
+        try:
+            known = self._keys.find(key)
+        except OSError:
+            return True  # not known to be absent
+        return known is not None and known.name == name
+
+    def _finish(self, known: Record, durable: bool) -> str:
+        try:
+            found = self._files.stat(known.name, self._tmp)
+            if stat.S_ISREG(found.st_mode):
+                self._deliver(known.name, found.st_ino, keep=True)
+        except FileNotFoundError:
+            pass  # delivered long ago, or just now by somebody else
+        except FileExistsError:
+            self._discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
+        self._settle(known.id, durable)  # whoever moved it may not have synced it yet
+        return known.id
+
+    @contextmanager
+    def _alone(self, id: str) -> Iterator[None]:
+        """Nobody else puts this id meanwhile. The lock files are few, shared by many ids, and never removed."""
+        from hashlib import sha256  # loads OpenSSL: only for those who choose ids
+
+        files = self._files
+        ids = self._dirs.own("ids", create=True)
+        assert ids is not None  # create=True makes it or raises
+        fd = files.open_lasting(sha256(os.fsencode(id)).hexdigest()[:2], ids)
+        try:
+            files.own_as(fd, self._dirs.like)
+            files.lock(fd, wait=True)
+            yield
+        finally:
+            files.close(fd)
+
+    def _clear(self, name: str) -> None:
+        """Takes away what a dead put of this id left in ``tmp``; a living one is not there, it would hold the lock of the id."""
+        files = self._files
+        try:
+            fd = files.open_read(name, self._tmp)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            self._discard(name)  # a link or a socket: removing the name touches nothing else
+            return
+        try:
+            if files.lock(fd):
+                self._discard(name)
+        finally:
+            files.close(fd)
+
+
+def _syncfs_tells() -> bool:
+    """True where ``syncfs`` reports write errors: Linux 5.8 and later (syncfs(2))."""
+    try:
+        major, minor = os.uname().release.split(".")[:2]
+        return (int(major), int("".join(c for c in minor if c.isdigit()) or 0)) >= (5, 8)
+    except ValueError:
+        return False

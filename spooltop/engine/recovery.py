@@ -1,0 +1,132 @@
+"""Putting back what dead consumers hold, and finishing what was cut off between two names of one file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from spooltop.model.words import ASIDE, Box, Verdict
+
+from .aside import entries, folder
+from .consumer import reject
+from .dirs import SpoolDirs
+from .machine import file_system, is_network, this_machine
+from .names import Name, back_in_new, parse
+from .presence import CONSUMERS, judge, look
+
+__all__ = ["recover"]
+
+
+def recover(
+    dirs: SpoolDirs, clock: Callable[[], float], host: str, *, mine: str | None, durable: bool, max_attempts: int
+) -> list[str]:
+    """The ids that went back to ``new``. ``mine`` is this consumer's own token, whose claims are left alone.
+
+    Only claims of our own protocol whose holder is proved dead; the attempt is counted, and at the limit the message is rejected.
+    """
+    files, cur, new = dirs.files, dirs.box(Box.CUR), dirs.box(Box.NEW)
+    # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
+    claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
+    tokens = {claim.token for claim in claims if claim.token is not None and claim.token != mine}
+    machine, network = this_machine(), is_network(file_system(dirs.root))
+    dead = {token for token in tokens if judge(look(dirs, token), machine.boot_id, network=network)[0] is Verdict.DEAD}
+    back: list[str] = []
+    set_aside = False
+    for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.put_us or 0):
+        try:
+            found = files.stat(claim.raw, cur)
+            if not stat.S_ISREG(found.st_mode):
+                continue
+            if found.st_nlink > 1 and _has_other_name(dirs, claim, found.st_ino):
+                files.unlink(claim.raw, cur)
+                continue
+            attempt = (claim.attempts or 0) + 1
+            if claim.own and attempt >= max_attempts:
+                reject(
+                    dirs, claim.raw, found.st_ino, f"its consumers died or gave it back {attempt} times",
+                    operation=f"engine.{claim.token}", at=clock(), who=f"recover, pid {os.getpid()} on {host}", attempt=attempt,
+                    durable=durable,
+                )  # fmt: skip
+                set_aside = True
+                continue
+            files.move(claim.raw, cur, back_in_new(claim), new, inode=found.st_ino)
+        except FileNotFoundError:
+            continue  # another recover, or an operator, was quicker
+        except FileExistsError:
+            continue  # a conflict: both stay and are shown
+        back.append(claim.id)
+    if durable and back:
+        files.sync_dir(new)
+        files.sync_dir(cur)
+    if set_aside:
+        for token in dead:
+            dirs.forget(Box.REJECTED.value, f"engine.{token}")
+    _finish_puts(dirs)
+    _tidy_presence(dirs, mine, machine.boot_id, network=network)
+    return back
+
+
+def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
+    """True where the same file already stands where a cut-off move was taking it."""
+    for name in dirs.files.list(dirs.box(Box.NEW)):
+        if _begins_alike(name, claim) and _is(dirs, name, dirs.box(Box.NEW), inode):
+            return True
+    for box in ASIDE:
+        for entry in entries(dirs, box):
+            if _begins_alike(entry.name, claim):
+                target = folder(dirs, box, entry.operation)
+                if target is not None and _is(dirs, entry.name, target, inode):
+                    return True
+    return False
+
+
+def _begins_alike(name: str, claim: Name) -> bool:
+    return name.startswith(claim.base.partition(",")[0] or claim.base)
+
+
+def _is(dirs: SpoolDirs, name: str, dir_fd: int, inode: int) -> bool:
+    try:
+        return dirs.files.stat(name, dir_fd).st_ino == inode
+    except FileNotFoundError:
+        return False
+
+
+def _finish_puts(dirs: SpoolDirs) -> None:
+    """A file that stands in ``tmp`` and, as the same file, in ``new`` or ``cur`` is delivered: its name in ``tmp`` goes."""
+    if dirs.tmp is None:
+        return
+    files, claimed = dirs.files, None
+    for name in files.list(dirs.tmp):
+        try:
+            found = files.stat(name, dirs.tmp)
+            if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+                continue
+            delivered = _is(dirs, name, dirs.box(Box.NEW), found.st_ino)
+            if not delivered:
+                claimed = files.list(dirs.box(Box.CUR)) if claimed is None else claimed
+                delivered = any(
+                    other.startswith(name) and _is(dirs, other, dirs.box(Box.CUR), found.st_ino) for other in claimed
+                )
+            if delivered:
+                files.unlink(name, dirs.tmp)
+        except FileNotFoundError:
+            continue  # its writer finished meanwhile
+
+
+def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: bool) -> None:
+    """Takes away the presence files of the dead that hold no claim any more. A token that is dead never claims again, so what is
+    listed after the look is all there can be."""
+    consumers = dirs.own(CONSUMERS)
+    if consumers is None:
+        return
+    tokens = [token for token in dirs.files.list(consumers) if not token.startswith(".") and token != mine]
+    dead = {token for token in tokens if judge(look(dirs, token), boot_id, network=network)[0] is Verdict.DEAD}
+    if not dead:
+        return
+    held = {parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if ",c=" in name}
+    for token in dead - held:
+        try:
+            dirs.files.unlink(token, consumers)
+        except FileNotFoundError:
+            continue  # another recover was quicker

@@ -1,0 +1,262 @@
+"""The spool: put, claim, recover. See ``spooltop.engine`` for how it is used."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+from spooltop.errors import MailFolder, NotASpool, Unreadable
+from spooltop.model.words import LIVE, Box
+
+from .claim import Claim
+from .consumer import Consumer
+from .dirs import SpoolDirs
+from .files import Files
+from .machine import this_machine
+from .mail import mail_sign
+from .putting import Data, Putter
+from .recovery import recover
+from .waiting import Watch
+
+__all__ = ["MAX_ATTEMPTS", "Spool"]
+
+MAX_ATTEMPTS = 10
+KEY_WINDOW = 24 * 3600.0
+
+
+class Spool:
+    """A directory with the boxes ``tmp``, ``new`` and ``cur``.
+
+    ``durable``: a put and an ack survive power loss when they return; False keeps every guarantee but that one. ``max_attempts``:
+    how often a message is in work before it is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key.
+    ``as_spool`` opens what looks like a mail folder all the same. ``files``, ``clock`` (epoch seconds), ``host`` are the world.
+
+    Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        durable: bool = True,
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+        key_window: float = KEY_WINDOW,
+        as_spool: bool = False,
+        files: Files | None = None,
+        clock: Callable[[], float] = time.time,
+        host: str | None = None,
+    ) -> None:
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.durable = durable
+        self._clock = clock
+        self._host = host if host is not None else this_machine().host
+        self._max_attempts = max_attempts
+        self._watch: Watch | None = None
+        self._closed = True
+        self._dirs = _open(self.path, files or Files())
+        try:
+            if not as_spool and (sign := mail_sign(self._dirs)) is not None:
+                raise MailFolder(f"a mail folder ({sign}): its cur is read mail", path=self.path)
+            self._putter = Putter(self._dirs, clock, self._host, key_window)
+            self._consumer = Consumer(self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts)
+        except BaseException:
+            self._dirs.close()
+            raise
+        self._closed = False
+        _spools.add(self)
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], durable: bool = True, *, files: Files | None = None, **options: object
+    ) -> Spool:
+        """Makes what is missing of the directory and its boxes, and opens it. Takes the options of ``Spool``."""
+        files = files or Files()
+        root = os.path.abspath(os.fsdecode(path))
+        os.makedirs(root, exist_ok=True)
+        fd = files.open_dir(root, follow=True)
+        try:
+            like = files.fstat(fd)
+            for box in LIVE:
+                try:
+                    files.mkdir(box.value, fd)
+                except FileExistsError:
+                    continue
+                inside = files.open_dir(box.value, fd)
+                try:
+                    files.own_as(inside, like)
+                finally:
+                    files.close(inside)
+            if durable:
+                files.sync_dir(fd)
+        finally:
+            files.close(fd)
+        return cls(path, durable, files=files, **options)  # type: ignore[arg-type]  # passed on as they are
+
+    # Producers
+
+    def put(
+        self,
+        data: Data,
+        *,
+        source: str | None = None,
+        id: str | None = None,
+        key: str | None = None,
+        durable: bool | None = None,
+        not_before: float | None = None,
+        canary: bool = False,
+    ) -> str:
+        """Puts one message, bytes or a binary file; its id.
+
+        With ``id`` it is a no-op while a message of that id is in any box; with ``key`` it is a no-op for 24 hours after the
+        first put with that key, whatever became of the message, and returns that message's id. ``not_before`` (epoch seconds)
+        holds it back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``UsageError`` for an id or a
+        source that is too long; after any error but ``PutUnknown`` nothing was delivered.
+        """
+        return self._putter.put(
+            data,
+            source=source,
+            id=id,
+            key=key,
+            durable=self.durable if durable is None else durable,
+            not_before=None if not_before is None else int(not_before * 1e6),
+            canary=canary,
+        )
+
+    def put_many(self, messages: Iterable[Data], *, source: str | None = None, durable: bool | None = None) -> list[str]:
+        """Puts all of them in one group commit: all are complete and synced before the first is visible. Their ids, in order."""
+        return self._putter.put_many(messages, source=source, durable=self.durable if durable is None else durable)
+
+    # Consumers
+
+    def claim(self, timeout: float | None = 0) -> Claim | None:
+        """The oldest message that may be claimed; waits up to ``timeout`` seconds for one (None: for ever). None where none
+        came, or ``wake`` was called. Raises ``SpoolFull``: a full disk stops claims too."""
+        found = self._consumer.take()
+        if found is not None or timeout == 0:
+            return found
+        watch = self._watch
+        if watch is None:
+            watch = self._watch = Watch(self._dirs.box(Box.NEW))
+        wakes = watch.wakes
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self._consumer.take()  # after the watch began: what came before it is seen here
+            if found is not None or watch.wakes != wakes:
+                return found
+            left = float("inf") if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                self._check_boxes()
+                return None
+            due = self._consumer.backlog.due()
+            watch.wait(left if due is None else min(left, max(0.0, due - self._clock())))
+            self._check_boxes()
+
+    def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
+        """Claim after claim; ends when nothing came for ``timeout`` seconds (None: never)."""
+        while (claim := self.claim(timeout)) is not None:
+            yield claim
+            del claim  # one that the caller has dropped is not kept alive here
+
+    def wake(self) -> None:
+        """Lets every ``claim`` that waits return now. Safe in a signal handler and in any thread."""
+        if self._watch is not None:
+            self._watch.wake()
+
+    def ack_many(self, claims: Iterable[Claim]) -> None:
+        """Acks all with one sync. Raises ``ClaimLost`` at the end where some were taken away; the others are acked."""
+        self._consumer.ack_many(list(claims))
+
+    def recover(self) -> list[str]:
+        """Puts back what dead consumers hold, their attempts counted; at the limit it is rejected. The ids put back."""
+        return recover(
+            self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable, max_attempts=self._max_attempts
+        )
+
+    def presence_fd(self) -> int:
+        """The descriptor whose lock says that this consumer lives. A child that inherits it keeps the claims alive."""
+        return self._consumer.hold().fd
+
+    # Looking
+
+    def depth(self) -> int:
+        """How many messages wait in ``new``; not exact while others work."""
+        return sum(1 for name in self._dirs.files.scan(self._dirs.box(Box.NEW)) if name[0] != ".")
+
+    def peek(self) -> str | None:
+        """The id of the message that ``claim`` would give; None where there is none."""
+        return self._consumer.peek()
+
+    # The end
+
+    def close(self) -> None:
+        """Lets go of the spool; claims that are still held go back, with a warning. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._consumer.close()
+        finally:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
+            self._dirs.close()
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Spool {self.path!r}{' closed' if self._closed else ''}>"
+
+    def _check_boxes(self) -> None:
+        if swapped := self._dirs.swapped():
+            raise Unreadable(f"{swapped[0]} is now another directory or gone", path=self.path, advice="open the spool again")
+
+    def _forked(self) -> None:
+        if not self._closed:
+            self._consumer.forked()
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
+
+
+_spools: weakref.WeakSet[Spool] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for spool in list(_spools):
+        spool._forked()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _open(path: str, files: Files) -> SpoolDirs:
+    try:
+        dirs = SpoolDirs(path, files)
+    except FileNotFoundError:
+        raise NotASpool("no such directory", path=path, advice=f"make it: spooltop init {path}") from None
+    except NotADirectoryError:
+        raise NotASpool("a file, not a directory", path=path) from None
+    except OSError as error:
+        raise Unreadable(os.strerror(error.errno or 0), path=path) from error
+    if dirs.troubles:
+        try:
+            if dirs.missing:
+                what = ", ".join(dirs.missing)
+                raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: spooltop init {path}")
+            box, trouble = next(iter(dirs.troubles.items()))
+            raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path) from trouble
+        finally:
+            dirs.close()
+    return dirs

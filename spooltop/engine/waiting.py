@@ -1,0 +1,68 @@
+"""Waiting for something to appear in a directory: inotify(7), and bounded polling where it does not work.
+
+An event is only a reason to look again. Network file systems give none for what other machines do, and an event can be lost, so
+no wait is longer than ``LONGEST``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+
+__all__ = ["LONGEST", "Watch"]
+
+LONGEST = 2.0
+"""Longest single wait, in seconds, with inotify."""
+_POLLED = 0.1
+"""Longest single wait, in seconds, without."""
+
+_IN_CREATE, _IN_MOVED_TO, _IN_ONLYDIR = 0x100, 0x80, 0x01000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Watch:
+    """Wakes when a name appears in a directory, or when ``wake`` is called. ``live`` is False where inotify is not to be had."""
+
+    def __init__(self, dir_fd: int) -> None:
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._event, select.POLLIN)
+        self._inotify = _inotify(dir_fd)
+        self.live = self._inotify is not None
+        if self._inotify is not None:
+            self._poll.register(self._inotify, select.POLLIN)
+        self.wakes = 0
+        """How often ``wake`` was called."""
+
+    def wait(self, timeout: float) -> None:
+        """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest."""
+        longest = LONGEST if self.live else _POLLED
+        ready = self._poll.poll(max(1, int(min(timeout, longest) * 1000 + 0.999)))
+        for fd, _ in ready:
+            try:
+                os.read(fd, 65536)
+            except BlockingIOError:
+                continue  # another thread was quicker
+
+    def wake(self) -> None:
+        """Ends waits at once. Safe in a signal handler and in any thread."""
+        self.wakes += 1
+        os.eventfd_write(self._event, 1)
+
+    def close(self) -> None:
+        for fd in (self._event, self._inotify):
+            if fd is not None and fd >= 0:
+                os.close(fd)
+        self._event, self._inotify = -1, None
+
+
+def _inotify(dir_fd: int) -> int | None:
+    fd: int = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    if fd < 0:
+        return None  # no instances left (/proc/sys/fs/inotify/max_user_instances)
+    # By the open descriptor: the path may lead elsewhere by now.
+    if _libc.inotify_add_watch(fd, b"/proc/self/fd/%d/." % dir_fd, _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR) < 0:
+        os.close(fd)
+        return None
+    return fd
