@@ -95,6 +95,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._generation = -1
         self._start = 0
         self._items: list[T] = []
+        self._held = -1
         self._top = 0
         self._cursor = 0
         self._key: Hashable = None
@@ -169,10 +170,13 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._length = length
         self._generation = generation
         self._asked = None
+        shift = index - self._cursor
         self._cursor = max(0, min(index, length - 1))
         self._place(self._cursor - line)
         if items or not length:
-            self._start, self._items = start, list(items)
+            self._hold(start, items)
+        else:
+            self._start += shift  # the old rows stand in until the new ones are read, so that the screen does not blink
         self._settle()
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
@@ -180,7 +184,12 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         if generation != self._generation:
             return
         self._asked = None
-        self._start, self._items = start, list(items)
+        index = self._found(start, items)
+        if index is not None and index != self._cursor:
+            line = self._cursor - self._top
+            self._cursor = index
+            self._place(index - line)
+        self._hold(start, items)
         self._settle()
 
     def set_marks(self, marks: Collection[Hashable]) -> None:
@@ -268,6 +277,12 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         at = index - self._start
         return self._items[at] if 0 <= at < len(self._items) and index < self._length else None
 
+    def _hold(self, start: int, items: Sequence[T]) -> None:
+        self._start, self._items, self._held = start, list(items), self._generation
+        item = self._item(self._cursor)
+        if item is not None:
+            self._key = self.key(item)
+
     def _found(self, start: int, items: Sequence[T]) -> int | None:
         if self._key is None:
             return None
@@ -288,15 +303,14 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         return self.glyphs.line(self.draw(item, width, selected, self.key(item) in self._marks))
 
     def _settle(self) -> None:
-        """After any change: the key under the cursor is known, what is missing is asked for, what differs is painted."""
-        if self._key is None and (item := self._item(self._cursor)) is not None:
-            self._key = self.key(item)
+        """After any change: a cursor that moved is told of, rows that are missing are asked for, what differs is painted."""
         if (self._cursor, self._key) != self._told:
             self._told = (self._cursor, self._key)
             self.post_message(self.CursorMoved(self, self._cursor, self._key))
         start, stop = self.wanted()
         shown = range(self._top, min(self._length, self._top + max(1, self.size.height)))
-        if len(shown) and (self._item(shown[0]) is None or self._item(shown[-1]) is None):
+        missing = self._held != self._generation or (shown and None in (self._item(shown[0]), self._item(shown[-1])))
+        if shown and missing:
             want = (self._generation, start, stop)
             if want != self._asked:
                 self._asked = want

@@ -1,0 +1,348 @@
+"""The two widgets: what they paint again, where the cursor stays, how little they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+
+from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.spans import Line, Span, Style, line_text, pad, restyle
+from spooltop.tui.widgets import LinesView, VirtualList
+
+MILLION = 1_000_000
+
+
+def draw(item: str, width: int, selected: bool, marked: bool) -> Line:
+    line: Line = (Span(pad(f"{'>' if selected else ' '}{'*' if marked else ' '}{item}", width)),)
+    return restyle(line, Style.SELECTED) if selected else line
+
+
+class CountedList(VirtualList[str]):
+    """Remembers the regions that it asked to have painted."""
+
+    painted: list[Region]
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> CountedList:
+        self.painted = [*getattr(self, "painted", []), *regions]
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+
+class ListApp(App[None]):
+    """Answers RowsWanted out of ``names`` at once, as a looker thread would a little later."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, names: Sequence[str], answer: bool = True) -> None:
+        super().__init__()
+        self.names = names
+        self.answer = answer
+        self.wanted: list[tuple[int, int]] = []
+        self.moved: list[tuple[int, object]] = []
+        self.opened: list[object] = []
+
+    def compose(self) -> ComposeResult:
+        yield CountedList(draw, key=lambda item: item, empty=(Span("nothing here"),))
+
+    @property
+    def list(self) -> CountedList:
+        return self.query_one(CountedList)
+
+    def on_virtual_list_rows_wanted(self, event: VirtualList.RowsWanted) -> None:
+        self.wanted.append((event.start, event.end))
+        if self.answer:
+            event.control.set_rows(event.start, self.names[event.start : event.end], event.generation)
+
+    def on_virtual_list_cursor_moved(self, event: VirtualList.CursorMoved) -> None:
+        self.moved.append((event.index, event.key))
+
+    def on_virtual_list_activated(self, event: VirtualList.Activated) -> None:
+        self.opened.append(event.key)
+
+    def screen_text(self) -> list[str]:
+        return [self.list.render_line(y).text.rstrip() for y in range(self.list.size.height)]
+
+
+class Names(Sequence[str]):
+    """A million names without a million objects."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: int | slice) -> str | list[str]:  # type: ignore[override]
+        if isinstance(at, slice):
+            return [f"message {i}" for i in range(*at.indices(self.count))]
+        return f"message {at}"
+
+
+async def test_a_million_rows_take_a_window_and_no_more() -> None:
+    app = ListApp(Names(MILLION))
+    async with app.run_test(size=(40, 20)) as pilot:
+        app.list.set_list(MILLION, 1)
+        await pilot.pause()
+        assert app.screen_text()[0] == "> message 0"
+        app.list.go_to(MILLION // 2)
+        await pilot.pause()
+        assert app.list.cursor_key == f"message {MILLION // 2}"
+        assert f"> message {MILLION // 2}" in app.screen_text()
+        app.list.end()
+        await pilot.pause()
+        assert app.screen_text()[-1] == f"> message {MILLION - 1}"
+        app.list.home()
+        await pilot.pause()
+        assert app.screen_text()[0] == "> message 0"
+        assert len(app.list._items) <= 60
+        assert all(end - start <= 60 for start, end in app.wanted)
+
+
+async def test_rows_that_are_not_there_yet_show_an_ellipsis_and_are_asked_for_once() -> None:
+    app = ListApp(Names(100), answer=False)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 1)
+        await pilot.pause()
+        assert app.screen_text() == ["  …"] * 10
+        assert app.list.cursor_key is None
+        app.list.move_by(1)
+        app.list.move_by(1)
+        await pilot.pause()
+        assert app.wanted == [(0, 20)]
+        app.list.set_rows(0, Names(100)[0:20], 1)
+        assert app.list.cursor_key == "message 2"
+
+
+async def test_rows_of_another_listing_are_not_taken() -> None:
+    app = ListApp(Names(100), answer=False)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 2)
+        app.list.set_rows(0, ["of another listing"] * 20, 1)
+        await pilot.pause()
+        assert app.screen_text()[0] == "  …"
+
+
+async def test_the_cursor_stays_on_its_key_and_on_its_line_when_rows_come_above() -> None:
+    names = [f"m{i:03}" for i in range(200)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(200, 1)
+        app.list.go_to(25)
+        app.list.move_by(3)
+        await pilot.pause()
+        before = app.screen_text()
+        assert "> m028" in before
+        told = list(app.moved)
+        app.names = [*(f"new{i}" for i in range(7)), *names]
+        app.list.set_list(207, 2, cursor=35, anchor="m028")
+        assert app.screen_text() == before
+        await pilot.pause()
+        assert app.list.cursor_key == "m028"
+        assert app.list.cursor_index == 35
+        assert app.screen_text() == before
+        assert [key for _, key in app.moved[len(told) :]] == ["m028"]
+
+
+async def test_rows_that_go_above_do_not_move_the_cursor_either() -> None:
+    names = [f"m{i:03}" for i in range(50)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(50, 1)
+        app.list.go_to(8)
+        await pilot.pause()
+        app.list.set_list(45, 2, start=0, items=names[5:25])
+        assert app.list.cursor_key == "m008"
+        assert app.list.cursor_index == 3
+        await pilot.pause()
+        assert app.screen_text()[3] == "> m008"
+
+
+async def test_an_index_looked_up_for_a_row_that_the_cursor_has_left_is_not_used() -> None:
+    names = [f"m{i:03}" for i in range(500)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(500, 1)
+        app.list.go_to(300)
+        await pilot.pause()
+        app.list.set_list(500, 2, cursor=0, anchor="m000", start=290, items=names[290:320])
+        assert app.list.cursor_key == "m300"
+
+
+async def test_a_cursor_moved_before_the_new_rows_came_stays_on_the_row_that_was_seen() -> None:
+    names = [f"m{i:03}" for i in range(50)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(50, 1)
+        app.list.go_to(3)
+        await pilot.pause()
+        app.answer = False
+        app.list.set_list(49, 2, cursor=3, anchor="m003")
+        app.list.move_by(2)
+        assert app.list.cursor_key == "m005"
+        app.list.set_rows(0, [name for name in names if name != "m004"][:20], 2)
+        assert (app.list.cursor_index, app.list.cursor_key) == (4, "m005")
+
+
+async def test_a_row_that_went_hands_the_cursor_to_its_successor_and_says_so() -> None:
+    names = [f"m{i:03}" for i in range(30)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(30, 1)
+        app.list.go_to(4)
+        await pilot.pause()
+        app.names = names[:4] + names[5:]
+        app.list.set_list(29, 2, cursor=None, anchor="m004", start=0, items=app.names[:20])
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.cursor_key) == (4, "m005")
+        assert app.moved[-1] == (4, "m005")
+        app.list.set_list(0, 3)
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.cursor_key, app.list.cursor_item) == (0, None, None)
+        assert app.screen_text()[0] == "nothing here"
+        app.list.activate()
+        await pilot.pause()
+        assert app.opened == []
+
+
+async def test_the_page_flips_and_the_cursor_moves_inside_it() -> None:
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 1)
+        for _ in range(9):
+            app.list.move_by(1)
+        assert app.list.top == 0
+        app.list.move_by(1)
+        assert (app.list.top, app.list.cursor_index) == (10, 10)
+        app.list.move_by(-1)
+        assert (app.list.top, app.list.cursor_index) == (0, 9)
+        app.list.page(1)
+        assert (app.list.top, app.list.cursor_index) == (10, 19)
+        app.list.page(-1)
+        assert (app.list.top, app.list.cursor_index) == (0, 9)
+        app.list.page(99)
+        assert (app.list.top, app.list.cursor_index) == (90, 99)
+        await pilot.pause()
+        app.list.activate()
+        await pilot.pause()
+        assert app.opened == ["message 99"]
+
+
+async def test_a_cursor_that_moves_inside_the_page_paints_two_rows() -> None:
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 1)
+        await pilot.pause()
+        app.list.painted = []
+        app.list.move_by(1)
+        assert [region.y for region in app.list.painted] == [0, 1]
+
+
+async def test_a_tick_paints_only_what_changed_and_only_up_to_it() -> None:
+    figures = {"message 3": "10s"}
+
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.draw = lambda item, width, selected, marked: (Span(pad(f"{figures.get(item, '--'):>5} {item}", width)),)
+        app.list.set_list(100, 1)
+        await pilot.pause()
+        app.list.painted = []
+        assert app.list.tick() == 0
+        assert app.list.painted == []
+        figures["message 3"] = "20s"
+        assert app.list.tick() == 1
+        assert app.list.painted == [Region(0, 3, 3, 1)]
+
+
+async def test_marks_are_shown_by_key() -> None:
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 1)
+        await pilot.pause()
+        app.list.set_marks({"message 2", "message 99"})
+        assert [line for line in app.screen_text() if "*" in line] == [" *message 2"]
+
+
+async def test_a_smaller_screen_keeps_the_cursor_in_sight() -> None:
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 20)) as pilot:
+        app.list.set_list(100, 1)
+        app.list.go_to(18)
+        await pilot.resize_terminal(40, 6)
+        await pilot.pause()
+        assert "> message 18" in app.screen_text()
+
+
+async def test_markup_in_a_name_is_text() -> None:
+    app = ListApp(["[red]x[/]", "[@click=app.bell]y[/]"])
+    async with app.run_test(size=(40, 5)) as pilot:
+        app.list.set_list(2, 1)
+        await pilot.pause()
+        assert app.screen_text()[:2] == ["> [red]x[/]", "  [@click=app.bell]y[/]"]
+
+
+class LinesApp(App[None]):
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, view: LinesView) -> None:
+        super().__init__()
+        self.view = view
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+
+def lines(*texts: str) -> list[Line]:
+    return [(Span(text),) for text in texts]
+
+
+async def test_lines_paint_only_the_rows_that_differ() -> None:
+    view = LinesView()
+    async with LinesApp(view).run_test(size=(30, 6)) as pilot:
+        await pilot.pause()
+        assert view.show(lines("one", "two", "three")) == 3
+        assert view.show(lines("one", "two", "three")) == 0
+        assert view.show(lines("one", "TWO", "three")) == 1
+        assert view.show(lines("one")) == 2
+        assert view.text == "one"
+        assert [view.render_line(y).text.rstrip() for y in range(3)] == ["one", "", ""]
+
+
+async def test_lines_are_drawn_anew_when_the_size_changes() -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def draw_at(width: int, height: int) -> list[Line]:
+        sizes.append((width, height))
+        return lines(f"{width}x{height}")
+
+    view = LinesView(draw_at)
+    async with LinesApp(view).run_test(size=(30, 6)) as pilot:
+        await pilot.pause()
+        assert view.text == "30x6"
+        await pilot.resize_terminal(50, 8)
+        await pilot.pause()
+        assert view.text == "50x8"
+        assert view.redraw() == 0
+
+
+async def test_ascii_and_no_colour() -> None:
+    view = LinesView(glyphs=ASCII, colour=False)
+    async with LinesApp(view).run_test(size=(30, 6)) as pilot:
+        await pilot.pause()
+        view.show([(Span("✗", Style.BAD), Span(" ▁█ …"))])
+        strip = view.render_line(0)
+        assert strip.text.rstrip() == "x .# *"
+        first = next(iter(strip))
+        assert first.style is not None and first.style.bold
+        assert first.style.color is None or first.style.color.name not in ("red", "ansi_red")
+
+
+@pytest.mark.parametrize("style", list(Style))
+async def test_every_meaning_has_a_style_and_keeps_its_words(style: Style) -> None:
+    view = LinesView()
+    async with LinesApp(view).run_test(size=(30, 3)) as pilot:
+        await pilot.pause()
+        view.show([(Span("words", style),)])
+        assert view.render_line(0).text.startswith("words")
+        assert line_text(view.lines[0]) == "words"
