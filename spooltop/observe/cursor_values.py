@@ -76,8 +76,8 @@ def direction(old: Json, new: Json) -> int | None:
 def shown(value: Json) -> str:
     """As it stands in the file: never grouped, never rounded, escaped.
 
-    >>> shown(12345678901234567890), shown({"a": 1}), shown("tok")
-    ('12345678901234567890', '{"a":1}', 'tok')
+    >>> shown(12345678901234567890), shown({"a": 1, "b": 2}), shown("tok")
+    ('12345678901234567890', '{"a":1,"b":2}', 'tok')
     """
     picked = pick(value)
     if isinstance(picked, str):

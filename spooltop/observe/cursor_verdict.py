@@ -44,25 +44,24 @@ def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str
             return "stopped", f"not written for {age(silent)}, every {interval(history.written_every)} before"
     if not history.changes:
         if not shared and history.writes:
-            return "unmoved", f"written {len(history.writes)}× and unchanged; idle or stalled?"
+            return "unmoved", f"idle or stalled? written {len(history.writes)}× with the same value"
         if now - history.first_seen < _NEW_FOR:
             return "new", "seen once, no write yet"
-        return "unmoved", f"no move seen for {age(now - history.first_seen)} of watching; idle or stopped?"
+        return "unmoved", f"idle or stopped? no move in {age(now - history.first_seen)} of watching"
     moves = sum(1 for change in history.changes if not change.back)
-    advancing = f"advanced {moves}×, last {age(unmoved)} ago"
     if every is None:
         if unmoved <= _RHYTHM_UNKNOWN:
-            return "advancing", advancing
-        return "unmoved", f"unmoved {age(unmoved)}, rhythm not known; idle or stopped?"
+            return "advancing", f"moved {moves}×, last {age(unmoved)} ago"
+        return "unmoved", f"idle or stopped? {age(unmoved)} without a move, its rhythm is not known"
     if unmoved <= max(1.25 * every, every + 5.0):
-        return "advancing", f"{advancing}, every {interval(every)}"
+        return "advancing", f"every {interval(every)}, last {age(unmoved)} ago"
     explained = history.explained()
     if explained is not None and unmoved <= explained:
-        return "unmoved", f"unmoved {age(unmoved)}, within its rhythm"
-    words = f"unmoved {age(unmoved)}, moved every {interval(every)} before"
+        return "unmoved", f"within rhythm, every {interval(every)}, last {age(unmoved)} ago"
+    words = f"{age(unmoved)} without a move, every {interval(every)} before"
     if not shared and silent < unmoved:
-        return "unmoved", f"{words}, written {age(silent)} ago; idle or stalled?"
-    return "unmoved", f"{words}; idle or stopped?"
+        return "unmoved", f"idle or stalled? {words}, written {age(silent)} ago"
+    return "unmoved", f"idle or stopped? {words}"
 
 
 def put_back_words(history: CursorHistory, put: Sequence[Change], now: float, *, window: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ from .cursor_values import shown
 from .cursor_verdict import judge
 
 __all__ = ["CursorWatch"]
+
+_COMMON = re.compile(r"cursors\.(json\.)?tmp|cursors\.json~")
+_BY_PID = re.compile(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
+_LEFT_BEHIND = 60.0
 
 
 @dataclass(slots=True)
@@ -52,8 +57,7 @@ class CursorWatch:
             file = self._files.setdefault(source.path, _File(source.path, source.shared))
             file.lock_holders = source.lock_holders
             file.away_since = None
-            for name in source.litter:
-                self._litter.setdefault(source.path, {})[name] = now
+            self._note_litter(source, now)
             self._read(file, source, now)
         for path, file in self._files.items():
             if path not in there and file.away_since is None:
@@ -61,11 +65,25 @@ class CursorWatch:
         self._looked_at = now
         return tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
 
+    def _note_litter(self, source: CursorSource, now: float) -> None:
+        seen = self._litter.setdefault(source.path, {})
+        for name in [name for name in seen if name not in source.litter and not _COMMON.fullmatch(name)]:
+            del seen[name]  # it was not left behind, its writer was at work
+        for name in source.litter:
+            if _COMMON.fullmatch(name) or _BY_PID.fullmatch(name):
+                seen.setdefault(name, now)
+
     @property
-    def litter(self) -> Mapping[str, Mapping[str, float]]:
-        """Temporary files of unsafe writers ever seen beside each cursor file, with the time they were last seen: a writer that
-        works once a minute leaves them standing for a moment only."""
-        return self._litter
+    def unsafe(self) -> Mapping[str, tuple[str, ...]]:
+        """Cursor file → names beside it that tell of an unsafe writer: a temporary name that all writers share, once it was seen
+        (it stands for a moment only), and one made of a pid that was left behind for a minute."""
+        found = {
+            path: tuple(
+                sorted(name for name, since in seen.items() if _COMMON.fullmatch(name) or self._looked_at - since >= _LEFT_BEHIND)
+            )
+            for path, seen in self._litter.items()
+        }
+        return {path: names for path, names in found.items() if names}
 
     @property
     def errors(self) -> Mapping[str, tuple[str, int]]:

@@ -25,12 +25,14 @@ def host_problems(seen: Seen) -> Iterator[Problem]:
 
 
 def _blind(seen: Seen) -> Iterator[Problem]:
+    if not seen.has_boxes:
+        return
     for box, state in seen.sight.boxes.items():
         if not state.error:
             continue
         severity = Severity.CRITICAL if box in (Box.NEW, Box.CUR) else Severity.WARNING
         error = escape(state.error)
-        text = error if error.startswith(str(box)) else f"{box}: {error}"
+        text = error if error.startswith(f"{box} ") else f"{box} {error}" if error.startswith("is ") else f"{box}: {error}"
         if state.count is not None:
             text += f"; its figures are {age(max(0.0, seen.now - state.as_of))} old" if state.as_of else "; its figures are old"
         yield Problem("blind", severity, text, view=_VIEWS.get(box, "aside"))

@@ -74,7 +74,7 @@ def _claims(seen: Seen) -> Iterator[Problem]:
         text = (
             f"{_id(worst)} was in work when {worst.attempt} consumers died"
             if len(poison) == 1
-            else f"{len(poison)} messages died with {limits.poison_deaths} consumers or more, {_id(worst)} with {worst.attempt}"
+            else f"{len(poison)} messages died with {limits.poison_deaths} consumers or more, one with {worst.attempt}"
         )
         selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
         yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)

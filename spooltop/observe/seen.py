@@ -34,3 +34,8 @@ class Seen:
     def mail(self) -> bool:
         """A mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
         return self.sight.layout == "mail"
+
+    @property
+    def has_boxes(self) -> bool:
+        """False for cursors or tickets alone: that they have no boxes is no trouble."""
+        return self.sight.layout not in ("cursors", "tickets")

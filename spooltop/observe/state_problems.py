@@ -16,7 +16,7 @@ from .seen import Seen
 
 __all__ = ["state_problems"]
 
-_VALUE_CELLS = 20
+_NAME_CELLS = 40
 
 
 def state_problems(seen: Seen) -> Iterator[Problem]:
@@ -39,7 +39,7 @@ def _cursors(seen: Seen) -> Iterator[Problem]:
         elif cursor.verdict == "missing":
             yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
         elif cursor.verdict in ("rewound", "stopped", "stalled"):
-            yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.evidence}", cursor)
+            yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.verdict}: {cursor.evidence}", cursor)
 
 
 def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int = 1) -> Problem:
@@ -83,13 +83,12 @@ def _locks(seen: Seen) -> Iterator[Problem]:
 
 
 def _unsafe(seen: Seen) -> Iterator[Problem]:
-    for path, litter in seen.cursor_watch.litter.items():
-        names = sorted(litter)
-        shown = fit(escape(names[0]), min(_VALUE_CELLS * 2, len(escape(names[0])))) if names else ""
+    for path, names in seen.cursor_watch.unsafe.items():
+        first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        text = f"{_base(path)} is written unsafely: {shown}{more} seen"
-        first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
-        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=first)
+        text = f"{_base(path)} is written unsafely: {first}{more} seen"
+        source = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
+        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=source)
 
 
 def _base(path: str) -> str:

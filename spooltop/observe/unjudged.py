@@ -14,7 +14,7 @@ _NAMED = 4
 
 
 def not_judged(seen: Seen) -> Iterator[str]:
-    if seen.sight.boxes and not seen.mail and min(seen.watched, seen.rates.window + 5.0) < WINDOW:
+    if seen.has_boxes and not seen.mail and (seen.rates.arrived is None or seen.watched < WINDOW):
         yield f"rates (need {WINDOW:.0f}s)"
     waiting = [(cursor, seen.cursor_watch.moves(cursor.file, cursor.source)) for cursor in seen.cursors]
     few = [
@@ -30,14 +30,14 @@ def not_judged(seen: Seen) -> Iterator[str]:
 
 def not_visible(seen: Seen) -> Iterator[str]:
     sight = seen.sight
-    for box, state in sight.boxes.items():
+    for box, state in sight.boxes.items() if seen.has_boxes else ():
         if state.count is None:
             yield f"{box} ({escape(state.error)})" if state.error else str(box)
         elif not state.complete:
             yield f"all of {box}"
     if not sight.judged_all:
         yield "holders of all claims"
-    if sight.boxes and sight.disk.bytes_free is None:
+    if sight.disk.bytes_free is None:
         yield "free space"
     hidden = sum(1 for lock in sight.locks if lock.verdict == "unknown" or any(party.pid is None for party in lock.holders))
     if hidden:

@@ -1,0 +1,386 @@
+"""Problems: each rule tells its trouble, and is silent where it could only guess."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.errors import UsageError
+from spooltop.model import query
+from spooltop.model.problem import CODES, Problem, Severity
+from spooltop.model.row import Row
+from spooltop.model.sight import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
+from spooltop.model.units import cells
+from spooltop.model.words import Box, Verdict
+from spooltop.observe import Observer, Thresholds
+
+from .sights import T0, claim, flow, look, temporary
+
+LONG_AGO = -2460.0
+GB = 10**9
+
+
+def told(*sights: Sight, thresholds: Thresholds | None = None) -> dict[str, Problem]:
+    """Problems after the last look, by code."""
+    observer = Observer(thresholds)
+    snapshot = [observer.add(sight) for sight in sights][-1]
+    return {problem.code: problem for problem in snapshot.problems}
+
+
+def test_a_quiet_spool_has_none() -> None:
+    assert told(look(0), look(100), look(3600)) == {}
+
+
+# --- who takes work ---
+
+
+def waiting(until: int, *, step: int = 5, **rest: Any) -> list[Sight]:
+    return [look(at, 3, flow=flow(at - step, at), **rest) for at in range(0, until + 1, step)]
+
+
+def test_no_consumer_after_a_minute_of_watching() -> None:
+    assert told(*waiting(55)) == {}
+    problem = told(*waiting(130, consumers=0))["no-consumer"]
+    assert problem.text == "no claim for 2m while 3 wait; no consumer lives"
+    assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
+
+
+def test_a_single_look_accuses_nobody() -> None:
+    assert told(look(0, 4310, oldest=300.0, consumers=0)) == {}
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        look(100, 3, flow=flow(95, 100, claimed=1)),
+        look(100, 3, flow=flow(95, 100, done=1)),
+        look(100, 2),
+        look(100, 3, last_claim_at=T0 + 90),
+        look(100, 3, claims=(claim("m", Verdict.ALIVE, 95),)),
+        look(100, 0),
+    ],
+    ids=["claimed", "done", "shorter", "last claim", "stands in cur", "was empty"],
+)
+def test_any_sign_that_work_is_taken_silences_it(sign: Sight) -> None:
+    assert "no-consumer" not in told(*waiting(95), sign, look(101, 3), look(140, 3))
+    assert "no-consumer" in told(*waiting(95), sign, look(101, 3), look(162, 3))
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        ({"consumers": 2}, "; 2 consumers live, idle"),
+        ({"counts": VerdictCounts(alive=1)}, "; 1 claim is at work"),
+        ({"counts": VerdictCounts(unknown=2)}, "; 2 claims of unknown holders"),
+    ],
+)
+def test_where_somebody_may_be_at_work_it_only_warns(rest: dict[str, Any], words: str) -> None:
+    problem = told(*waiting(70, **rest))["no-consumer"]
+    assert problem.severity is Severity.WARNING
+    assert problem.text == "no claim for 1m while 3 wait" + words
+
+
+def test_a_claim_from_the_future_is_not_fresh_for_ever() -> None:
+    assert "no-consumer" in told(look(0, 3, last_claim_at=T0 + 9e6), *[look(at, 3) for at in (1, 70)])
+
+
+def growing(seconds: int, **rest: Any) -> list[Sight]:
+    return [look(at, 4000 + 2 * at, oldest=420.0, last_claim_at=T0 + at, **rest) for at in range(0, seconds + 1, 5)]
+
+
+def test_growth_is_told_over_its_window() -> None:
+    assert told(*growing(55)) == {}
+    problem = told(*growing(300, consumers=1))["new-growing"]
+    assert problem.text == "new grows 2.0/s over 5m, oldest waits 7m; 1 consumer takes work"
+
+
+def test_the_oldest_over_ten_minutes() -> None:
+    assert told(look(0, 7, oldest=599.0)) == {}
+    problem = told(look(0, 7, oldest=725.0))["new-old"]
+    assert problem.text == "the oldest in new waits 12m, with 7 in all"
+    assert problem.selection is not None
+    assert problem.selection.words() == ["--box", "new", "--older-than", "600s"]
+
+
+# --- claims ---
+
+
+def test_claims_of_the_dead() -> None:
+    claims = (
+        claim("a", Verdict.DEAD, LONG_AGO, pid=4312),
+        claim("b", Verdict.DEAD, -60, pid=4313),
+        claim("c", Verdict.ALIVE, -1, pid=5201),
+    )
+    problem = told(look(0, claims=claims))["claims-dead"]
+    assert problem.text == "2 claims of dead consumers, pid 4312 and 4313, longest 41m"
+    assert (problem.count, problem.severity) == (2, Severity.CRITICAL)
+    assert problem.selection is not None
+    assert problem.selection.words() == ["--box", "cur", "--verdict", "dead"]
+    assert list(told(look(0, claims=claims))) == ["claims-dead"]
+
+
+def test_one_dead_claim_and_many() -> None:
+    one = claim("a", Verdict.DEAD, LONG_AGO, since_is_bound=True)
+    assert told(look(0, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤41m"
+    many = tuple(claim(str(n), Verdict.DEAD, -60, pid=4000 + n) for n in range(5))
+    seen = look(0, claims=many, counts=VerdictCounts(dead=4310), judged_all=False)
+    assert told(seen)["claims-dead"].text == "≥4,310 claims of dead consumers, pid 4000, 4001 and 3 more, longest 1m"
+
+
+def test_poison_is_what_died_with_three() -> None:
+    claims = (
+        claim("a", Verdict.DEAD, -60, attempt=2),
+        claim("b", Verdict.ALIVE, -1, attempt=9),
+        claim("c", Verdict.DEAD, -60, attempt=4),
+    )
+    problem = told(look(0, claims=claims))["poison"]
+    assert problem.text == "c was in work when 4 consumers died"
+    assert problem.selection is not None
+    assert problem.selection.keys == ("c",)
+    assert "poison" not in told(look(0, claims=claims[:2]))
+    two = told(look(0, claims=(*claims, claim("d", Verdict.DEAD, -9, attempt=3))))["poison"]
+    assert two.text == "2 messages died with 3 consumers or more, one with 4"
+
+
+def test_a_long_claim_of_a_living_holder() -> None:
+    claims = (claim("a", Verdict.ALIVE, -3300, pid=5200, command="worker.py"), claim("b", Verdict.ALIVE, -600, pid=1))
+    problem = told(look(0, claims=claims))["claim-long"]
+    assert problem.text == "1 claim held 55m by 5200 worker.py: alive"
+    assert problem.selection is not None
+    assert problem.selection.words() == ["--box", "cur", "--verdict", "alive", "--older-than", "600s"]
+    both = told(look(30, claims=claims))["claim-long"]
+    assert both.text == "2 claims held long by living consumers, longest 55m by 5200 worker.py"
+
+
+def test_unknown_holders_are_a_note_with_the_evidence() -> None:
+    one = claim("a", Verdict.UNKNOWN, LONG_AGO, pid=4242, evidence="pid 4242 is gone here", since_is_bound=True)
+    problem = told(look(0, claims=(one,)))["claims-unknown"]
+    assert problem.text == "1 claim of unknown holders, held ≤41m: pid 4242 is gone here"
+    assert problem.severity is Severity.NOTE
+    assert problem.selection is not None
+    assert problem.selection.words() == ["--box", "cur", "--verdict", "unknown"]
+
+
+# --- tmp ---
+
+
+def test_files_in_tmp() -> None:
+    tmp = (
+        temporary("a", Verdict.ABANDONED, -720),
+        temporary("b", Verdict.ABANDONED, -5),
+        temporary("c", Verdict.WRITING, -5000),
+        temporary("d", Verdict.UNKNOWN, -80000),
+        temporary("e", Verdict.UNKNOWN, -5),
+    )
+    found = told(look(0, tmp=tmp))
+    assert list(found) == ["tmp-abandoned", "tmp-old"]
+    assert found["tmp-abandoned"].text == "2 abandoned in tmp, oldest 12m"
+    assert found["tmp-old"].text == "1 in tmp for over 5m, writer unknown, oldest 22h"
+    assert found["tmp-abandoned"].selection is not None
+    assert found["tmp-abandoned"].selection.words() == ["--box", "tmp", "--verdict", "abandoned"]
+    assert found["tmp-old"].selection is not None
+    assert found["tmp-old"].selection.words() == ["--box", "tmp", "--verdict", "unknown", "--older-than", "300s"]
+
+
+def test_a_line_selects_as_many_as_it_says() -> None:
+    """The selection of a line, read as the filter would, takes the very rows that the line counts."""
+    rows = (
+        claim("a", Verdict.DEAD, LONG_AGO, attempt=3),
+        claim("b", Verdict.ALIVE, -601),
+        claim("c", Verdict.ALIVE, -599),
+        claim("d", Verdict.UNKNOWN, -3),
+    )
+    files = (temporary("e", Verdict.ABANDONED, -3), temporary("f", Verdict.UNKNOWN, -301), temporary("g", Verdict.UNKNOWN, -299))
+    found = told(look(0, claims=rows, tmp=files))
+    assert set(found) == {"poison", "claims-dead", "claim-long", "claims-unknown", "tmp-abandoned", "tmp-old"}
+    for problem in found.values():
+        chosen = problem.selection
+        assert chosen is not None
+        terms = (f"verdict:{chosen.verdict} " if chosen.verdict else "") + (
+            f"age:>{chosen.older_than}s" if chosen.older_than else ""
+        )
+        taken = [
+            row
+            for row in (*rows, *files)
+            if row.box is chosen.box and (chosen.keys is None or row.key in chosen.keys) and query.parse(terms).match(row, T0)
+        ]
+        assert len(taken) == problem.count, problem.code
+
+
+# --- the place ---
+
+
+@pytest.mark.parametrize(
+    ("disk", "code", "severity", "words"),
+    [
+        (Disk("ext4", 12 * GB, 30 * GB, 100, 1000), None, None, ""),
+        (Disk("ext4", 0, 30 * GB, 100, 1000, root_bytes_free=1_900_000_000), "disk-full", Severity.CRITICAL,
+         "disk full for memex: 0B free (root still has 1.9GB); puts and claims fail"),
+        (Disk("ext4", 5_000_000, 30 * GB, 500, 1000), "disk-full", Severity.WARNING, "disk nearly full for memex: 5.0MB free"),
+        (Disk("tmpfs", 5_000_000, 10_000_000, 500, 1000), None, None, ""),
+        (Disk("ext4", 12 * GB, 30 * GB, 0, 1000), "disk-full", Severity.CRITICAL, "no inodes free; puts fail"),
+        (Disk("btrfs", 12 * GB, 30 * GB, 0, 0), None, None, ""),
+        (Disk("ext4", 0, 30 * GB, readonly=True), "fs-readonly", Severity.CRITICAL,
+         "the file system is mounted read-only; nothing here can change"),
+    ],
+)  # fmt: skip
+def test_the_disk(disk: Disk, code: str | None, severity: Severity | None, words: str) -> None:
+    found = told(look(0, disk=disk, who=Who("memex", 1000)))
+    assert [(problem.code, problem.severity, problem.text) for problem in found.values()] == (
+        [(code, severity, words)] if code else []
+    )
+
+
+def test_what_cannot_be_seen_comes_first() -> None:
+    observer = Observer()
+    states = [BoxState(Box.NEW, None, complete=False, error="you may not list it")]
+    snapshot = observer.add(look(0, complete=False, states=states, claims=(claim("a", Verdict.DEAD, LONG_AGO),)))
+    assert snapshot.problems[0].text == "new: you may not list it"
+    assert [problem.code for problem in snapshot.problems] == ["blind", "claims-dead"]
+    assert snapshot.not_visible == ("new (you may not list it)", "free space")
+    missing = told(look(0, states=[BoxState(Box.TMP, None, complete=False, error="is missing")]))["blind"]
+    assert (missing.text, missing.severity) == ("tmp is missing", Severity.WARNING)
+
+
+@pytest.mark.parametrize("layout", ["cursors", "tickets"])
+def test_cursors_or_tickets_alone_are_not_blind(layout: str) -> None:
+    states = [BoxState(box, None, error=f"{layout} alone") for box in Box]
+    snapshot = Observer().add(look(0, layout=layout, states=states, disk=Disk("ext4", GB, 2 * GB)))
+    assert (snapshot.problems, snapshot.not_visible, snapshot.not_judged) == ((), (), ())
+
+
+def test_in_a_mail_folder_nothing_is_stuck() -> None:
+    claims = (claim("a", Verdict.UNKNOWN, -9e6), claim("b", Verdict.DEAD, -9e6))
+    sights = [
+        look(at, 50, layout="mail", oldest=9e6, claims=claims, tmp=(temporary("t", Verdict.UNKNOWN, -9e6),))
+        for at in (0, 60, 130)
+    ]
+    assert told(*sights) == {}
+
+
+def test_another_clock() -> None:
+    assert (
+        told(look(0, clock_jumped=7200.0))["clock-skew"].text == "the clock jumped forward by 2h: ages from before it are wrong"
+    )
+    assert told(look(0, clock_jumped=-60.0))["clock-skew"].text == "the clock jumped back by 1m: ages from before it are wrong"
+    ahead = told(look(0, claims=(claim("a", Verdict.ALIVE, 7200),)))["clock-skew"]
+    assert ahead.text == "1 message is from the future, by up to 2h: another clock"
+    assert told(look(0, claims=(claim("a", Verdict.ALIVE, 3),))) == {}
+
+
+def test_after_a_jump_watching_begins_anew() -> None:
+    sights = [*waiting(100), look(7300, 3, clock_jumped=7200.0)]
+    assert set(told(*sights)) == {"clock-skew"}
+    assert "no-consumer" in told(*sights, look(7361, 3, clock_jumped=7200.0))
+
+
+# --- locks and oddities ---
+
+
+def test_a_lock_that_others_wait_for() -> None:
+    holder = LockParty(5200, "worker.py", since=T0)
+    lock = Lock("/var/spool/memex/a.lock", "flock", (holder,), (LockParty(1), LockParty(2)), "blocked")
+    assert told(look(60, locks=(lock,))) == {}
+    problem = told(look(150, locks=(lock,)))["lock-blocked"]
+    assert problem.text == "a.lock held 2m by 5200 worker.py, 2 wait"
+    assert (problem.view, problem.subject) == ("locks", "/var/spool/memex/a.lock")
+
+
+def test_stale_locks_are_one_line() -> None:
+    stale = [Lock(f"/s/{n}.lock", "soft", verdict="stale", evidence="pid 7 is gone") for n in range(3)]
+    assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 is gone"
+    assert told(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
+
+
+def test_two_messages_under_one_id_and_things_that_are_no_messages() -> None:
+    strange = Row(key="f", box=Box.NEW, id="f", name="f", note="a fifo, not a message")
+    observer = Observer()
+    problems = observer.add(look(0, conflicts=("a",), strange=(strange,))).problems
+    assert [problem.text for problem in problems] == [
+        "1 id stands for two messages; both are kept",
+        "f in new: a fifo, not a message",
+    ]
+    assert problems[0].selection is None
+    assert problems[1].selection is not None
+    assert problems[1].selection.keys == ("f",)
+
+
+# --- what holds for all ---
+
+
+def test_lines_stand_still_between_two_steps_of_an_age() -> None:
+    claims = (claim("a", Verdict.DEAD, -3000, pid=4312), claim("b", Verdict.ALIVE, -3000, pid=1, command="worker.py"))
+    tmp = (temporary("t", Verdict.ABANDONED, -3000),)
+    observer = Observer()
+    lines = {observer.add(look(at, 0, claims=claims, tmp=tmp)).problems for at in range(60)}
+    assert len(lines) == 1
+
+
+def test_problems_come_in_the_order_of_the_codes_and_short() -> None:
+    claims = (
+        claim("1795222801446548.P4290R0123456789abcdef.a-rather-long-host-name", Verdict.DEAD, LONG_AGO, pid=4312, attempt=4),
+        claim("1795222801446549.P4290R0123456789abcdef.a-rather-long-host-name", Verdict.DEAD, -60, pid=4313, attempt=3),
+        claim("b", Verdict.ALIVE, -3300, pid=5200, command="a-very-long-command-name-of-a-worker.py"),
+        claim("c", Verdict.UNKNOWN, -3300, pid=5201),
+    )
+    observer = Observer()
+    for at in range(0, 320, 5):
+        snapshot = observer.add(
+            look(
+                at, 4310 + 2 * at, oldest=900.0, consumers=0, claims=claims, tmp=(temporary("t", Verdict.ABANDONED, -9000),),
+                disk=Disk("ext4", 5_000_000, 30 * GB, 100, 1000), conflicts=("x",),
+            )
+        )  # fmt: skip
+    codes = [problem.code for problem in snapshot.problems]
+    assert codes == sorted(codes, key=CODES.index)
+    assert set(codes) >= {"disk-full", "no-consumer", "poison", "claims-dead", "new-growing", "new-old", "claim-long", "conflict"}
+    assert max(cells(problem.text) for problem in snapshot.problems) <= 68
+
+
+NAME = st.text(alphabet=st.characters(codec=None), min_size=1, max_size=8)
+
+
+@given(
+    NAME, NAME, st.sampled_from(list(Verdict)), st.floats(min_value=-1e9, max_value=1e9), st.integers(min_value=0, max_value=9)
+)
+def test_no_name_gets_through_unescaped(name: str, command: str, verdict: Verdict, since: float, attempt: int) -> None:
+    rows = tuple(
+        claim(f"{name}{n}", verdict, since, pid=n, command=command, attempt=attempt, evidence=command, note=name)
+        for n in range(2)
+    )
+    lock = Lock(f"/s/{name}", "flock", (LockParty(1, command, since=T0 - 900),), (LockParty(2),), "stale", command)
+    state = BoxState(Box.TMP, None, error=command)
+    sight = look(0, claims=rows[:1], strange=rows[:1], locks=(lock,), states=[state], who=Who(command, 1), disk=Disk("x", 0, GB))
+    observer = Observer()
+    for problem in observer.add(sight).problems + observer.add(look(1, claims=rows, strange=rows)).problems:
+        assert problem.text.isprintable()
+
+
+# --- settings ---
+
+
+def test_thresholds_are_settings() -> None:
+    changed = Thresholds.from_settings(
+        {"SPOOLTOP_CLAIM_LONG": "15s", "SPOOLTOP_POISON_DEATHS": "2", "SPOOLTOP_ID": "x", "HOME": "/"}
+    )
+    assert changed == Thresholds(claim_long=15.0, poison_deaths=2)
+    assert "claim-long" in told(look(0, claims=(claim("a", Verdict.ALIVE, -16),)), thresholds=changed)
+    assert Thresholds.from_settings({}) == Thresholds()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"SPOOLTOP_CLAIM_LONG": "soon"}, {"SPOOLTOP_POISON_DEATHS": "2.5"}, {"SPOOLTOP_DISK_LOW": "-1"}]
+)
+def test_a_wrong_setting_is_named(settings: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        Thresholds.from_settings(settings)
+
+
+def test_nothing_wrong_says_what_is_not_judged_yet() -> None:
+    observer = Observer()
+    assert observer.add(look(0)).not_judged == ("rates (need 60s)",)
+    observer.add(look(30, flow=flow(0, 30)))
+    assert observer.add(look(61, flow=flow(30, 61))).not_judged == ()

@@ -1,0 +1,155 @@
+"""Rates, percentiles, trend and bars: each over what was really watched."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.model.sight import BoxState, Flow, Passage
+from spooltop.model.words import Box
+from spooltop.observe import Observer, cursor_values, depth, thresholds
+from spooltop.observe import flow as flow_module
+from spooltop.observe.depth import DepthHistory, TrendWatch
+from spooltop.observe.flow import percentiles
+
+from .sights import T0, flow, look
+
+
+@pytest.mark.parametrize("module", [flow_module, depth, cursor_values, thresholds], ids=lambda module: module.__name__)
+def test_examples_in_the_docs_hold(module: object) -> None:
+    outcome = doctest.testmod(module)  # type: ignore[arg-type]
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_nothing_measured_is_not_zero() -> None:
+    rates = Observer().add(look(0)).rates
+    assert (rates.arrived, rates.done, rates.in_per_s, rates.new_per_s, rates.waited.p50) == (None, None, None, None, None)
+
+
+def test_rates_are_over_the_window_that_was_watched() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    rates = observer.add(look(10, flow=flow(0, 10, arrived=20, done=5))).rates
+    assert (rates.window, rates.in_per_s, rates.done_per_s, rates.lower_bound) == (10.0, 2.0, 0.5, False)
+    for end in range(20, 200, 10):
+        rates = observer.add(look(end, flow=flow(end - 10, end, arrived=10, exact=end != 190))).rates
+    assert (rates.window, rates.arrived, rates.done, rates.lower_bound) == (60.0, 60, 0, True)
+
+
+def test_no_window_reaches_across_a_gap() -> None:
+    observer = Observer()
+    observer.add(look(10, flow=flow(0, 10, arrived=1000)))
+    assert observer.add(look(40, flow=Flow(T0 + 10, T0 + 40))).rates.arrived is None
+    assert observer.add(look(50, flow=flow(40, 50, arrived=1))).rates.in_per_s == pytest.approx(0.1)
+
+
+def test_a_clock_set_back_begins_anew() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    observer.add(look(100, 5, flow=flow(0, 100, arrived=1000)))
+    snapshot = observer.add(look(-7200, 5, flow=flow(-7210, -7200, arrived=1)))
+    assert snapshot.rates.arrived == 1
+    assert [cell for cell in snapshot.history[Box.NEW] if cell is not None] == [5.0]
+
+
+def test_percentiles_need_twenty_samples_and_say_how_many() -> None:
+    observer = Observer()
+    passages = tuple(Passage(T0, T0 + n, T0 + n + 0.5) for n in range(1, 20))
+    few = observer.add(look(25, flow=flow(15, 25, done=19, passages=passages))).rates
+    assert (few.waited.samples, few.waited.p50) == (19, None)
+    more = observer.add(look(26, flow=flow(25, 26, done=1, passages=(Passage(T0, T0 + 20, T0 + 20.5),)))).rates
+    assert (more.waited.samples, more.waited.p50, more.waited.p99) == (20, 10.0, 20.0)
+    assert more.worked.p95 == 0.5
+
+
+def test_passages_of_two_clocks_are_no_samples() -> None:
+    backward = [Passage(T0 + 50, T0, T0 + 1), Passage(None, None, T0 + 1), Passage(None, T0, T0 + 1)]
+    rates = Observer().add(look(1, flow=flow(0, 1, done=3, passages=tuple(backward)))).rates
+    assert (rates.waited.samples, rates.worked.samples) == (0, 2)
+
+
+def test_a_slow_spool_tells_of_its_last_twenty() -> None:
+    observer = Observer()
+    for n in range(30):
+        at = 60.0 * n
+        passage = Passage(T0 + at - 300, T0 + at - 200, T0 + at)
+        rates = observer.add(look(at, flow=flow(at - 60, at, done=1, passages=(passage,)))).rates
+    assert (rates.waited.samples, rates.waited.p50, rates.worked.p50) == (20, 100.0, 200.0)
+    assert observer.add(look(9000, flow=flow(8990, 9000))).rates.waited.samples == 0
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=20, max_size=200))
+def test_percentiles_are_samples_in_order(durations: list[float]) -> None:
+    found = percentiles(durations)
+    assert found.p50 is not None and found.p95 is not None and found.p99 is not None
+    assert found.p50 <= found.p95 <= found.p99
+    assert {found.p50, found.p95, found.p99} <= set(durations)
+    assert sum(1 for one in durations if one <= found.p50) >= len(durations) / 2
+
+
+def test_a_slope_needs_half_a_minute() -> None:
+    observer = Observer()
+    for at in range(0, 30, 5):
+        assert observer.add(look(at, 2 * at)).rates.new_per_s is None
+    rates = observer.add(look(30, 60)).rates
+    assert rates.new_per_s == pytest.approx(2.0)
+    assert rates.slope_window == 30.0
+
+
+@pytest.mark.parametrize(
+    ("name", "depths", "growing"),
+    [
+        ("grows", [100 + 2 * n for n in range(60)], True),
+        ("stands", [4000] * 60, False),
+        ("falls", [4000 - n for n in range(60)], False),
+        ("swings", [100 + (40 if n % 2 else 0) for n in range(60)], False),
+        ("one big put stands", [0] * 30 + [1000] * 30, False),
+        ("one big put is worked off", [0] * 10 + [1000 - 20 * n for n in range(50)], False),
+        ("grows by three", [n // 20 for n in range(60)], False),
+        ("grows with noise", [100 + 2 * n + 7 * (n % 3) for n in range(60)], True),
+    ],
+)
+def test_growth_stands_out_of_noise_and_goes_on(name: str, depths: list[int], growing: bool) -> None:
+    watch = TrendWatch()
+    for n, depth_then in enumerate(depths):
+        watch.add(T0 + 5 * n, depth_then)
+    assert watch.trend().growing is growing
+
+
+def test_a_depth_that_was_not_seen_breaks_the_slope() -> None:
+    observer = Observer()
+    for at in range(0, 60, 5):
+        observer.add(look(at, 10))
+    observer.add(look(60, None, states=[BoxState(Box.NEW, None, error="you may not list it")]))
+    assert observer.add(look(65, 5000)).rates.new_per_s is None
+
+
+def test_many_looks_a_second_are_one_sample() -> None:
+    watch = TrendWatch()
+    for n in range(4000):
+        watch.add(T0 + n / 100, n)
+    assert watch.trend().per_s == pytest.approx(100.0, rel=0.01)
+    assert watch.trend().window == pytest.approx(40.0, abs=0.1)
+
+
+def test_bars_keep_the_highest_and_show_what_was_not_watched() -> None:
+    history = DepthHistory()
+    for at, count in ((0, 3), (5, 9), (10, 2), (20, 4), (50, 1)):
+        history.add(T0 + at, count)
+    assert history.cells(T0 + 50)[-5:] == (None, 9.0, 4.0, 4.0, 1.0)
+    assert len(history.cells(T0 + 50)) == 20
+    history.add(T0 + 200, 7)  # too long without a look to say what was in between
+    assert history.cells(T0 + 200)[-11:] == (1.0, *[None] * 9, 7.0)
+    history.add(T0 + 1000, None)
+    assert set(history.cells(T0 + 1000)) == {None}
+
+
+def test_each_box_has_its_own_bars() -> None:
+    snapshot = Observer().add(look(0, 4, states=[BoxState(Box.TMP, None, error="tmp is missing")]))
+    assert snapshot.history[Box.NEW][-1] == 4.0
+    assert snapshot.history[Box.TMP][-1] is None
+    assert snapshot.cell * len(snapshot.history[Box.NEW]) == 300
