@@ -101,7 +101,7 @@ def _claims(seen: Seen) -> Iterator[Problem]:
 
 def _long_words(rows: Sequence[Row], now: float) -> str:
     oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
-    held = f"{'≤' if oldest.since_is_bound else ''}{age(oldest.in_box_age(now))}"
+    held = _held(oldest, now)
     owner = oldest.owner
     who = " ".join(escape(str(part)) for part in (owner and owner.pid, owner and owner.command) if part)
     by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
@@ -171,9 +171,15 @@ def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
     if not aged:
         return ""
     oldest = max(aged, key=lambda row: row.in_box_age(now) or 0.0)
-    return f", {'held' if one else 'longest'} {'≤' if oldest.since_is_bound else ''}{age(oldest.in_box_age(now))}"
+    return f", {'held' if one else 'longest'} {_held(oldest, now)}"
+
+
+def _held(row: Row, now: float) -> str:
+    shown = age(row.in_box_age(now))
+    return f"≤{shown}" if row.since_is_bound and not shown.startswith("<") else shown
 
 
 def _oldest(rows: Sequence[Row], now: float) -> str:
-    ages = [held for row in rows if (held := row.in_box_age(now)) is not None]
-    return f", oldest {age(max(ages))}" if ages else ""
+    """By the last write where that is known, as the line of the box tells it."""
+    times = [at for row in rows if (at := row.in_box_since if row.written_at is None else row.written_at) is not None]
+    return f", oldest {age(max(0.0, now - min(times)))}" if times else ""
