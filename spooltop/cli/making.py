@@ -74,10 +74,11 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
     if os.path.lexists(path):
         if not os.path.isdir(path):
             raise Refused("init: it exists and is no directory", path=path, advice="name a new or an empty directory") from None
-        if any(os.scandir(path)):
-            raise Refused(
-                "init: the directory is not empty and no spool", path=path, advice="name a new or an empty directory"
-            ) from None
+        with os.scandir(path) as entries:
+            empty = next(entries, None) is None
+        if not empty:
+            advice = "name a new or an empty directory"
+            raise Refused("init: the directory is not empty and no spool", path=path, advice=advice) from None
         return
     parent = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(parent):

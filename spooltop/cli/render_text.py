@@ -46,10 +46,12 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
     )
     you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
+    why_not = sight.can.why_not(Action.REQUEUE)
     lines = [
         f"spooltop {escape(target)}",
         f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
         f"{room} · {you}",
+        *([f"read-only: {printable(why_not)}"] if why_not and not sight.can.change else []),
         "",
         *_problems(snapshot),
     ]
@@ -70,9 +72,8 @@ def rows_head() -> str:
 def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     """A line for each message; the id, which may be long, comes last and is never cut."""
     for row in found:
-        bound = "≤" if row.since_is_bound else ""
         yield (
-            f"{row.box:<8}  {age(row.age(now)):>4}  {bound + age(row.in_box_age(now)):>6}  {size(row.size):>6}"
+            f"{row.box:<8}  {age(row.age(now)):>4}  {_at_most(row.in_box_age(now), row.since_is_bound):>6}  {size(row.size):>6}"
             f"  {_tries(row):>5}  {_verdict(row):<9}  {escape(row.source or '—'):<11}  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
         )
@@ -134,7 +135,7 @@ def plan(plan: Plan) -> list[str]:
         lines += _more(len(plan.missing))
     lines += [f"note: {printable(note)}" for note in plan.notes]
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
-        lines.append(f"the same by ids: {shlex.join(plan.command)}")
+        lines.append(f"as a command: {shlex.join(plan.command)}")
     return lines
 
 
@@ -176,10 +177,9 @@ def cursors(snapshot: Snapshot) -> list[str]:
     second = max([6, *(cells(value) for _, value, _ in shown)])
     lines = [f"{'source':<{first}}  {'cursor':<{second}}   moved  verdict"]
     for source, value, one in shown:
-        moved = age(None if one.moved_at is None else max(0.0, now - one.moved_at))
-        bound = "≤" if one.moved_is_bound and one.moved_at is not None else ""
+        moved = _at_most(None if one.moved_at is None else max(0.0, now - one.moved_at), one.moved_is_bound)
         lines.append(
-            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {bound + moved:>6}  "
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
             f"{_loud(one.verdict)}{': ' + printable(one.evidence) if one.evidence else ''}"
         )
     return lines
@@ -249,6 +249,12 @@ def _watched(snapshot: Snapshot) -> str:
 
 def _more(total: int) -> list[str]:
     return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
+
+
+def _at_most(seconds: float | None, is_bound: bool) -> str:
+    """An age, ``≤`` in front where it is only known that it is not more."""
+    shown = age(seconds)
+    return f"≤{shown}" if is_bound and shown[0] not in "<—" else shown
 
 
 def _tries(row: Row) -> str:

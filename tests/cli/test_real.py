@@ -1,0 +1,354 @@
+"""The command line on real spools: reports, lists, changes, and names that somebody chose to do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spooltop.cli.parser import COMMANDS
+
+from .streams import ROOT, finish, spooltop, start
+
+HOSTILE = [
+    b"[red]x[]",
+    b"\x1b]0;owned\x07",
+    b"two\nlines",
+    b"not-utf8-\xff\xfe",
+    b"2026-11-21T02:41:09.json",
+    "\u202edesrever".encode(),
+    b"back\\slash",
+    b"-rf",
+    b"ALL",
+    b"{brace",
+    b" blanks ",
+    b"x" * 240,
+]
+
+
+@pytest.fixture
+def spool(real_spools: Path) -> Path:
+    return real_spools / "seed_maildirqueue"
+
+
+def everything(path: Path) -> list[str]:
+    return sorted(str(found.relative_to(path)) for found in path.rglob("*"))
+
+
+def listed(*words: str | Path) -> list[dict[str, object]]:
+    done = spooltop("ls", *words, "--json")
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_status_json_has_what_is_promised(spool: Path) -> None:
+    before = everything(spool)
+    done = spooltop("status", spool, "--json")
+    thing = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
+    assert thing["schema"] == 1
+    assert thing["spool"] == str(spool)
+    assert thing["complete"] is True
+    assert isinstance(thing["taken_at"], float)
+    assert set(thing["boxes"]) == {"tmp", "new", "cur", "held", "rejected", "trash"}
+    for box in thing["boxes"].values():
+        assert {"count", "bytes", "oldest_age"} <= set(box)
+    assert [thing["boxes"][box]["count"] for box in ("tmp", "new", "cur")] == [1, 3, 1]
+    assert set(thing["claims"]) == {"alive", "dead", "unknown"}
+    assert sum(thing["claims"].values()) == 1
+    assert {"in", "done", "window"} <= set(thing["rates"])
+    assert thing["rates"]["in"] is None  # one look measures no rate, and that is not 0
+    assert {"bytes_free", "inodes_free"} <= set(thing["disk"])
+    assert isinstance(thing["locks"], list)
+    for problem in thing["problems"]:
+        assert {"severity", "code", "text", "count", "selection"} <= set(problem)
+    assert everything(spool) == before
+
+
+def test_status_of_cursors(real_spools: Path) -> None:
+    cursors = json.loads(spooltop("status", real_spools / "seed_cursors", "--json").out)["cursors"]
+    assert set(cursors) == {"imessage", "signal"}
+    for cursor in cursors.values():
+        assert {"value", "verdict", "evidence", "file"} <= set(cursor)
+    assert cursors["imessage"]["value"] == {"cursor": 89636}
+
+
+def test_status_of_a_lock_that_is_held(spool: Path) -> None:
+    lock = spool / "job.lock"
+    lock.touch()
+    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        [found] = json.loads(spooltop("status", spool, "--json").out)["locks"]
+        holder.communicate(b"")
+    assert {"path", "kind", "holders", "waiters", "verdict"} <= set(found)
+    assert found["path"].endswith("job.lock")
+    assert [party["pid"] for party in found["holders"]] == [holder.pid]
+    assert set(found["holders"][0]) == {"pid", "command", "user", "since"}
+
+
+def test_without_a_terminal_the_path_alone_gives_the_report(spool: Path) -> None:
+    done = spooltop(spool)
+    assert done.code == 0
+    assert done.out.startswith(f"spooltop {spool}\n")
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_poor_terminal_gets_the_report(spool: Path, term: str) -> None:
+    assert spooltop(spool, tty=True, environ={"TERM": term}).out.startswith(f"spooltop {spool}\n")
+
+
+def test_a_terminal_gets_the_dashboard(spool: Path) -> None:
+    done = spooltop(spool, tty=True)
+    assert (done.code, done.out) == (42, "dashboard\n")
+
+
+def test_problems_come_before_the_boxes(spool: Path) -> None:
+    out = spooltop("status", spool).out
+    assert out.index("PROBLEM") < out.index("box ")
+
+
+def test_ascii_is_ascii(spool: Path) -> None:
+    assert spooltop("status", spool, "--ascii").out.isascii()
+
+
+def test_a_mail_folder_says_why_it_is_read_only(real_spools: Path) -> None:
+    path = real_spools / "maildir_stdlib"
+    assert f"spooltop --as spool {path}" in spooltop("status", path).out
+    done = spooltop("requeue", path, "ALL", "--yes")
+    assert (done.code, done.out) == (3, "")
+
+
+def test_ls_has_what_is_promised(spool: Path) -> None:
+    lines = listed(spool)
+    assert [line["box"] for line in lines] == ["tmp", "new", "new", "new", "cur"]
+    for line in lines:
+        assert line["schema"] == 1
+        assert {"id", "name", "box", "age", "in_box_age", "size", "source", "attempt", "verdict"} <= set(line)
+    claim = lines[-1]
+    assert claim["id"] == "1795220920443125.9155.vm"
+    assert claim["name"] == "1795220920443125.9155.vm:2,P4242"
+    assert isinstance(claim["owner"], dict)
+    assert {"host", "pid", "start", "command"} <= set(claim["owner"])
+    assert claim["owner"]["pid"] == 4242
+    assert claim["evidence"]
+
+
+def test_ls_of_nothing_is_0_and_of_nothing_that_matches_4(spool: Path) -> None:
+    assert spooltop("ls", spool, "--box", "held").code == 0
+    done = spooltop("ls", spool, "--filter", "no-such-text", "--json")
+    assert (done.code, done.out) == (4, "")
+    assert spooltop("ls", spool, "no-such-id").code == 4
+
+
+def test_ls_can_be_cut_sorted_and_inverted(spool: Path) -> None:
+    names = [line["id"] for line in listed(spool, "--box", "new")]
+    assert names == sorted(map(str, names))
+    assert [line["id"] for line in listed(spool, "--box", "new", "--invert")] == names[::-1]
+    assert [line["id"] for line in listed(spool, "--box", "new", "-n", "2")] == names[:2]
+
+
+def test_show_tells_a_message_and_its_payload(real_spools: Path) -> None:
+    spool = real_spools / "seed_atomicfilequeue"
+    (spool / "new" / "report.txt").write_bytes(b"a\x1b[2Jb\nc")
+    done = spooltop("show", spool, "report.txt")
+    assert done.code == 0
+    assert done.out.endswith("\na\\x1b[2Jb\nc\n")
+    thing = json.loads(spooltop("show", spool, "report.txt", "--json").out)
+    assert (thing["id"], thing["box"], thing["payload"]) == ("report.txt", "new", "a\\x1b[2Jb\nc")
+    assert spooltop("show", spool, "report.txx").code == 4
+
+
+def test_show_raw_gives_every_byte_but_not_to_a_terminal(real_spools: Path) -> None:
+    spool = real_spools / "seed_atomicfilequeue"
+    payload = os.urandom(200_000)
+    (spool / "new" / "report.txt").write_bytes(payload)
+    with start("show", spool, "report.txt", "--raw") as process:
+        out, _ = process.communicate()
+    assert (process.returncode, out) == (0, payload)
+    done = spooltop("show", spool, "report.txt", "--raw", tty=True)
+    assert (done.code, done.out) == (3, "")
+
+
+def test_a_claim_goes_back_under_its_very_name_and_the_undo_brings_it_back(spool: Path) -> None:
+    assert spooltop("requeue", spool, "1795220920443125.9155.vm", "--yes", "--force").code == 0
+    assert "new/1795220920443125.9155.vm" in everything(spool)
+    record = json.loads(spooltop("ops", spool, "--json").out)
+    assert (record["schema"], record["action"], record["done"]) == (1, "requeue", 1)
+    assert record["operation"] in spooltop("ops", spool).out
+    assert spooltop("undo", spool, record["operation"], "--yes").code == 0
+    assert "cur/1795220920443125.9155.vm:2,P4242" in everything(spool)
+
+
+def test_purge_by_box_leaves_alone_what_is_young(spool: Path) -> None:
+    for path in (spool / "tmp").iterdir():
+        os.utime(path)
+    (spool / "tmp" / "young").write_text("x")
+    assert spooltop("purge", spool, "--box", "tmp", "--filter", "young", "--yes").code == 4
+    assert (spool / "tmp" / "young").exists()
+    done = spooltop("purge", spool, "--box", "tmp", "ALL", "--yes", "--force")
+    assert done.code == 0
+    assert list((spool / "tmp").iterdir()) == []
+
+
+def test_inject_names_what_it_put(spool: Path) -> None:
+    done = spooltop("inject", spool, "--count", "2", "--canary", "--yes")
+    assert done.code == 0
+    ids = {str(line["id"]) for line in listed(spool, "--box", "new") if line["canary"]}
+    assert len(ids) == 2
+    assert ids <= set(done.out.splitlines())
+
+
+@pytest.mark.parametrize("tail", [b"", b":2,P4242"])
+def test_hostile_names_go_from_ls_to_requeue_and_none_changes(tmp_path: Path, tail: bytes) -> None:
+    spool = tmp_path / "s"
+    for box in ("tmp", "new", "cur"):
+        (spool / box).mkdir(parents=True)
+    box, command = ("cur", ["requeue", "--force"]) if tail else ("new", ["purge"])
+    for name in HOSTILE:
+        Path(os.fsdecode(os.path.join(os.fsencode(spool / box), name + tail))).touch()
+    listing = finish(["ls", spool, "--box", box, "--json"])
+    assert listing.code == 0
+    assert "\x1b" not in listing.out
+    assert len(listing.out.splitlines()) == len(HOSTILE)
+    done = finish([command[0], spool, "-", "--yes", *command[1:]], stdin=listing.out.encode())
+    assert done.code == 0, done.out + done.err
+    assert "\x1b" not in done.out
+    assert os.listdir(spool / box) == []
+    if tail:
+        there = os.listdir(os.fsencode(spool / "new"))
+    else:
+        trash = os.fsencode(spool / ".spooltop" / "trash")
+        there = [name for _, _, names in os.walk(trash) for name in names if not name.endswith(b".meta")]
+    assert sorted(there) == sorted(HOSTILE)
+
+
+def test_ids_one_by_one_as_words(tmp_path: Path) -> None:
+    assert finish(["init", tmp_path / "s"]).code == 0
+    for name in HOSTILE:
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path / "s" / "new"), name))).write_bytes(name)
+    for line in listed(tmp_path / "s", "--box", "new"):
+        word = str(line["id"]).replace("-", r"\x2d", 1) if str(line["id"]).startswith("-") else str(line["id"])
+        done = spooltop("show", tmp_path / "s", word, "--json")
+        assert done.code == 0, (word, done.err)
+        assert json.loads(done.out)["payload_size"] == line["size"]
+
+
+def test_init_put_and_put_again(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    assert spooltop("init", path).code == 0
+    assert sorted(os.listdir(path)) == ["cur", "new", "tmp"]
+    again = spooltop("init", path)
+    assert (again.code, "already" in again.out) == (0, True)
+    done = spooltop("put", path, "--source", "imessage", "--id", r"o\x0arder", stdin=b"payload")
+    assert (done.code, done.out) == (0, "o\\x0arder\n")
+    assert spooltop("put", path, "--id", r"o\x0arder", stdin=b"payload").code == 0
+    [line] = listed(path)
+    assert (line["id"], line["source"], line["size"]) == ("o\\x0arder", "imessage", 7)
+
+
+def test_put_of_files_names_the_one_that_fails(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    spooltop("init", path)
+    (tmp_path / "f").write_text("f")
+    done = spooltop("put", path, tmp_path / "f", tmp_path / "missing", "--json", "--no-durable")
+    assert done.code == 1
+    assert str(tmp_path / "missing") in done.err
+    assert [json.loads(line)["schema"] for line in done.out.splitlines()] == [1]
+    assert len(os.listdir(path / "new")) == 1
+
+
+def test_init_makes_the_box_that_is_missing(spool: Path) -> None:
+    for path in (spool / "tmp").iterdir():
+        path.unlink()
+    (spool / "tmp").rmdir()
+    assert "tmp" in spooltop("init", spool).out
+    assert (spool / "tmp").is_dir()
+
+
+@pytest.mark.parametrize(
+    "name", ["dirq_simple", "maildir_stdlib", "seed_cursors", "seed_maildirqueue/new/1795220920443386.9155.vm"]
+)
+def test_init_refuses_what_is_something_else(real_spools: Path, name: str) -> None:
+    before = everything(real_spools)
+    done = spooltop("init", real_spools / name)
+    assert (done.code, done.out) == (3, "")
+    assert everything(real_spools) == before
+
+
+def test_read_only_refuses_every_change(spool: Path) -> None:
+    before = everything(spool)
+    for words in (
+        ["requeue", spool, "ALL"],
+        ["purge", spool, "--box", "tmp"],
+        ["inject", spool],
+        ["put", spool],
+        ["init", spool],
+    ):
+        extra = ["--yes"] if words[0] not in ("put", "init") else []
+        assert spooltop(*words, *extra, "--read-only").code == 3
+    assert everything(spool) == before
+
+
+def test_a_question_on_a_real_terminal(spool: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with start("requeue", spool, "--box", "cur", "ALL", "--force", stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            theirs = -1
+            seen = b""
+            while b"anything else leaves: " not in seen:
+                seen += os.read(ours, 4096)
+            assert everything(spool).count("cur/1795220920443125.9155.vm:2,P4242") == 1
+            typed = b"1\n" if b"Type the number" in seen else b"y\n"
+            os.write(ours, typed)
+            assert process.wait() == 0
+    finally:
+        os.close(ours)
+        if theirs >= 0:
+            os.close(theirs)
+    assert os.listdir(spool / "cur") == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
+    for number in range(3000):
+        (spool / "new" / f"{number:020}").touch()
+    with start("ls", spool, "--json") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_the_command_line_loads_no_textual_and_help_nothing_but_argparse(spool: Path) -> None:
+    code = """if True:
+        import sys
+        from spooltop.__main__ import main
+        main(sys.argv[1:])
+        print(sorted({name.partition(".")[0] for name in sys.modules} & {"textual", "rich", "watchfiles", "psutil", "filelock"}))
+    """
+
+    def loaded(*words: str) -> str:
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1]
+
+    assert loaded("-h") == loaded("--version") == loaded("status", "-h") == "[]"
+    for words in (["status", str(spool)], ["ls", str(spool)], ["inject", str(spool), "--yes"], [str(spool)]):
+        found = loaded(*words)
+        assert "textual" not in found
+        assert "rich" not in found
+
+
+def test_every_command_can_be_called(tmp_path: Path) -> None:
+    for name in COMMANDS:
+        words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"]}.get(name, [])
+        done = spooltop(name, tmp_path / "missing" / "spool", *words)
+        assert done.code == 5, (name, done.err)
