@@ -40,6 +40,9 @@ class View(StrEnum):
 LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 """The views that list messages."""
 
+ORDER = {Box.CUR: Sort("held"), Box.TMP: Sort("held")}
+"""How a list is sorted at first, where not by age."""
+
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
 
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.events import Key, Resize
 
-from ...model.kind import ListQuery
+from ...model.kind import ListQuery, Sort
 from ...model.plan import Result
 from ...model.row import Payload, Row
 from ...model.snapshot import Cursor, Snapshot
@@ -16,7 +16,7 @@ from ...model.words import Box
 from ..commands import by_id
 from ..draw.spans import Line
 from ..looker import Control, Found, KeysRead, LookFailed, Page, PayloadRead, RowsRead, SnapshotTaken, Wish
-from ..scene import BOX_OF, LISTS, ListState, Scene, View
+from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
 from . import acting, moving, paint
@@ -43,7 +43,7 @@ class MainScreen(TableScreen[None]):
         self.zone_index = 0
         self.chosen: dict[View, int] = {}
         self.scroll = 0
-        self.states: dict[Box, ListState] = {box: ListState(box) for box in Box}
+        self.states: dict[Box, ListState] = {box: ListState(box, ORDER.get(box, Sort())) for box in Box}
         self.aside_box = Box.HELD
         self.all_problems = False
         self.filter_line: FilterLine | None = None

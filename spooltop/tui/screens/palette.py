@@ -32,8 +32,9 @@ class PaletteScreen(TableScreen[str | None]):
 
     @property
     def found(self) -> list[tuple[Command, str]]:
-        """What matches; what can be done now first."""
-        return sorted(palette(self.about, self.edit.text), key=lambda pair: bool(pair[1]))
+        """What matches; what can be done now first, and of that what is called so."""
+        text = self.edit.text.strip().lower()
+        return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 
     def scene(self) -> Scene:
         return Scene(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)

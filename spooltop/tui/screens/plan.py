@@ -20,9 +20,9 @@ from ..draw.spans import Line, Style, plain, shown, wrap
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from ..widgets import LinesView
 from .base import TableScreen
 from .footer import footer_line
+from .panel import Panel
 from .result import ResultScreen
 
 __all__ = ["PlanScreen"]
@@ -61,7 +61,6 @@ class PlanScreen(TableScreen[Result | None]):
         self.plan: Plan | None = None
         self.force = False
         self.edit = LineEdit(limit=12, digits=True)
-        self.seen_at: float | None = None
         self.applying = False
         self.tried = 0
         self.refused = ""
@@ -69,7 +68,7 @@ class PlanScreen(TableScreen[Result | None]):
         self.stop = threading.Event()
 
     def compose(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+        yield Panel(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.make()
@@ -77,7 +76,7 @@ class PlanScreen(TableScreen[Result | None]):
 
     def make(self) -> None:
         """Asks for the plan; what was shown before cannot be confirmed any more."""
-        self.plan, self.seen_at, self.edit.text = None, None, ""
+        self.plan, self.edit.text = None, ""
         job = partial(self.owner.spool.plan, self.action, self.selection, force=self.force, options=self.options)
         self.owner.doer.submit(job, lambda plan: self.post_message(self.Planned(plan)))
 
@@ -86,17 +85,14 @@ class PlanScreen(TableScreen[Result | None]):
             self.refused = str(message.plan)
         else:
             self.plan = message.plan
+        self.query_one(Panel).renew()
         self.paint()
-        self.call_after_refresh(self._seen)
-
-    def _seen(self) -> None:
-        """The plan is on the screen: keys from now on count."""
-        self.seen_at = Message().time
 
     def ignores(self, event: Key) -> bool:
         if event.key in ("escape", "ctrl+c", "f10", "ctrl+z", "q"):
             return False
-        return not self.applying and (self.seen_at is None or event.time < self.seen_at)
+        seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
+        return not self.applying and (seen_at is None or event.time < seen_at)
 
     def scene(self) -> Scene:
         snapshot = self.owner.snapshot
@@ -120,7 +116,7 @@ class PlanScreen(TableScreen[Result | None]):
         if not self.is_mounted:
             return
         width, height = self.app.size
-        self.query_one(LinesView).show(self._lines(width, height))
+        self.query_one(Panel).show(self._lines(width, height))
 
     def _lines(self, width: int, height: int) -> list[Line]:
         said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else footer_line(footer(self.scene()), width)

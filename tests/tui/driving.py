@@ -1,0 +1,70 @@
+"""Driving the dashboard in a test: press keys, wait until something holds, read the screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from textual.pilot import Pilot
+
+from spooltop.tui import Options
+from spooltop.tui.app import SpooltopApp
+
+from .fake import FakeControl
+
+MOST = 400
+
+
+@dataclass
+class Driver:
+    app: SpooltopApp
+    pilot: Pilot[int]
+    control: FakeControl
+
+    @property
+    def text(self) -> str:
+        """The words on the screen."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    async def until(self, holds: Callable[[], object], what: str = "") -> None:
+        """Waits until ``holds()``; a bounded number of turns of the event loop."""
+        for _ in range(MOST):
+            if holds():
+                return
+            await self.pilot.pause()
+        raise AssertionError(f"waited for {what or holds}; the screen is:\n{self.text}")
+
+    async def see(self, *words: str) -> str:
+        await self.until(lambda: all(word in self.text for word in words), repr(words))
+        return self.text
+
+    async def gone(self, word: str) -> None:
+        await self.until(lambda: word not in self.text, f"{word!r} to go")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+
+@asynccontextmanager
+async def dashboard(
+    control: FakeControl, size: tuple[int, int] = (80, 23), options: Options | None = None
+) -> AsyncIterator[Driver]:
+    """The dashboard on a control, seen for the first time already."""
+    app = SpooltopApp(control, options or Options(), quiet=0.02, busy=0.005)
+    async with app.run_test(size=size) as pilot:
+        driver = Driver(app, pilot, control)
+        if control.hang.is_set() and control.broken is None:
+            await driver.until(lambda: app.main.snapshot is not None, "the first look")
+            await pilot.pause()
+        try:
+            yield driver
+        finally:
+            control.hang.set()
+            control.gate.set()
+    app.finish()

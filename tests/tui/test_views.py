@@ -1,0 +1,348 @@
+"""The views, by keys: what is shown, what is chosen, how one gets there and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spooltop.errors import Unreadable
+from spooltop.model.can import Can
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.selection import Selection
+from spooltop.model.words import Box, Verdict
+from spooltop.tui import Options
+
+from .driving import dashboard
+from .fake import FakeControl, a_cursor, a_lock, claim, waiting, written
+
+
+def control(**changes: object) -> FakeControl:
+    fake = FakeControl([claim(1), claim(2), claim(3, Verdict.ALIVE), *(waiting(n) for n in range(300)), written(1)])
+    fake.cursors = (a_cursor(), a_cursor("email", "advancing"))
+    fake.locks = (a_lock(),)
+    return fake
+
+
+@pytest.mark.parametrize(
+    "key, words",
+    [
+        ("1", "box       depth"), ("2", "New 300"), ("3", "Claims 3"), ("4", "Tmp 1"), ("5", "imessage"), ("6", "flock"),
+        ("7", "Aside held 0"),
+    ],
+)  # fmt: skip
+async def test_each_view_has_its_number(key: str, words: str) -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3", key)
+        await driver.see(words)
+
+
+async def test_tab_and_brackets_go_round_the_views() -> None:
+    async with dashboard(control()) as driver:
+        for key, words in [("tab", "New 300"), ("right_square_bracket", "Claims 3"), ("left_square_bracket", "New 300")]:
+            await driver.press(key)
+            await driver.see(words)
+        await driver.press("shift+tab", "shift+tab")
+        await driver.see("Aside held")
+
+
+async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.until(lambda: driver.app.main.row is not None)
+        await driver.press("enter")
+        await driver.see("watched for")
+        await driver.press("q")
+        await driver.see("Claims 3")
+        await driver.press("backspace")
+        await driver.see("PROBLEM")
+        await driver.press("escape")
+        await driver.see("nothing to go back to: q quits")
+        assert driver.app.is_running and not driver.app.leaving.is_set()
+        await driver.press("q")
+        await driver.until(driver.app.leaving.is_set)
+    assert driver.app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "f10"])
+async def test_quit_from_anywhere(key: str) -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3", "slash", "x")
+        await driver.press(key)
+        await driver.until(driver.app.leaving.is_set)
+    assert driver.app.return_code == 0
+
+
+async def test_the_cursor_stays_on_its_message_when_others_come_and_go() -> None:
+    fake = control()
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        await driver.press("j", "j", "j")
+        await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 3))
+        fake.rows = [row for row in fake.rows if row.key not in (("new", 0), ("new", 1))]
+        fake.change()
+        await driver.see("New 298")
+        assert driver.app.main.rows.cursor_key == ("new", 3)
+        assert driver.app.main.rows.cursor_index == 1
+        await driver.press("1", "2")
+        await driver.see("New 298")
+        await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 3))
+
+
+async def test_moving_in_a_long_list() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        rows = driver.app.main.rows
+        height = rows.size.height
+        for key, index in [("G", 299), ("g", 0), ("end", 299), ("home", 0), ("pagedown", height), ("ctrl+b", 0), ("down", 1),
+                           ("k", 0), ("ctrl+f", height), ("ctrl+u", height - height // 2)]:  # fmt: skip
+            await driver.press(key)
+            assert rows.cursor_index == index, key
+            await driver.until(lambda: rows.cursor_item is not None)
+        assert rows.cursor_key == ("new", rows.cursor_index)
+
+
+async def test_enter_on_a_line_of_trouble_shows_exactly_those() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("enter")
+        text = await driver.see("Claims › claims-dead 2")
+        assert "alive" not in text.replace("1 alive", "")
+        await driver.press("escape")
+        await driver.see("1 PROBLEM")
+        await driver.press("3")
+        await driver.see("Claims 3")
+
+
+async def test_enter_on_trouble_with_a_cursor_opens_that_source() -> None:
+    fake = control()
+    fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, "email put back", view="cursors", subject="email"),)
+    async with dashboard(fake) as driver:
+        await driver.press("enter")
+        await driver.until(lambda: driver.app.main.scene().cursor is not None)
+        cursor = driver.app.main.scene().cursor
+        assert cursor is not None and cursor.source == "email"
+        await driver.press("enter")
+        await driver.see("Cursors › email")
+
+
+async def test_filter_narrows_as_one_types_and_says_what_makes_no_sense() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.press("slash", *"verdict:alive")
+        await driver.see("Claims 1", "1 match")
+        await driver.press(*" age:x")
+        await driver.until(lambda: driver.app.main.filter_line is not None and driver.app.main.filter_line.error)
+        await driver.press(*["backspace"] * 6, "enter")
+        text = await driver.see("Claims 1")
+        assert "verdict:alive" in text.split("\n")[0]
+        await driver.press("escape")
+        await driver.see("Claims 3")
+
+
+async def test_escape_while_typing_a_filter_clears_it() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3", "slash", *"verdict:dead")
+        await driver.see("Claims 2")
+        await driver.press("escape")
+        await driver.see("Claims 3")
+
+
+async def test_marks_are_kept_by_message_and_all_that_match_are_marked() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.until(lambda: driver.app.main.row is not None)
+        await driver.press("space")
+        await driver.see("1 marked", "requeue 1")
+        await driver.press("slash", *"verdict:dead", "enter")
+        await driver.see("Claims 2")
+        state = driver.app.main.state
+        assert state is not None
+        await driver.press("U")
+        await driver.until(lambda: not state.marks)
+        await driver.press("a")
+        await driver.see("2 marked")
+        assert set(state.marks) == {("cur", 1), ("cur", 2)}
+        await driver.press("escape")
+        await driver.see("Claims 3")
+        assert len(state.marks) == 2
+
+
+async def test_sorting_and_inverting() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("sorted by held ↓")
+        await driver.press("I")
+        await driver.see("sorted by held ↑")
+        await driver.press("greater_than_sign")
+        await driver.gone("sorted by held")
+        await driver.press("less_than_sign")
+        await driver.see("sorted by held ↑")
+
+
+async def test_problems_only() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3", "exclamation_mark")
+        await driver.see("Claims › problems only 2")
+        await driver.press("exclamation_mark")
+        await driver.see("Claims 3")
+
+
+async def test_all_problems_on_the_overview() -> None:
+    fake = control()
+    selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+    fake.problems = tuple(Problem("claims-dead", Severity.CRITICAL, f"trouble {n}", 1, selection) for n in range(9))
+    async with dashboard(fake) as driver:
+        await driver.see("trouble 3")
+        assert "trouble 8" not in driver.text
+        await driver.press("exclamation_mark")
+        await driver.see("trouble 8")
+        await driver.press("escape")
+        await driver.gone("trouble 8")
+
+
+async def test_frozen_nothing_moves_until_it_goes_on() -> None:
+    fake = control()
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.press("Z")
+        await driver.see("FROZEN")
+        fake.rows = [row for row in fake.rows if row.key != ("cur", 1)]
+        fake.change()
+        looks = fake.looks
+        await driver.until(lambda: fake.looks > looks + 2)
+        assert "Claims 3" in driver.text
+        await driver.press("Z")
+        await driver.see("Claims 2")
+
+
+async def test_look_again_scans_everything() -> None:
+    fake = control()
+    async with dashboard(fake) as driver:
+        await driver.press("R")
+        await driver.until(lambda: fake.rescans == 1)
+        await driver.press("f5")
+        await driver.until(lambda: fake.rescans == 2)
+
+
+async def test_times_go_round() -> None:
+    async with dashboard(control()) as driver:
+        for words in ("local time", "UTC", "ages"):
+            await driver.press("t")
+            await driver.see(f"times are shown as {words}")
+
+
+async def test_copying_shows_what_was_copied() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.until(lambda: driver.app.main.row is not None)
+        row = driver.app.main.row
+        assert row is not None
+        await driver.press("y")
+        await driver.see(f"copied: {row.id}")
+        assert driver.app.clipboard == row.id
+        await driver.press("enter")
+        await driver.see('"source"')
+        await driver.press("y")
+        await driver.see('copied: {"source": "imessage"}')
+
+
+async def test_help_says_why_a_key_does_nothing_here() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2", "question_mark")
+        await driver.see("requeue", "waits already")
+        await driver.press("question_mark")
+        await driver.see("New 300")
+
+
+async def test_the_palette_runs_what_is_chosen_and_q_quits() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("colon", *"claims")
+        await driver.see("claims")
+        await driver.press("enter")
+        await driver.see("Claims 3")
+        await driver.press("colon", "q", "enter")
+        await driver.until(driver.app.leaving.is_set)
+
+
+async def test_an_empty_spool() -> None:
+    async with dashboard(FakeControl()) as driver:
+        await driver.see("nothing wrong in what was seen")
+        for key in "234567":
+            await driver.press(key)
+            await driver.pilot.pause()
+        await driver.press("3", "j", "enter", "space", "G", "r")
+        await driver.see("requeue: the list is empty")
+
+
+async def test_a_small_window_and_back() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.pilot.resize_terminal(40, 10)
+        await driver.until(lambda: len(driver.lines) == 10)
+        for key in "1234567":
+            await driver.press(key)
+            await driver.pilot.pause()
+            assert all(len(line) <= 40 for line in driver.lines)
+        await driver.pilot.resize_terminal(80, 23)
+        await driver.press("3")
+        await driver.until(lambda: len(driver.lines) == 23)
+        await driver.see("Claims 3", "─ 17952228")
+
+
+async def test_list_and_detail_side_by_side_from_120_columns() -> None:
+    async with dashboard(control(), size=(160, 50)) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3", '"source"')
+        rows, detail = driver.app.main.rows.region, driver.app.main.query_one("#detail").region
+        assert rows.y == detail.y and rows.right <= detail.x
+
+
+async def test_names_that_somebody_else_chose_are_shown_and_never_interpreted() -> None:
+    names = ["[red]x[/]", "[@click=app.quit]q[/]", "a\x1b[31mb", "new\nline", "bad\udcff", "right\u202eleft", "z" + "\u0301" * 40]
+    fake = FakeControl([replace(waiting(n), id=name, name=name) for n, name in enumerate(names)])
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see("New 7", "[red]x[/]", "\\x1b[31mb", "new\\x0aline", "bad\\xff")
+        for _ in names:
+            await driver.press("j", "enter")
+            assert all(char.isprintable() or char == "\n" for char in driver.text)
+            await driver.press("escape")
+        assert all(char.isprintable() or char == "\n" for char in driver.text)
+
+
+async def test_a_payload_that_cannot_be_read_says_why() -> None:
+    fake = control()
+
+    def read(key: object, limit: int = 0) -> object:
+        raise Unreadable("a fifo is no message")
+
+    fake.read = read  # type: ignore[method-assign, assignment]
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see("a fifo is no message")
+
+
+async def test_ascii_has_no_other_signs() -> None:
+    async with dashboard(control(), options=Options(ascii=True)) as driver:
+        for key in "1234567":
+            await driver.press(key)
+            await driver.pilot.pause()
+            assert driver.text.isascii(), driver.text
+
+
+async def test_read_only_says_so_at_every_key_that_would_change_something() -> None:
+    fake = FakeControl([claim(1)], can=Can.nothing("you are deploy, may look only"))
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see("Claims 1")
+        for key, action in [("r", "requeue"), ("d", "purge"), ("i", "inject")]:
+            await driver.press(key)
+            await driver.see(f"{action}: you are deploy, may look only")
+        assert fake.planned == []
