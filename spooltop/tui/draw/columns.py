@@ -197,7 +197,7 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE) -> tuple[Colu
 
 
 def _total(columns: Sequence[Column]) -> int:
-    return MARGIN + sum(column.width for column in columns) + GAP * (len(columns) - 1)
+    return MARGIN + sum(column.width for column in columns) + GAP * (len(columns) - 1) + 1  # a cell at the right edge
 
 
 def _grown(columns: list[Column], room: int) -> list[Column]:

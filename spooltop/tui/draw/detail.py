@@ -16,6 +16,8 @@ from .spans import BLANK, Line, Span, Style, clip_left, crop, cut, join, merge, 
 __all__ = ["detail", "payload_lines"]
 
 _LABEL = 9
+_DRAWN = ("enqueued", "waits")
+"""Facts of a reader that are drawn from the row, or at their own place."""
 _PAYLOAD_LINES = 20_000
 
 
@@ -71,20 +73,25 @@ def _wrapped(label: str, text: str, width: int, style: Style = Style.NORMAL) -> 
 
 def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:
     lines: list[Line] = []
-    known = {label for label, _ in payload.facts} if payload is not None else set()
-    history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago"
+    facts = dict(payload.facts) if payload is not None else {}
+    put = facts.get("enqueued")
+    if put is not None:
+        lines += _wrapped("enqueued", shown(put), width)
+        history = f"{units.age(row.age(now))} since put"
+    else:
+        history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago"
     held = units.age(row.in_box_age(now))
     bound = "at most " if row.since_is_bound else ""
     if row.box is Box.CUR:
-        history += f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
+        history += f" · held {bound}{held}" if put else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"
     if row.attempt is not None:
         history += f" · in work {row.attempt}×"
-    lines += _wrapped("enqueued", history, width)
+    lines += _wrapped("age" if put else "enqueued", history, width)
     if row.not_before is not None and row.not_before > now:
         lines += _wrapped("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
-    if row.owner is not None and "owner" not in known:
+    if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         lines += _wrapped("owner", f"{owner_text(row.owner)}{host}{user}", width)
@@ -92,12 +99,13 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
         word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
         lines += _wrapped("verdict", f"{word}: {shown(row.evidence)}" if row.evidence else word, width, style)
-    if row.reason:
+    if row.reason and "set aside" not in facts:
         lines += _wrapped("reason", shown(row.reason), width)
     if row.note:
         lines += _wrapped("note", shown(row.note), width, Style.WARN)
     for label, text in payload.facts if payload is not None else ():
-        lines += _wrapped(shown(label), shown(text), width)
+        if label not in _DRAWN and text != row.evidence:
+            lines += _wrapped(shown(label), shown(text), width)
     return lines
 
 

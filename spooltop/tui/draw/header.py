@@ -48,8 +48,11 @@ def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone:
         lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False),
     ]
     room = width - text_width(title.text) - 2  # a cell between, and one at the edge
-    shortest = min(text_width(path), max(12, room // 5))
-    right = next((one for one in lamps if line_width(one) + shortest <= room), lamps[-1])
+    whole, least = text_width(path), min(text_width(path), max(12, room // 5))
+    # the path as a whole is worth more than for how long it was watched, but less than when it was seen
+    fit_whole = [one for one in lamps[:2] if line_width(one) + whole <= room]
+    fit_cut = [one for one in lamps[1:] if line_width(one) + least <= room]
+    right = [*fit_whole, *fit_cut, lamps[-1]][0]
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
     return crop(spread(left, right, max(0, width - 1)), width)
 

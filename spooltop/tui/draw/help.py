@@ -31,13 +31,15 @@ class HelpSection:
 
 def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:
     """At most ``height`` lines from ``scroll`` on. Two columns where there is room; what is not available is dim, with why."""
+    every = [text_width(entry.keys) for section in sections for entry in section.entries]
+    keys = min(max(every, default=0), 18, max(8, width // 4))
     lines: list[Line] = []
     for section in sections:
         if lines:
             lines.append(BLANK)
         if section.title:
             lines.append(plain(f" {shown(section.title)}", width, Style.TITLE))
-        lines += _entries(section.entries, width)
+        lines += _entries(section.entries, keys, width)
     scroll = max(0, min(scroll, len(lines) - height))
     seen = lines[scroll : scroll + height]
     hidden = len(lines) - scroll - height
@@ -46,8 +48,7 @@ def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scro
     return seen
 
 
-def _entries(entries: Sequence[HelpEntry], width: int) -> list[Line]:
-    keys = min(max((text_width(entry.keys) for entry in entries), default=0), max(8, width // 4))
+def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
     half = width // 2
     lines: list[Line] = []
     waiting: Line | None = None

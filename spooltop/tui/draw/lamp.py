@@ -62,6 +62,6 @@ def lamp_line(
     gap = " " if short else " · "
     if watch.mode == "live":
         return join(Span("live", Style.GOOD), f"{gap}{as_of}")
-    every = f"every {units.duration(watch.period)}" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
+    every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
     reason = f" ({shown(watch.reason)})" if watch.reason and not short else ""
     return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")

@@ -17,6 +17,9 @@ from .trouble import trouble
 
 __all__ = ["overview", "trouble_rows"]
 
+_NO_BOXES = ("cursors", "tickets")
+"""Layouts that are no spool: a cursor file or tickets alone."""
+
 
 def trouble_rows(height: int) -> int:
     """How many lines of trouble have room: by the height alone, so that it never changes under one's eyes."""
@@ -41,7 +44,7 @@ def overview(
     lines = trouble(snapshot, width, trouble_rows(height), chosen=chosen)
     room = height - len(lines)
     below: list[Line] = []
-    boxes = box_table(snapshot, width, now=now)
+    boxes = [] if snapshot.sight.layout in _NO_BOXES else box_table(snapshot, width, now=now)
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
@@ -62,12 +65,14 @@ def overview(
 
 
 def _mail(snapshot: Snapshot, width: int) -> list[Line]:
-    why = snapshot.sight.can.why_not(Action.REQUEUE) or ""
+    override = f"spooltop --as spool {safe(snapshot.sight.target)}"
+    why = shown(snapshot.sight.can.why_not(Action.REQUEUE) or "")
     text = [
-        "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it.",
-        *([shown(why)] if why else []),
-        f"If it is a job spool all the same: spooltop --as spool {safe(snapshot.sight.target)}",
+        why[:1].upper() + why[1:]
+        or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."
     ]
+    if override not in text[0]:
+        text.append(f"If it is a job spool all the same: {override}")
     lines: list[Line] = []
     for paragraph in text:
         lines += [crop((Span(f" {line}"),), width) for line in wrap(paragraph, max(1, width - 2))]

@@ -19,6 +19,9 @@ from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge,
 
 __all__ = ["plan_lines", "plan_title", "result_lines"]
 
+_WIDEST = 120
+"""Cells: beyond that an eye loses the line."""
+
 _DONE = {
     Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
     Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
@@ -26,13 +29,19 @@ _DONE = {
 }  # fmt: skip
 
 _WHAT = {
-    Action.REQUEUE: "They go back to new under their own names, oldest first, next to be taken.",
-    Action.PURGE: "They go to the trash. That frees no space; undo brings them back.",
+    Action.REQUEUE: ("goes back to new under its own name, next to be taken.",
+                     "go back to new under their own names, oldest first, next to be taken."),
+    Action.PURGE: ("goes to the trash. That frees no space; undo brings it back.",
+                   "go to the trash. That frees no space; undo brings them back."),
+    Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
+                  "are set aside into held, where no consumer takes them, until released."),
+    Action.RELEASE: ("goes back to new under its own name.", "go back to new under their own names."),
+    Action.RESTORE: ("goes back to where it was.", "go back to where they were."),
+    Action.EMPTY: ("is deleted for good. Nothing brings it back.", "are deleted for good. Nothing brings them back."),
+}  # fmt: skip
+
+_WHATEVER = {
     Action.INJECT: "Test messages are put into new; the consumers that run take them.",
-    Action.HOLD: "They are set aside into held, where no consumer takes them, until released.",
-    Action.RELEASE: "They go back to new under their own names.",
-    Action.RESTORE: "They go back to where they were.",
-    Action.EMPTY: "They are deleted for good. Nothing brings them back.",
     Action.UNDO: "What the operation moved goes back to where it was.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
 }
@@ -43,6 +52,13 @@ _MOST_REFUSALS = 4
 def _noun(box: Box | None, n: int) -> str:
     word = {Box.CUR: "claim", Box.TMP: "file"}.get(box, "message") if box is not None else "message"
     return word if n == 1 else f"{word}s"
+
+
+def _what(plan: Plan) -> str:
+    if plan.action in _WHATEVER:
+        return _WHATEVER[plan.action]
+    one, many = _WHAT[Action.EMPTY if plan.options.get("now") else plan.action]
+    return f"It {one}" if plan.count == 1 else f"They {many}"
 
 
 def plan_title(plan: Plan) -> str:
@@ -69,9 +85,9 @@ def plan_lines(
 ) -> list[Line]:
     """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
     from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed."""
+    width = min(width, _WIDEST)
     inner = inner_width(width)
-    what = "They are deleted for good. Nothing brings them back." if plan.options.get("now") else _WHAT[plan.action]
-    head = [plain(part, inner) for part in wrap(what, inner)] if plan.count else []
+    head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
     tail = [*_warnings(plan, inner), *_refusals(plan, inner), *_notes(plan.notes, inner)]
     foot = _foot(plan, inner, typed, busy)
     room = max(1, height - 2 - len(foot))
@@ -202,6 +218,7 @@ def result_lines(
 ) -> list[Line]:
     """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
     ``since`` are words on what became of the messages. ``scroll`` passes over what stands between."""
+    width = min(width, _WIDEST)
     inner = inner_width(width)
     counts = {outcome: result.count(outcome) for outcome in Outcome}
     head: Line = join(

@@ -211,7 +211,10 @@ def operations() -> list[OperationRecord]:
 
 def mail() -> Snapshot:
     whole = snapshot()
-    reason = "cur has :2,S flags; dovecot-uidlist"
+    reason = (
+        "this is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read mail, not stuck work, so nothing here is"
+        " judged stale and nothing changes it; if it is a job spool all the same: spooltop --as spool /var/spool/memex"
+    )
     return replace(
         whole,
         sight=replace(whole.sight, layout="mail", can=Can.nothing(reason), claims=(), tmp=(), locks=()),

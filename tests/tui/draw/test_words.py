@@ -57,7 +57,7 @@ def test_a_look_that_does_not_come_back_takes_the_lamp() -> None:
 def test_scanning_says_how_often_and_why() -> None:
     base = scenes.snapshot()
     watch = Watch("scan", "nfs4 sends no events", 5.0, NOW - 60)
-    assert "every 5.0s (nfs4 sends no events)" in top(100, sight=replace(base.sight, watch=watch))
+    assert "every 5s (nfs4 sends no events)" in top(100, sight=replace(base.sight, watch=watch))
 
 
 def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
@@ -100,10 +100,17 @@ def test_what_is_not_measured_is_not_zero() -> None:
 def test_a_mail_folder_is_not_judged() -> None:
     snapshot = scenes.mail()
     words = text(overview(snapshot, 80, 20, now=NOW))
-    assert "read\n mail, not stuck work" in words or "read mail, not stuck work" in words.replace("\n", "")
-    assert "cur has :2,S flags; dovecot-uidlist" in words
+    assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read mail")
+    assert words.replace("\n", "").count("spooltop --as spool") == 1
     assert "DEAD" not in words
     assert "READ-ONLY" in text(header(snapshot, 80, target="x", now=NOW))
+
+
+def test_a_cursor_file_alone_has_no_boxes_and_no_flow() -> None:
+    whole = scenes.snapshot()
+    words = text(overview(replace(whole, sight=replace(whole.sight, layout="cursors")), 80, 20, now=NOW))
+    assert "depth" not in words and "requeued" not in words
+    assert "REVERTED 5×" in words
 
 
 def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
@@ -181,6 +188,20 @@ def test_a_detail_tells_the_whole_story() -> None:
     assert words[-1] == " … the first 22 of 1,200 bytes"
 
 
+def test_what_a_reader_tells_is_not_told_twice() -> None:
+    put = "2026-11-21 01:20:07 +0100 (last written; its name tells no time)"
+    facts = (("enqueued", put), ("holder", "gone"), ("file", "root 0644"))
+    words = text(detail(scenes.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
+    assert words[1:] == [
+        f" enqueued {put}",
+        " age      41m since put · held 41m · in work 1×",
+        " owner    4312 on vm",
+        " verdict  DEAD: gone",
+        " file     root 0644",
+        " payload  empty",
+    ]
+
+
 def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> None:
     payload = Payload(b"\n".join(b"line %d" % i for i in range(50)), 500, False)
     assert text(detail(scenes.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 46 more lines"
@@ -210,6 +231,11 @@ def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
 def test_how_a_plan_is_confirmed_is_always_in_sight(confirm: Confirm, items: int, wanted: str, height: int) -> None:
     lines = text(plan_lines(scenes.plan(items=items, confirm=confirm), 80, height, now=NOW, typed="31")).splitlines()
     assert wanted in lines[-2]
+
+
+def test_a_plan_for_one_speaks_of_one() -> None:
+    words = text(plan_lines(scenes.plan(items=1), 80, 20, now=NOW))
+    assert "It goes back to new under its own name, next to be taken." in words
 
 
 def test_a_long_plan_counts_what_is_above_and_below() -> None:
