@@ -13,7 +13,7 @@ from ..model.row import Payload, Row
 from ..model.sight import Lock
 from ..model.snapshot import Snapshot
 from ..model.text import escape, escape_text
-from ..model.units import age, cells, clock_time, count, duration, percent, rate, size
+from ..model.units import age, cells, clock_time, count, duration, fit, percent, rate, size
 from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
@@ -74,7 +74,7 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     for row in found:
         yield (
             f"{row.box:<8}  {age(row.age(now)):>4}  {_at_most(row.in_box_age(now), row.since_is_bound):>6}  {size(row.size):>6}"
-            f"  {_tries(row):>5}  {_verdict(row):<9}  {escape(row.source or '—'):<11}  {escape(row.id)}"
+            f"  {_tries(row):>5}  {_verdict(row):<9}  {fit(escape(row.source or '—'), 11)}  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
         )
 
@@ -195,8 +195,9 @@ def _locks(some: Sequence[Lock]) -> list[str]:
     for lock in some:
         first = lock.holders[0] if lock.holders else None
         who = "—" if first is None else f"{'?' if first.pid is None else first.pid} {escape(first.command or '')}".rstrip()
-        more = f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
-        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<5}  {who + more:<24}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
+        who = fit(who, 24, cut="right")
+        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<5}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
     return lines
 
 

@@ -153,9 +153,9 @@ class Worker:
             self._recover()
         while not self._stopping and len(self._running) < self.jobs and self._start():
             started = True
-        if started or self._stopping or self._running:
+        if started or self._stopping or len(self._running) >= self.jobs:
             return started
-        return self._recover()
+        return self._recover()  # idle, as far as what waits goes
 
     def _told(self) -> None:
         """A signal asks to end: after the current messages; the second time at once."""
@@ -266,7 +266,8 @@ class Worker:
         if not self.recover:
             return False
         now = self.tick()
-        if self._recovered_at is not None and now - self._recovered_at < RECOVER_EVERY and not self.drain:
+        ending = self.drain and not self._running
+        if self._recovered_at is not None and now - self._recovered_at < RECOVER_EVERY and not ending:
             return False
         self._recovered_at = now
         found = self.spool.recover()

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 from typing import Literal
 
+from ...engine.names import is_mail_name, parse
 from ...errors import NotASpool, Unreadable
 from ...model.text import escape
 from ...model.words import LIVE, Box
@@ -21,13 +22,13 @@ __all__ = ["Kind", "Target", "identify", "mail_signs"]
 
 Kind = Literal["spool", "mail", "cursors", "tickets"]
 
-_MAIL_FLAGS = re.compile(r":2,([A-Za-z]+)\Z")
-_MAIL_NAME = re.compile(r"[0-9]{10}\.M[0-9]+P[0-9]+")
 _MAIL_ROOT = re.compile(r"dovecot|courier|maildirfolder\Z")
 _MAIL_FILES = (
     "maildirfolder", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log", "dovecot-keywords",
     "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",
 )  # fmt: skip
+LOOKED_AT = 4096
+"""How many names of a box are looked at for signs of mail."""
 _TICKET = re.compile(r"[0-9]{20}\.")
 
 
@@ -94,7 +95,7 @@ def _looked_into(path: str, fd: int, missing: tuple[Box, ...]) -> tuple[str, ...
     for box in LIVE:
         if box not in missing:
             try:
-                seen[box] = first_names(box, fd)
+                seen[box] = first_names(box, fd, LOOKED_AT)
             except PermissionError:
                 denied.append(box)
             except OSError:
@@ -112,10 +113,10 @@ def _looked_into(path: str, fd: int, missing: tuple[Box, ...]) -> tuple[str, ...
 def mail_signs(root: list[str], new: list[str], cur: list[str]) -> tuple[str, ...]:
     """Signs that these are the names of a mail folder (maildir(5), Dovecot, Courier), in words; empty where none."""
     signs = []
-    if flags := next((match.group() for name in cur if (match := _MAIL_FLAGS.search(name))), None):
-        signs.append(f"cur has {flags} flags")
+    if flags := next((flags for name in cur if (flags := parse(name, claimed=True).flags)), None):
+        signs.append(f"cur has :2,{flags} flags")
     signs += sorted(escape(name) for name in root if _MAIL_ROOT.match(name))[:1]
-    if not signs and (name := next((name for name in (*new, *cur) if _MAIL_NAME.match(name)), None)):
+    if not signs and (name := next((name for name in (*new, *cur) if is_mail_name(name)), None)):
         signs.append(f"names as of mail, {escape(name)}")
     return tuple(signs)
 
