@@ -17,6 +17,9 @@ from .trouble import trouble
 
 __all__ = ["overview", "trouble_rows"]
 
+_TINY = 14
+"""Lines. Below that no room is kept for trouble that is not there."""
+
 _NO_BOXES = ("cursors", "tickets")
 """Layouts that are no spool: a cursor file or tickets alone."""
 
@@ -42,13 +45,15 @@ def overview(
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
     lines = trouble(snapshot, width, trouble_rows(height), chosen=chosen)
+    while height < _TINY and lines and lines[-1] == BLANK:
+        lines.pop()
     room = height - len(lines)
     below: list[Line] = []
     boxes = [] if snapshot.sight.layout in _NO_BOXES else box_table(snapshot, width, now=now)
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
-        below += boxes[: max(0, room)]
+        below += boxes[:room] if room >= 2 else []
         flow = flow_lines(snapshot, width, now=now)
         if room - len(below) >= len(flow):
             below += flow

@@ -95,6 +95,13 @@ def test_the_trouble_stays_on_top_where_nothing_else_has_room() -> None:
     assert small[1].startswith("▌✗ 2 claims of dead")
 
 
+def test_a_tiny_screen_wastes_no_line_on_trouble_that_is_not_there() -> None:
+    one = replace(scenes.snapshot(), problems=scenes.problems()[:1])
+    small = [line_text(line) for line in overview(one, 40, 7, now=NOW)]
+    assert small[2].startswith(" box") or small[3].startswith(" box")
+    assert any(line.startswith(" cur") for line in small)
+
+
 NAMES = st.one_of(
     st.binary(min_size=1, max_size=255).map(os.fsdecode),
     st.sampled_from(["[red]x[/]", "a\x1b]0;t\x07b", "a\nb", "2026-11-21T02:41:09.json", "\u202e"]),

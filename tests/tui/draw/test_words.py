@@ -100,7 +100,7 @@ def test_what_is_not_measured_is_not_zero() -> None:
 def test_a_mail_folder_is_not_judged() -> None:
     snapshot = scenes.mail()
     words = text(overview(snapshot, 80, 20, now=NOW))
-    assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read mail")
+    assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read\n mail")
     assert words.replace("\n", "").count("spooltop --as spool") == 1
     assert "DEAD" not in words
     assert "READ-ONLY" in text(header(snapshot, 80, target="x", now=NOW))
