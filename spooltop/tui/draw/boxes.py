@@ -149,7 +149,7 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     over = units.duration(rates.window) if rates.window > 0 else "—"
     requeued = "—" if rates.requeued is None else f"{least}{rates.requeued:,}"
     flow = (
-        f" {'over ' + over:<8}"
+        f" {'over ' + over:<9}"
         f" in {pad_left(_rate(rates.in_per_s, least), 8)}"
         f"  done {pad_left(_rate(rates.done_per_s, least), 8)}"
         f"  requeued {pad_left(requeued, 5)}"
@@ -162,8 +162,8 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     if width < 79:
         return [crop((Span(flow),), width), crop((Span(people),), width)]
     return [
-        crop((Span(f"{pad(flow, 52)}  waited {_percentiles(rates.waited)}"),), width),
-        crop((Span(f"{pad(people, 51 - len(of))} {of}  worked {_percentiles(rates.worked)}"),), width),
+        crop((Span(f"{pad(flow, 53)}  waited {_percentiles(rates.waited)}"),), width),
+        crop((Span(f"{pad(people, 52 - len(of))} {of}  worked {_percentiles(rates.worked)}"),), width),
     ]
 
 
