@@ -125,7 +125,7 @@ class FlowCounter:
     def begin(self, now: float) -> Flow:
         """Nothing is measured yet; the next ``take`` counts from the first ``begin``."""
         self._since = now if self._since is None else self._since
-        return Flow(self._since, now)
+        return Flow(self._since, now, exact=False)
 
     def take(self, now: float, *, exact: bool, measured: bool, aside: Set[str] = frozenset()) -> Flow:
         """The flow since the last ``take``. What left ``cur`` before that and has come back nowhere since is done: the two halves

@@ -22,6 +22,7 @@ from .packed import PackedNames
 __all__ = ["NameListing", "RowListing", "new_row", "selects"]
 
 _SLICE = 2_000
+_SORTED_AT_MOST = 100_000
 
 Stat = Callable[[str], os.stat_result | None]
 """lstat of a name in the box, None where it has gone."""
@@ -89,10 +90,10 @@ def selects(selection: Selection | None, row: Row, now: float) -> bool:
 
 def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
     """The test of filter and selection together; None where everything is taken."""
-    wanted = filters.parse(query.filter, lenient=True) if query.filter else None
+    wanted = filters.parse(query.filter) if query.filter else None
     chosen = query.selection
-    if chosen is not None and chosen.everything and not (chosen.source or chosen.verdict or chosen.filter):
-        chosen = None if chosen.older_than is None and not chosen.named else chosen
+    if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
+        chosen = None
     if chosen is not None:
         chosen = replace(
             chosen,
@@ -199,14 +200,13 @@ class NameListing:
         self._row = row
         self._places: dict[str, int] | None = None
         self._order = self._taken(query, now, cancelled)
-        if not cancelled():
-            self._sort(query.sort, put_us, times, cancelled)
+        self._sort(query.sort, put_us, times, cancelled)
 
     def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool]) -> array[int]:
         match = matcher(query, now)
         if match is None:
             return array("L", range(len(self._names)))
-        wanted = filters.parse(query.filter, lenient=True) if query.filter else None
+        wanted = filters.parse(query.filter) if query.filter else None
         chosen = query.selection
         with_stat = (wanted is not None and wanted.needs_stat) or (
             chosen is not None and (chosen.older_than is not None or bool(chosen.filter))
@@ -244,6 +244,8 @@ class NameListing:
         by_age = sort.column in ("age", "held")
         keys.sort(reverse=sort.descending != by_age)
         self._order = array("L", [place for _, place in keys])
+        if len(unknown) <= _SORTED_AT_MOST:
+            unknown.sort(key=self._names.__getitem__)  # the order of a directory is nobody's order
         self._order.extend(unknown)
 
     def _value(self, column: str, raw: str, put_us: Callable[[str], int | None], times: Mapping[str, int]) -> object:

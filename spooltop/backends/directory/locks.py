@@ -195,7 +195,9 @@ class LockFiles:
     def _real_pids(self, line: LockLine, status: os.stat_result) -> list[int | None]:
         """The pid of the line; where it is hidden or has ended, those who have the lock through a descriptor (a child)."""
         if line.pid > 0 and self._processes.exists(line.pid):
-            return [line.pid]
+            process = self._processes.process(line.pid)
+            if process is None or not process.zombie:
+                return [line.pid]
         if line.waits:
             return [line.pid if line.pid > 0 else None]
         openers = self._processes.openers({(status.st_dev, status.st_ino)})

@@ -1,0 +1,67 @@
+"""A process table that says what a test wants, and waiting for what a reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from spooltop.backends.directory.processes import Openers, Process, Processes
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.model.sight import Sight
+
+
+class FakeProcesses(Processes):
+    """``pids`` live here; ``hidden`` live and are not shown; ``contained`` are numbers inside containers → process."""
+
+    def __init__(self, *, pids: dict[int, Process] | None = None, hidden: Iterable[int] = (), first: bool = True) -> None:
+        super().__init__()
+        self.pids = pids or {}
+        self.hidden = set(hidden)
+        self.contained: dict[int, Process] = {}
+        self.first = first
+        self.boot = 1_000.0
+        self.offset = 1_795_000_000.0
+        self.open_files: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.all_seen = True
+        self.table = b""
+        self.sweeps = 0
+
+    def wall(self) -> float:
+        return self.boot + self.offset
+
+    def boottime(self) -> float:
+        return self.boot
+
+    def host(self) -> str:
+        return "here"
+
+    def in_first_namespace(self) -> bool:
+        return self.first
+
+    def exists(self, pid: int) -> bool | None:
+        return pid in self.pids or pid in self.hidden if pid > 0 else None
+
+    def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
+        self.sweeps += 1
+        if self.hidden:
+            return None
+        tables = (self.pids, self.contained)
+        return {pid: [table[pid] for table in tables if pid in table] for pid in pids}
+
+    def process(self, pid: int, *, described: bool = False) -> Process | None:
+        return self.pids.get(pid)
+
+    def openers(self, files: set[tuple[int, int]]) -> Openers:
+        return Openers({key: pids for key, pids in self.open_files.items() if key in files}, self.all_seen)
+
+    def locks(self) -> bytes | None:
+        return self.table
+
+
+def see_until(reader: DirectoryReader, condition: Callable[[Sight], bool], looks: int = 100) -> Sight:
+    """Looks whenever something changed, or a tenth of a second passed, until ``condition`` holds."""
+    for _ in range(looks):
+        sight = reader.see()
+        if condition(sight):
+            return sight
+        reader.changes(0.1)
+    raise AssertionError(f"not seen in {looks} looks: {reader.see()}")

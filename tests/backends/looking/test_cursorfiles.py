@@ -1,0 +1,92 @@
+"""Cursor files as they are: values, why they do not parse, litter of unsafe writers; read again only when changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.cursorfiles import CursorFiles, parse_sections
+from spooltop.model.sight import CursorSource
+
+
+class Looking:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files = CursorFiles()
+
+    def __call__(self) -> tuple[CursorSource, ...]:
+        fd = os.open(self.folder, os.O_RDONLY)
+        try:
+            return self.files.look([(str(self.folder), fd)], lambda _: ())
+        finally:
+            os.close(fd)
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Looking:
+    return Looking(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b'{"a": {"cursor": 1}}', ""),
+        (b"", "it is empty"),
+        (b'{"a": {"cursor": 1', "it is cut off"),
+        (b'{"a": x, "b": 12345678}', "not JSON at byte 6"),
+        (b"[1]", "not an object: one section for each source is expected"),
+        (b"\xff\xfe\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_parse(data: bytes, error: str) -> None:
+    assert parse_sections(data)[1] == error
+
+
+def test_shared_file_and_litter(look: Looking, real_spools: Path) -> None:
+    look.folder = real_spools / "seed_cursors"
+    (source,) = look()
+    assert source.sections == {"imessage": {"cursor": 89636}, "signal": {"cursor": 5}}
+    assert source.shared and source.litter == ("cursors.json.tmp", "cursors.tmp.4242")
+
+
+def test_one_file_a_source(look: Looking) -> None:
+    (look.folder / "cursors").mkdir()
+    (look.folder / "cursors" / "email.json").write_text("204511")
+    (look.folder / "cursors" / "teams.json").write_text("77")
+    (look.folder / "cursors" / "notes.txt").write_text("x")
+    assert [(source.sections, source.shared) for source in look()] == [({"email": 204511}, False), ({"teams": 77}, False)]
+
+
+def test_read_again_only_when_changed(look: Looking) -> None:
+    path = look.folder / "cursors.json"
+    path.write_text('{"a": 1}')
+    (first,) = look()
+    assert look()[0] is first
+    (look.folder / "draft").write_text('{"a": 2}')
+    (look.folder / "draft").replace(path)
+    assert look()[0].sections == {"a": 2}
+
+
+def test_a_file_that_breaks_says_why(look: Looking) -> None:
+    (look.folder / "cursors.json").write_text('{"a": ')
+    (source,) = look()
+    assert (source.sections, source.error) == (None, "it is cut off")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
+def test_what_is_no_plain_file_is_not_opened(look: Looking, kind: str) -> None:
+    path = look.folder / "cursors.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    else:
+        path.mkdir()
+    assert [source.error for source in look()] == ["not a plain file"]
+
+
+def test_no_cursors(look: Looking) -> None:
+    assert look() == ()

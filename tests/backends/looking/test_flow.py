@@ -1,0 +1,92 @@
+"""What came and went, tied to ids: nothing is counted twice and a message that goes back has not arrived."""
+
+from __future__ import annotations
+
+import pytest
+
+from spooltop.backends.directory.flow import FlowCounter, difference
+from spooltop.backends.directory.watch import Batch
+from spooltop.model.words import Box
+
+TOKEN = "ab" * 16
+ID = "1795220920443125.P9R0123456789abcdef.vm"
+NEW = f"{ID},s=email"
+CLAIM = f"{NEW},c={TOKEN}.1795220925443125:2,P7"
+LATER = f"{NEW},n=1,c={TOKEN}.1795220926443125:2,P7"
+AGAIN = f"{NEW},n=1"
+
+
+def batch(new: str = "", cur: str = "", from_new: str = "", from_cur: str = "") -> Batch:
+    def sets(in_new: str, in_cur: str) -> dict[Box, set[str]]:
+        return {Box.NEW: {in_new} if in_new else set(), Box.CUR: {in_cur} if in_cur else set()}
+
+    return Batch(10.0, sets(new, cur), sets(from_new, from_cur))
+
+
+def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozenset()) -> tuple[int, int, int, int]:
+    """arrived, claimed, requeued, done"""
+    counter = FlowCounter(lambda _: in_new)
+    counter.begin(0.0)
+    totals = [0, 0, 0, 0]
+    for one in [*batches, None, None]:
+        if one is not None:
+            counter.add(one, aside)
+        flow = counter.take(11.0, exact=True, measured=True, aside=aside)
+        totals = [a + b for a, b in zip(totals, (flow.arrived, flow.claimed, flow.requeued, flow.done), strict=True)]
+    return tuple(totals)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([batch(new=NEW)], (1, 0, 0, 0)),
+        ([batch(new=NEW), batch(from_new=NEW, cur=CLAIM), batch(from_cur=CLAIM)], (1, 1, 0, 1)),
+        ([batch(new=NEW, from_new=NEW, cur=CLAIM, from_cur=CLAIM)], (1, 1, 0, 1)),
+        ([batch(new=NEW, from_new=NEW, cur=CLAIM)], (1, 1, 0, 0)),
+        ([batch(from_new=NEW, cur=CLAIM, from_cur=CLAIM)], (0, 1, 0, 1)),
+        ([batch(from_cur=CLAIM, new=AGAIN)], (0, 0, 1, 0)),
+        ([batch(from_cur=CLAIM), batch(new=AGAIN)], (0, 0, 1, 0)),
+        ([batch(from_cur=CLAIM, new=AGAIN, from_new=AGAIN, cur=LATER)], (0, 1, 1, 0)),
+        ([batch(from_new=NEW)], (0, 0, 0, 0)),
+        ([batch(new=NEW + ",x=1"), batch(from_new=NEW + ",x=1", cur=f"{NEW},x=1,c={TOKEN}.5:2,P7")], (0, 0, 0, 0)),
+        ([batch(new="plain"), batch(from_new="plain", cur="plain:2,P4"), batch(from_cur="plain:2,P4")], (1, 1, 0, 1)),
+    ],
+)
+def test_counts(batches: list[Batch], expected: tuple[int, int, int, int]) -> None:
+    assert count(*batches) == expected
+
+
+def test_taken_and_given_back_within_one_batch() -> None:
+    assert count(batch(new="plain", from_new="plain", cur="plain:2,P4", from_cur="plain:2,P4"), in_new=True) == (0, 1, 1, 0)
+
+
+def test_what_was_set_aside_is_not_done_and_its_return_no_arrival() -> None:
+    assert count(batch(from_cur=CLAIM), aside=frozenset([ID])) == (0, 0, 0, 0)
+    assert count(batch(new=NEW), aside=frozenset([ID])) == (0, 0, 0, 0)
+
+
+def test_a_passage_has_its_times_and_source() -> None:
+    counter = FlowCounter(lambda _: False)
+    counter.begin(0.0)
+    counter.add(batch(new=NEW))
+    first = counter.take(10.5, exact=True, measured=True)
+    assert first.arrived_by_source == {"email": 1} and (first.since, first.until) == (0.0, 10.5)
+    counter.add(batch(from_new=NEW, cur=CLAIM))
+    counter.add(batch(from_cur=CLAIM))
+    assert counter.take(11.0, exact=True, measured=True).done == 0
+    assert counter.unsettled
+    (passage,) = counter.take(12.0, exact=True, measured=True).passages
+    assert (passage.put_at, passage.claimed_at, passage.gone_at) == (1_795_220_920.443125, 1_795_220_925.443125, 10.0)
+    assert counter.last_claim_at == 1_795_220_925.443125
+
+
+def test_difference_of_two_scans() -> None:
+    told = difference(1.0, ({"a", "b"}, set()), ({"b"}, {"a:2,P1"}))
+    assert told.added == {Box.NEW: set(), Box.CUR: {"a:2,P1"}}
+    assert told.deleted == {Box.NEW: {"a"}, Box.CUR: set()}
+
+
+def test_the_first_look_measures_nothing() -> None:
+    counter = FlowCounter(lambda _: False)
+    assert not counter.take(1.0, exact=True, measured=True).measured
+    assert counter.take(2.0, exact=True, measured=True).measured

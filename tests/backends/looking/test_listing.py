@@ -1,0 +1,153 @@
+"""Lists have a length and give windows; order, filter and selection; nothing is read that is not shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.listing import RowListing
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.errors import UsageError
+from spooltop.model.kind import Listing, ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Box, Owner, Verdict
+
+Opened = Callable[..., DirectoryReader]
+NAMES = ["1795220920000001.1.vm", "1795220920000002.1.vm", "1795220920000003.1.vm,s=x", "a,s=email,n=2", "late.txt"]
+
+
+@pytest.fixture
+def reader(spool: Path, opened: Opened, clock: Callable[[], float]) -> DirectoryReader:
+    for size, name in enumerate(NAMES):
+        (spool / "new" / name).write_bytes(b"x" * (10 - size))
+    os.utime(spool / "new" / "a,s=email,n=2", (5, 5))
+    reader = opened(spool, clock=clock)
+    reader.see()
+    return reader
+
+
+def shown(listing: Listing) -> list[str]:
+    return [row.name for row in listing.window(0, len(listing))]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first", "last"),
+    [
+        (Sort("age", True), "a,s=email,n=2", "late.txt"),
+        (Sort("age", False), "late.txt", "a,s=email,n=2"),
+        (Sort("size", True), NAMES[0], NAMES[-1]),
+        (Sort("size", False), NAMES[-1], NAMES[0]),
+        (Sort("name", False), NAMES[0], "late.txt"),
+        (Sort("source", False), "a,s=email,n=2", "late.txt"),
+        (Sort("tries", True), "a,s=email,n=2", "late.txt"),
+    ],
+)
+def test_order(reader: DirectoryReader, sort: Sort, first: str, last: str) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, sort=sort))
+    names = shown(listing)
+    assert (len(listing), names[0], names[-1]) == (5, first, last)
+    assert sorted(names) == sorted(NAMES)
+
+
+def test_rows_say_what_the_names_say(reader: DirectoryReader) -> None:
+    (row,) = [row for row in reader.listing(ListQuery(Box.NEW)).window(0, 5) if row.source == "email"]
+    assert (row.id, row.attempt, row.size, row.key) == ("a", 2, 7, ("new", "a,s=email,n=2"))
+    assert row.enqueued_at == 5.0
+
+
+def test_window_is_cut_at_the_end(reader: DirectoryReader) -> None:
+    listing = reader.listing(ListQuery(Box.NEW))
+    assert len(listing.window(3, 100)) == 2
+    assert listing.window(7, 9) == []
+
+
+def test_find_and_keys_agree(reader: DirectoryReader) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("name", True)))
+    assert list(map(listing.find, listing.keys())) == [0, 1, 2, 3, 4]
+    assert listing.find(("new", "gone")) is None
+    assert listing.find(("cur", NAMES[0])) is None
+    assert listing.find(7) is None
+
+
+def test_a_row_that_has_gone_keeps_its_place(reader: DirectoryReader, spool: Path) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("name", False)))
+    (spool / "new" / NAMES[1]).unlink()
+    rows = listing.window(0, 5)
+    assert [row.note for row in rows] == ["", "gone since", "", "", ""]
+    assert (rows[1].name, rows[1].size) == (NAMES[1], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("late", ["late.txt"]),
+        ("src:email", ["a,s=email,n=2"]),
+        ("!vm", ["a,s=email,n=2", "late.txt"]),
+        ("tries:2", ["a,s=email,n=2"]),
+    ],
+)
+def test_filter(reader: DirectoryReader, text: str, names: list[str]) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, filter=text, sort=Sort("age", True)))
+    assert shown(listing) == names
+
+
+def test_filter_by_age_looks_at_the_files(spool: Path, opened: Opened, clock: Callable[[], float]) -> None:
+    (spool / "new" / "old").touch()
+    os.utime(spool / "new" / "old", (clock() - 900, clock() - 900))
+    (spool / "new" / "fresh").touch()
+    os.utime(spool / "new" / "fresh", (clock() - 5, clock() - 5))
+    reader = opened(spool, clock=clock)
+    reader.see()
+    assert shown(reader.listing(ListQuery(Box.NEW, filter="age:>10m"))) == ["old"]
+
+
+def test_a_filter_that_makes_no_sense(reader: DirectoryReader) -> None:
+    with pytest.raises(UsageError):
+        reader.listing(ListQuery(Box.NEW, filter="age:>soon"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "count"),
+    [
+        (Selection(ids=("a", "late.txt", "nowhere")), 2),
+        (Selection(keys=(("new", NAMES[0]),)), 1),
+        (Selection(source="email"), 1),
+        (Selection(older_than=1_000), 3),
+        (Selection(everything=True), 5),
+        (Selection(box=Box.CUR, everything=True), 0),
+        (Selection(filter="late"), 1),
+    ],
+)
+def test_selection(reader: DirectoryReader, selection: Selection, count: int) -> None:
+    assert len(reader.listing(ListQuery(Box.NEW, selection=selection))) == count
+
+
+def test_cancelled(reader: DirectoryReader) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("size")), lambda: True)
+    assert not listing.complete
+
+
+def test_before_the_first_look(spool: Path, opened: Opened) -> None:
+    listing = opened(spool).listing(ListQuery(Box.NEW))
+    assert (len(listing), listing.complete) == (0, False)
+
+
+def row(name: str, verdict: Verdict | None, held: float | None, pid: int = 1) -> Row:
+    return Row(("cur", name), Box.CUR, name, name, in_box_since=held, verdict=verdict, owner=Owner(pid=pid))
+
+
+def test_judged_rows_in_order_and_the_unknown_last() -> None:
+    rows = [row("a", Verdict.ALIVE, 5.0), row("b", Verdict.DEAD, 3.0, 7), row("c", None, None)]
+
+    def listed(query: ListQuery) -> list[str]:
+        return shown(RowListing(query, rows, now=10.0, complete=True, generation=1))
+
+    assert listed(ListQuery(Box.CUR, sort=Sort("held", True))) == ["b", "a", "c"]
+    assert listed(ListQuery(Box.CUR, sort=Sort("held", False))) == ["a", "b", "c"]
+    assert listed(ListQuery(Box.CUR, sort=Sort("verdict", True))) == ["b", "a", "c"]
+    assert listed(ListQuery(Box.CUR, filter="pid:7")) == ["b"]
+    assert listed(ListQuery(Box.CUR, selection=Selection(verdict=Verdict.DEAD))) == ["b"]

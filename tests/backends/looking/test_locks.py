@@ -1,0 +1,167 @@
+"""Lock files: real locks by real processes, compared with lslocks(8); parsing of what the kernel prints."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.locks import LockFiles, LockLine, LockTable, parse_locks, read_table
+from spooltop.backends.directory.processes import Processes
+from spooltop.model.sight import Lock
+
+from .table import FakeProcesses
+
+REAL = b"""\
+1: FLOCK  ADVISORY  WRITE 17795 fe:00:2326310 0 EOF
+2: POSIX  ADVISORY  WRITE 17789 fe:00:2326311 5 14
+2: -> POSIX  ADVISORY  WRITE 17793 fe:00:2326311 0 EOF
+3:  -> FLOCK  ADVISORY  WRITE 17791 fe:00:2326310 0 EOF
+4: LEASE  ACTIVE    READ  17791 fe:00:7 0 EOF
+5: OFDLCK ADVISORY  WRITE -1 fe:00:2326312 0 EOF
+nonsense
+"""
+
+HOLDER = """
+import fcntl, os, sys
+how, path = sys.argv[1:3]
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+if how == "wait":
+    print("waits", flush=True)
+{"flock": lambda: fcntl.flock(fd, fcntl.LOCK_EX), "wait": lambda: fcntl.flock(fd, fcntl.LOCK_EX),
+ "posix": lambda: fcntl.lockf(fd, fcntl.LOCK_EX),
+ "ofd": lambda: fcntl.fcntl(fd, 37, __import__("struct").pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))}[how]()
+if how == "flock" and len(sys.argv) > 3 and os.fork():
+    os._exit(0)
+print("has it", os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_parse() -> None:
+    fe = (0xFE, 0)
+    assert parse_locks(REAL) == [
+        LockLine("flock", False, 17795, fe, 2326310),
+        LockLine("posix", False, 17789, fe, 2326311),
+        LockLine("posix", True, 17793, fe, 2326311),
+        LockLine("flock", True, 17791, fe, 2326310),
+        LockLine("ofd", False, -1, fe, 2326312),
+    ]
+
+
+def test_a_file_is_found_under_either_device() -> None:
+    """btrfs: stat says another device than /proc/locks."""
+    (line,) = parse_locks(b"1: FLOCK  ADVISORY  WRITE 5 00:27:9 0 EOF")
+    table = LockTable({(line.device, line.inode): (line,)}, whole=True)
+    assert table.of([(0, 0x28)], 9) == ()
+    assert table.of([(0, 0x28), (0, 0x27)], 9) == (line,)
+
+
+@contextmanager
+def holder(how: str, path: Path, *more: str) -> Iterator[int]:
+    """A process that holds the lock (or waits for it); its pid, or that of its child."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, how, str(path), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        said = process.stdout.readline().split()
+        try:
+            yield int(said[2]) if len(said) > 2 else process.pid
+        finally:
+            process.stdin.close()
+            if how == "wait":
+                process.kill()
+
+
+def look(folder: Path) -> dict[str, Lock]:
+    processes = Processes()
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        locks = LockFiles(processes).look([(str(folder), fd, None)], lambda: read_table(processes))
+    finally:
+        os.close(fd)
+    return {os.path.basename(lock.path): lock for lock in locks}
+
+
+@pytest.mark.parametrize("how", ["flock", "posix", "ofd"])
+def test_who_holds_it(tmp_path: Path, how: str) -> None:
+    with holder(how, tmp_path / "job.lock") as pid:
+        lock = look(tmp_path)["job.lock"]
+        told = json.loads(subprocess.run([shutil.which("lslocks") or "lslocks", "-J"], capture_output=True, check=True).stdout)
+        oracle = [line for line in told["locks"] if line["path"] == str(tmp_path / "job.lock")]
+    assert (lock.verdict, lock.kind) == ("held", how)
+    assert [party.pid for party in lock.holders] == [pid]
+    assert lock.holders[0].alive and lock.holders[0].user
+    assert how == "ofd" or [line["pid"] for line in oracle] == [pid]
+
+
+def test_waiters_block(tmp_path: Path) -> None:
+    path = tmp_path / ".cursors.lock"
+    with holder("flock", path) as pid, holder("wait", path) as waiter:
+        for _ in range(10_000):
+            if (lock := look(tmp_path)[".cursors.lock"]).waiters:
+                break
+        assert (lock.verdict, [party.pid for party in lock.holders]) == ("blocked", [pid])
+        assert [party.pid for party in lock.waiters] == [waiter]
+
+
+def test_child_of_a_dead_holder_is_the_holder(tmp_path: Path) -> None:
+    with holder("flock", tmp_path / "job.lck", "fork") as pid:
+        lock = look(tmp_path)["job.lck"]
+    assert [party.pid for party in lock.holders] == [pid]
+
+
+def test_a_file_that_merely_exists_is_free(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").touch()
+    assert look(tmp_path)["x.lock"].verdict == "free"
+
+
+def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").touch()
+    table = FakeProcesses(first=False)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
+    os.close(fd)
+    assert lock.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("content", "verdict"),
+    [("77\nhere\n123\n", "stale"), ("78\nhere\n123\n", "held"), ("77\nthere\n123\n", "unknown"), ("not a marker", "free")],
+)
+def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
+    (tmp_path / "x.lock").write_text(content)
+    table = FakeProcesses(hidden=[78])
+    fd = os.open(tmp_path, os.O_RDONLY)
+    (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
+    os.close(fd)
+    assert lock.verdict == verdict
+
+
+def test_looking_takes_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    with path.open("w") as file:
+        look(tmp_path)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert look(tmp_path)["x.lock"].verdict == "held"
+
+
+def test_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
+    table = FakeProcesses()
+    steps = [10.0]
+    files = LockFiles(table, monotonic=lambda: steps[0])
+    fd = os.open(tmp_path, os.O_RDONLY)
+    assert files.look([(str(tmp_path), fd, None)], lambda: read_table(table)) == ()
+    (tmp_path / "x.lock").touch()
+    assert files.look([(str(tmp_path), fd, None)], lambda: read_table(table)) == ()
+    steps[0] += 1
+    assert len(files.look([(str(tmp_path), fd, None)], lambda: read_table(table))) == 1
+    os.close(fd)

@@ -1,0 +1,208 @@
+"""A consumer that lives is never called dead: the table of protocol cases, with a process table that a test sets."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.owners import Clockwork, Owners, Sureness, judge_pid
+from spooltop.backends.directory.processes import Process
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.row import Row
+from spooltop.model.words import Verdict
+
+from .table import FakeProcesses
+
+SURE = Sureness(local=True, all_pids=True)
+ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
+BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
+
+
+@pytest.mark.parametrize(
+    ("there", "process", "namesakes", "sure", "expected"),
+    [
+        (True, BEFORE, [BEFORE], SURE, (ALIVE, "lives")),
+        (True, None, None, SURE, (ALIVE, "lives")),  # hidepid: kill says EPERM, nothing is shown
+        (True, Process(4242, 1_001.9), [], SURE, (ALIVE, "lives")),  # within the margin it may be the claimer
+        (True, AFTER, [AFTER], SURE, (DEAD, "pid 4242 lives, started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, AFTER, None, SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, AFTER, [AFTER], Sureness(False, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, Process(4242, 900.0, zombie=True), [], SURE, (UNKNOWN, "pid 4242 has ended, its parent has not noticed")),
+        (False, None, [], SURE, (DEAD, "gone")),
+        (False, None, [], Sureness(True, False), (UNKNOWN, "pid 4242 is gone here")),
+        (False, None, [], Sureness(False, True), (UNKNOWN, "pid 4242 is gone here")),
+        (False, None, None, SURE, (UNKNOWN, "pid 4242 is gone here")),
+        (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
+        (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "gone")),
+        (None, None, [], SURE, (UNKNOWN, "no process can have pid 4242")),
+    ],
+)  # fmt: skip
+def test_verdict_of_a_pid(
+    there: bool | None, process: Process | None, namesakes: list[Process] | None, sure: Sureness, expected: tuple[Verdict, str]
+) -> None:
+    assert judge_pid(4242, there, process, namesakes, 1_000.0, sure) == expected
+
+
+@contextmanager
+def looking(path: Path, table: FakeProcesses) -> Iterator[tuple[Owners, SpoolDirs, Clockwork]]:
+    clockwork = Clockwork(table)
+    with SpoolDirs(path) as dirs:
+        yield Owners(table, clockwork), dirs, clockwork
+
+
+def look(owners: Owners, dirs: SpoolDirs, scan: int, sure: Sureness = SURE) -> list[Row]:
+    names = sorted(os.listdir(os.path.join(dirs.path, "cur")))
+    rows, whole = owners.look(dirs, names, len(names), scan, sure)
+    assert whole
+    return rows
+
+
+def claim(spool: Path, name: str) -> Path:
+    path = spool / "cur" / name
+    path.write_text("m")
+    return path
+
+
+FOREIGN = "1795220920443125.9155.vm:2,P4242"
+TOKEN = "ab" * 16
+
+
+def test_row_of_a_foreign_claim(spool: Path) -> None:
+    claim(spool, FOREIGN)
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        (row,) = look(owners, dirs, 1)
+    assert (row.id, row.verdict, row.evidence, row.attempt) == ("1795220920443125.9155.vm", DEAD, "gone", None)
+    assert row.since_is_bound and row.owner is not None and row.owner.pid == 4242
+    assert row.enqueued_at == 1_795_220_920.443125
+
+
+def test_the_dead_are_not_asked_for_again(spool: Path) -> None:
+    claim(spool, FOREIGN)
+    table = FakeProcesses()
+    with looking(spool, table) as (owners, dirs, _):
+        look(owners, dirs, 1)
+        table.pids[4242] = Process(4242, 5_000.0)
+        (row,) = look(owners, dirs, 2)
+    assert (row.verdict, table.sweeps) == (DEAD, 1)
+
+
+def test_reused_pid_is_seen_to_be_another_process(spool: Path) -> None:
+    claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: BEFORE})
+    with looking(spool, table) as (owners, dirs, _):
+        assert look(owners, dirs, 1)[0].verdict is ALIVE
+        table.boot += 60
+        table.pids[4242] = Process(4242, table.boot - 1)
+        assert look(owners, dirs, 1)[0].evidence == "pid 4242 lives, started after the claim"
+        assert look(owners, dirs, 1)[0].verdict is DEAD
+
+
+@pytest.mark.parametrize("step", [3_600.0, -3_600.0])
+def test_a_step_of_the_clock_makes_nobody_dead(spool: Path, step: float) -> None:
+    table = FakeProcesses(pids={4242: BEFORE})
+    table.offset = os.stat(claim(spool, FOREIGN)).st_ctime - table.boot
+    with looking(spool, table) as (owners, dirs, clockwork):
+        assert look(owners, dirs, 1)[0].verdict is ALIVE
+        table.offset += step
+        clockwork.look()
+        assert clockwork.jumped == pytest.approx(step)
+        assert look(owners, dirs, 2)[0].verdict is ALIVE
+
+
+def test_a_clock_set_before_the_first_look_makes_nobody_dead(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: Process(4242, 900.0)})
+    # Stamped by a clock that has since been put forward by an hour: by the clock of now its owner started after the claim.
+    table.offset = os.stat(path).st_ctime + 3_600 - table.boot
+    with looking(spool, table) as (owners, dirs, _):
+        assert look(owners, dirs, 1)[0].verdict is ALIVE
+
+
+def test_claim_that_ended_while_we_looked_is_not_dead(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        names = [FOREIGN]
+        owners.look(dirs, [], 0, 1, SURE)
+        path.unlink()
+        assert owners.look(dirs, names, 1, 2, SURE) == ([], True)
+
+
+class Acking(FakeProcesses):
+    """A consumer that ends its claim and then itself, just before it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def exists(self, pid: int) -> bool | None:
+        self._path.unlink()
+        return False
+
+
+def test_claim_that_ended_between_listing_and_test_is_not_dead(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    with looking(spool, Acking(path)) as (owners, dirs, _):
+        assert look(owners, dirs, 1) == []
+
+
+def test_claim_without_an_owner_is_unknown(spool: Path) -> None:
+    claim(spool, "nobody")
+    claim(spool, "x:2,P0")
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        rows = look(owners, dirs, 1)
+    assert [row.verdict for row in rows] == [UNKNOWN, UNKNOWN]
+
+
+def test_strange_things_are_no_claims(spool: Path) -> None:
+    os.mkfifo(spool / "cur" / "fifo:2,P1")
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        assert look(owners, dirs, 1) == []
+        assert [row.note for row in owners.strange] == ["a fifo, not a message"]
+
+
+def presence(spool: Path, boot_id: str | None) -> int:
+    """A presence file as a consumer makes it; the descriptor holds its lock."""
+    folder = spool / ".spooltop" / "consumers"
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"host": "here", "boot_id": boot_id, "pid_ns": "pid:[1]", "pid": 7, "command": "work"}
+    fd = os.open(folder / TOKEN, os.O_RDWR | os.O_CREAT)
+    os.write(fd, json.dumps(told).encode())
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def test_own_claim_follows_the_presence_lock(spool: Path) -> None:
+    claim(spool, f"order-17,s=email,n=3,c={TOKEN}.1795220920443125:2,P7")
+    table = FakeProcesses(first=False)
+    fd = presence(spool, table.boot_id())
+    with looking(spool, table) as (owners, dirs, _):
+        (row,) = look(owners, dirs, 1)
+        assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "lives", 4, "email")
+        assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
+        assert owners.alive(dirs) == 1
+        os.close(fd)
+        (row,) = look(owners, dirs, 1)
+        assert (row.verdict, row.evidence) == (DEAD, "gone")
+        assert owners.alive(dirs) == 0
+
+
+def test_own_claim_without_presence_file_is_unknown(spool: Path) -> None:
+    claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        assert look(owners, dirs, 1)[0].verdict is UNKNOWN
+        assert owners.alive(dirs) is None
+
+
+@pytest.mark.parametrize(("local", "verdict"), [(True, DEAD), (False, UNKNOWN)])
+def test_own_claim_from_before_the_restart(spool: Path, local: bool, verdict: Verdict) -> None:
+    claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
+    os.close(presence(spool, "another boot"))
+    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+        assert look(owners, dirs, 1, Sureness(local, True))[0].verdict is verdict

@@ -1,0 +1,312 @@
+"""A look at whole spools: real ones, real consumers, containers, hostile names, and what goes wrong with a directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.errors import Unreadable
+from spooltop.model.kind import ListQuery
+from spooltop.model.sight import Sight
+from spooltop.model.words import Action, Box, Verdict
+
+from .table import FakeProcesses, see_until
+from .test_scan import HOSTILE
+
+Opened = Callable[..., DirectoryReader]
+
+CONSUMER = """
+import os, sys
+from spooltop.engine import Spool
+spool = Spool(sys.argv[1])
+claim = spool.claim(timeout=30)
+print(claim.id, flush=True)
+sys.stdin.read()
+"""
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
+
+
+@contextmanager
+def consumer(spool: Path, *inside: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [*inside, sys.executable, "-c", CONSUMER, str(spool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("name", "tail"), [("seed_maildirqueue", ":2,P4242"), ("seed_atomicfilequeue", ":P4242")])
+def test_real_spools(real_spools: Path, opened: Opened, name: str, tail: str) -> None:
+    table = FakeProcesses()
+    sight = opened(real_spools / name, processes=table).see()
+    assert (sight.boxes[Box.NEW].count, sight.boxes[Box.CUR].count, sight.complete) == (3, 1, True)
+    (claim,) = sight.claims
+    assert claim.name.endswith(tail) and claim.owner is not None and claim.owner.pid == 4242
+    assert claim.verdict is Verdict.DEAD and sight.counts.dead == 1
+
+
+def test_a_file_of_another_host_is_unknown(real_spools: Path, opened: Opened) -> None:
+    sight = opened(real_spools / "seed_maildirqueue").see()
+    (row,) = sight.tmp
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "written on host h, ask there")
+
+
+def test_mail_is_not_judged_and_nothing_may_be_changed(real_spools: Path, opened: Opened) -> None:
+    reader = opened(real_spools / "maildir_stdlib")
+    sight = reader.see()
+    assert (sight.layout, sight.claims, sight.boxes[Box.CUR].count) == ("mail", (), 1)
+    assert not sight.can.change and "mail folder" in (sight.can.why_not(Action.PURGE) or "")
+    (row,) = reader.listing(ListQuery(Box.CUR)).window(0, 9)
+    assert (row.id, row.verdict) == ("1795220919.M781490P9155Q1.vm", None)
+    assert reader.read(row.key, 100).size == 18
+
+
+def test_a_mail_folder_taken_for_a_spool(real_spools: Path, opened: Opened) -> None:
+    sight = opened(real_spools / "maildir_stdlib", as_spool=True).see()
+    assert (sight.layout, len(sight.claims)) == ("spool", 1)
+
+
+def test_a_killed_consumer_is_dead_within_two_looks(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "1795220920443125.1.vm").write_text("m")
+    reader = opened(spool)
+    with consumer(spool) as process:
+        for _ in range(3):
+            assert [row.verdict for row in reader.see().claims] == [Verdict.ALIVE]
+        assert reader.see().consumers == 1
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        looks = [[row.verdict for row in reader.see().claims] for _ in range(2)]
+    assert looks[-1] == [Verdict.DEAD]
+
+
+@needs_root
+def test_a_consumer_in_a_container_with_a_token(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "1795220920443125.1.vm").write_text("m")
+    reader = opened(spool)
+    with consumer(spool, *CONTAINER, "--kill-child") as process:
+        (row,) = reader.see().claims
+        assert (row.verdict, row.evidence) == (Verdict.ALIVE, "lives")
+        process.kill()
+        process.wait()
+        see_until(reader, lambda sight: sight.counts.dead == 1)
+
+
+@needs_root
+def test_a_consumer_in_a_container_without_a_token(spool: Path, opened: Opened) -> None:
+    """Its number there is free here, or belongs to somebody else: as long as it runs it is not called dead."""
+    script = f"mv {spool}/new/m {spool}/cur/m:2,P$$; echo ready; read end"
+    (spool / "new" / "m").write_text("m")
+    command = [*CONTAINER, "--kill-child", "sh", "-c", script]
+    reader = opened(spool)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdin is not None
+        process.stdout.readline()
+        for _ in range(3):
+            (row,) = reader.see().claims
+            assert row.verdict in (Verdict.ALIVE, Verdict.UNKNOWN)
+        process.stdin.close()
+
+
+def test_hostile_names_are_all_shown_and_readable(spool: Path, opened: Opened) -> None:
+    for name in HOSTILE:
+        Path(os.fsdecode(os.fsencode(spool / "new") + b"/" + name)).write_bytes(b"x" + name)
+    reader = opened(spool)
+    sight = reader.see()
+    assert sight.boxes[Box.NEW].count == len(HOSTILE)
+    rows = reader.listing(ListQuery(Box.NEW)).window(0, 100)
+    assert sorted(os.fsencode(row.name) for row in rows) == sorted(HOSTILE)
+    assert [reader.read(row.key, 300).data for row in rows] == [b"x" + os.fsencode(row.name) for row in rows]
+    assert [row.note for row in sight.strange] == ["its name is too long to be claimed"]
+
+
+def test_reading_is_bounded(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "big").write_bytes(b"0123456789")
+    reader = opened(spool)
+    reader.see()
+    payload = reader.read(("new", "big"), 4)
+    assert (payload.data, payload.size, payload.truncated) == (b"0123", 10, True)
+    assert dict(payload.facts)["enqueued"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ("new", "gone"), ("new", "../../etc/passwd"), ("new", ".."), ("etc", "passwd"), ("trash", "../x"), ("new", "fifo"),
+        ("new", "link"), 5,
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_so(spool: Path, opened: Opened, key: object) -> None:
+    os.mkfifo(spool / "new" / "fifo")
+    (spool / "new" / "link").symlink_to("/etc/passwd")
+    reader = opened(spool)
+    reader.see()
+    with pytest.raises(Unreadable):
+        reader.read(key, 100)  # type: ignore[arg-type]
+
+
+def test_a_missing_box_is_a_state_and_comes_back(spool: Path, opened: Opened) -> None:
+    (spool / "tmp").rmdir()
+    reader = opened(spool)
+    sight = reader.see()
+    assert (sight.boxes[Box.TMP].count, sight.boxes[Box.TMP].error, sight.complete) == (None, "tmp is missing", False)
+    (spool / "tmp").mkdir()
+    assert reader.see().complete
+
+
+def test_a_replaced_box_is_listed_at_once(spool: Path, opened: Opened) -> None:
+    reader = opened(spool, least=1_000.0)
+    assert reader.see().boxes[Box.NEW].count == 0
+    (spool / "new").rename(spool / "old")
+    (spool / "new").mkdir()
+    (spool / "new" / "m").touch()
+    assert reader.see().boxes[Box.NEW].count == 1
+
+
+def test_a_box_that_becomes_a_link_leads_nowhere(spool: Path, opened: Opened, tmp_path: Path) -> None:
+    reader = opened(spool)
+    reader.see()
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "m").touch()
+    (spool / "cur").rmdir()
+    (spool / "cur").symlink_to(tmp_path / "precious")
+    state = reader.see().boxes[Box.CUR]
+    assert state.count is None and state.error
+
+
+def test_a_spool_that_is_gone_is_a_state(spool: Path, opened: Opened) -> None:
+    reader = opened(spool)
+    reader.see()
+    spool.rename(spool.parent / "elsewhere")
+    sight = reader.see()
+    assert not sight.complete and all("is missing" in state.error for state in sight.boxes.values())
+    assert not sight.can.change
+    (spool.parent / "elsewhere").rename(spool)
+    assert reader.see().complete
+
+
+def test_two_files_under_one_id_are_a_conflict(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "m").touch()
+    (spool / "cur" / "m:2,P4242").touch()
+    (spool / "new" / "other").touch()
+    assert opened(spool).see().conflicts == (("new", "m"), ("cur", "m:2,P4242"))
+
+
+def test_one_file_with_two_names_is_strange_and_no_conflict(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "m").touch()
+    os.link(spool / "new" / "m", spool / "cur" / "m:2,P4242")
+    sight = opened(spool).see()
+    assert sight.conflicts == ()
+    assert {row.key: row.note for row in sight.strange} == {
+        ("new", "m"): "stands in cur as well", ("cur", "m:2,P4242"): "stands in new as well",
+    }  # fmt: skip
+
+
+def test_generation_changes_only_with_the_lists(spool: Path, opened: Opened) -> None:
+    for box in ("tmp", "new", "cur"):
+        os.utime(spool / box, (1_000_000_000, 1_000_000_000))
+    reader = opened(spool)
+    first = reader.see().generation
+    assert reader.see().generation == first
+    (spool / "new" / "m").touch()
+    assert reader.see().generation > first
+
+
+def test_flow_without_events_is_a_lower_bound(spool: Path, opened: Opened) -> None:
+    reader = opened(spool)
+    assert not reader.see().flow.measured
+    (spool / "new" / "m").touch()
+    flow = reader.see().flow
+    assert (flow.measured, flow.exact, flow.arrived) == (True, False, 1)
+    (spool / "new" / "m").rename(spool / "cur" / "m:2,P1")
+    assert reader.see().flow.claimed == 1
+    (spool / "cur" / "m:2,P1").unlink()
+    assert sum(reader.see().flow.done for _ in range(2)) == 1
+
+
+def test_live_flow_counts_what_no_scan_saw(spool: Path, opened: Opened) -> None:
+    reader = opened(spool, watch=True)
+    see_until(reader, lambda sight: sight.flow.exact and sight.flow.measured)
+    for number in range(50):
+        path = spool / "new" / f"m{number}"
+        path.touch()
+        path.rename(spool / "cur" / f"m{number}:2,P1")
+        (spool / "cur" / f"m{number}:2,P1").unlink()
+    seen: list[Sight] = []
+
+    def all_done(sight: Sight) -> bool:
+        seen.append(sight)
+        return sum(one.flow.done for one in seen) == 50
+
+    see_until(reader, all_done)
+    assert sum(sight.flow.arrived for sight in seen) == 50
+    assert sum(sight.flow.claimed for sight in seen) == 50
+    assert sum(len(sight.flow.passages) for sight in seen) == 50
+
+
+def test_changes_waits_and_wakes(spool: Path, opened: Opened) -> None:
+    for box in ("tmp", "new", "cur"):
+        os.utime(spool / box, (1_000_000_000, 1_000_000_000))
+    reader = opened(spool)
+    reader.see()
+    assert not reader.changes(0.01)
+    reader.wake()
+    assert reader.changes(60)
+    assert not reader.changes(0.01)
+
+
+def test_a_change_that_came_too_early_makes_changes_return_when_it_is_due(spool: Path, opened: Opened) -> None:
+    for box in ("tmp", "new", "cur"):
+        os.utime(spool / box, (1_000_000_000, 1_000_000_000))
+    reader = opened(spool, least=0.3)
+    reader.see()
+    (spool / "new" / "m").touch()
+    assert reader.see().boxes[Box.NEW].count == 0
+    assert reader.changes(60)
+    assert reader.see().boxes[Box.NEW].count == 1
+
+
+def test_what_was_set_aside_is_counted_listed_and_read(spool: Path, opened: Opened) -> None:
+    folder = spool / ".spooltop" / "trash" / "7f3a"
+    folder.mkdir(parents=True)
+    (folder / "m:2,P4242").write_text("body")
+    (folder / ".m:2,P4242.meta").write_text('{"origin": "cur", "reason": "too old", "at": 17.0, "who": "ann"}')
+    reader = opened(spool)
+    sight = reader.see()
+    assert (sight.boxes[Box.TRASH].count, sight.boxes[Box.TRASH].bytes) == (1, 4)
+    (row,) = reader.listing(ListQuery(Box.TRASH)).window(0, 9)
+    assert (row.id, row.reason, row.in_box_since, row.key) == ("m", "too old", 17.0, ("trash", "7f3a/m:2,P4242"))
+    payload = reader.read(row.key, 100)
+    assert (payload.data, dict(payload.facts)["set aside"]) == (b"body", "too old")
+
+
+@needs_root
+def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
+    for path in (spool, *spool.parents):
+        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
+            path.chmod(0o755)
+    script = (
+        "import sys; from spooltop.backends.directory.reader import DirectoryReader; from spooltop.model.words import Action\n"
+        "r = DirectoryReader(sys.argv[1], watch=False); s = r.see(); r.close()\n"
+        "print(s.who.words, '|', s.can.why_not(Action.REQUEUE), '|', s.complete)"
+    )
+    told = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script, str(spool)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    words, why, complete = told.stdout.strip().split(" | ")
+    assert words.startswith("may look only") and complete == "True"
+    assert why == f"requeue: you are nobody, cur belongs to root 0755. Try: sudo -u root spooltop {spool}"

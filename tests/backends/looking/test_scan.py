@@ -1,0 +1,160 @@
+"""Names are packed and listed whole; a scan happens when something changed and not before it is due."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.backends.directory.packed import CHUNK, PackedNames
+from spooltop.backends.directory.scan import BoxScanner, scan_box
+
+HOSTILE = [b"[red]x[bold]", b"a\x1b[31mb", b"two\nlines", b"\xff\xfe", b"2026-11-21T02:41:09.json", b"n" * 255, b",n=1", b":2,P1",
+           b"~", b" "]  # fmt: skip
+
+
+class Steps:
+    """A monotonic clock that is moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def old(path: Path) -> None:
+    """Makes the directory's mtime one that no coarse clock can confuse with now."""
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name and b"\0" not in name)
+
+
+@given(st.lists(NAMES, max_size=3 * CHUNK))
+def test_packed_names_come_back_as_they_were(raw: list[bytes]) -> None:
+    names = PackedNames()
+    for name in raw:
+        names.append(os.fsdecode(name))
+    assert len(names) == len(raw)
+    assert [os.fsencode(name) for name in names] == raw
+    assert [os.fsencode(names[place]) for place in range(len(raw))] == raw
+
+
+def test_index_beyond_the_end() -> None:
+    with pytest.raises(IndexError):
+        PackedNames()[0]
+
+
+def test_hostile_names_are_all_listed_and_dot_files_are_not(box: Path) -> None:
+    for name in [*HOSTILE, b".hidden"]:
+        Path(os.fsdecode(os.path.join(os.fsencode(box), name))).write_bytes(b"x")
+    fd = opened(box)
+    scan = scan_box(fd)
+    os.close(fd)
+    assert sorted(os.fsencode(name) for name in scan.names) == sorted(HOSTILE)
+    assert scan.bytes == len(HOSTILE) and not scan.bytes_estimated
+    assert os.fsdecode(b"n" * 255) in scan.strange
+
+
+def test_oldest_is_by_the_time_in_the_name_else_by_mtime(box: Path) -> None:
+    (box / "1795220920446548.9155.vm").touch()
+    (box / "1795220919.M781490P9155Q1.vm").touch()
+    (box / "report.txt").touch()
+    fd = opened(box)
+    assert scan_box(fd).oldest_us == 1_795_220_919_781_490
+    os.utime(box / "report.txt", (1_000, 1_000))
+    cache: dict[str, int] = {}
+    assert scan_box(fd, untimed=cache).oldest_name == "report.txt"
+    assert cache == {"report.txt": 1_000_000_000}
+    os.close(fd)
+
+
+def test_what_is_no_plain_file_is_strange_and_counted(box: Path) -> None:
+    os.mkfifo(box / "fifo")
+    (box / "folder").mkdir()
+    (box / "link").symlink_to("/etc/passwd")
+    fd = opened(box)
+    scan = scan_box(fd)
+    os.close(fd)
+    assert sorted(scan.strange) == ["fifo", "folder", "link"] == sorted(scan.names)
+
+
+def test_bytes_of_many_are_estimated(box: Path) -> None:
+    for number in range(300):
+        (box / f"{number}").write_bytes(b"1234")
+    fd = opened(box)
+    scan = scan_box(fd)
+    os.close(fd)
+    assert (scan.bytes, scan.bytes_estimated) == (1_200, True)
+
+
+def test_unchanged_directory_is_not_listed_again(box: Path) -> None:
+    steps = Steps()
+    scanner = BoxScanner(monotonic=steps)
+    old(box)
+    fd = opened(box)
+    first = scanner.look(fd)
+    steps.now += 1_000
+    assert scanner.look(fd) is first and scanner.due is None
+    assert scanner.look(fd, force=True) is not first
+    os.close(fd)
+
+
+def test_a_change_waits_until_it_is_due(box: Path) -> None:
+    steps = Steps()
+    scanner = BoxScanner(monotonic=steps, least=1.0)
+    old(box)
+    fd = opened(box)
+    first = scanner.look(fd)
+    (box / "a").touch()
+    steps.now += 0.5
+    assert scanner.look(fd) is first
+    assert scanner.due == 101.0
+    steps.now = scanner.due
+    assert list(scanner.look(fd).names) == ["a"]
+    os.close(fd)
+
+
+def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(box: Path) -> None:
+    steps = Steps()
+    scanner = BoxScanner(monotonic=steps)
+    os.utime(box, (4_000_000_000, 4_000_000_000))
+    fd = opened(box)
+    scanner.look(fd)
+    assert scanner.due is not None
+    (box / "a").touch()
+    os.utime(box, (4_000_000_000, 4_000_000_000))
+    steps.now = scanner.due
+    assert len(scanner.look(fd).names) == 1
+    os.close(fd)
+
+
+def test_another_directory_is_listed_at_once(box: Path) -> None:
+    (box / "one").mkdir()
+    (box / "two").mkdir()
+    (box / "two" / "m").touch()
+    scanner = BoxScanner(monotonic=Steps())
+    one, two = opened(box / "one"), opened(box / "two")
+    assert len(scanner.look(one).names) == 0
+    assert len(scanner.look(two).names) == 1
+    os.close(one)
+    os.close(two)
+
+
+def test_a_missing_box_is_a_state() -> None:
+    scanner = BoxScanner(monotonic=Steps())
+    scan = scanner.look(None, missing="tmp is missing")
+    assert (scan.error, scan.complete) == ("tmp is missing", False)
+    assert scanner.look(None, missing="tmp is missing") is scan

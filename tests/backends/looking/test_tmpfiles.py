@@ -1,0 +1,165 @@
+"""Files in ``tmp``: locked, open or growing is being written; abandoned only with proof; all else unknown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.locks import LockTable, parse_locks
+from spooltop.backends.directory.owners import Sureness
+from spooltop.backends.directory.processes import Process
+from spooltop.backends.directory.tmpfiles import TmpFiles, Writer, writer_of
+from spooltop.model.row import Row
+from spooltop.model.words import Verdict
+
+from .table import FakeProcesses
+
+SURE = Sureness(local=True, all_pids=True)
+OURS = "1795220920443125.P4290R0123456789abcdef.here"
+THEIRS = "1795220920443125.4290.here"
+NO_LOCKS = LockTable({}, whole=True)
+
+
+class Tmp:
+    """Looks at a folder with a table of processes."""
+
+    def __init__(self, folder: Path, table: FakeProcesses) -> None:
+        self.folder = folder
+        self.table = table
+        self.files = TmpFiles(table)
+
+    def look(self, sure: Sureness = SURE, locks: LockTable = NO_LOCKS) -> list[Row]:
+        fd = os.open(self.folder, os.O_RDONLY)
+        try:
+            names = os.listdir(fd)
+            return self.files.look(fd, names, len(names), sure, lambda: locks, None)[0]
+        finally:
+            os.close(fd)
+
+    def settled(self, sure: Sureness = SURE, locks: LockTable = NO_LOCKS) -> Row:
+        self.look(sure, locks)
+        self.table.boot += 10
+        (row,) = self.look(sure, locks)
+        return row
+
+
+@pytest.fixture
+def tmp(tmp_path: Path) -> Tmp:
+    return Tmp(tmp_path, FakeProcesses())
+
+
+@pytest.mark.parametrize(
+    ("name", "writer"),
+    [
+        ("1700000000000000.1.h", Writer(1, "h")),
+        ("1795220919.M782871P9155Q3.vm", Writer(9155, "vm")),
+        (OURS, Writer(4290, "here")),
+        ("1795220919.12_3.a\\057b\\072c", Writer(12, "a/b:c")),
+        ("report.txt", None),
+        ("order-17,n=0", None),
+    ],
+)
+def test_writer_in_a_name(name: str, writer: Writer | None) -> None:
+    assert writer_of(name) == writer
+
+
+@pytest.mark.parametrize("name", [OURS, THEIRS])
+def test_gone_writer_and_nobody_has_it_open(tmp: Tmp, name: str) -> None:
+    (tmp.folder / name).touch()
+    assert [row.evidence for row in tmp.look()] == ["not watched long enough"]
+    tmp.table.boot += 10
+    (row,) = tmp.look()
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 gone · nobody has it open")
+
+
+def test_own_file_without_a_pid_whose_lock_is_free(tmp: Tmp) -> None:
+    (tmp.folder / "order-17,n=0").touch()
+    assert tmp.settled().verdict is Verdict.ABANDONED
+
+
+def test_what_is_abandoned_is_not_asked_for_again(tmp: Tmp) -> None:
+    (tmp.folder / OURS).touch()
+    tmp.settled()
+    sweeps = tmp.table.sweeps
+    tmp.table.pids[4290] = Process(4290, 5_000.0)
+    assert tmp.settled().verdict is Verdict.ABANDONED
+    assert tmp.table.sweeps == sweeps
+
+
+def test_other_host_is_to_be_asked_there_whoever_has_the_pid_here(tmp: Tmp) -> None:
+    tmp.table.pids[1] = Process(1, 0.0, command="init")
+    (tmp.folder / "1700000000000000.1.h").touch()
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "written on host h, ask there")
+
+
+def test_locked_is_writing(tmp: Tmp) -> None:
+    found = (tmp.folder / OURS).open("w")
+    found.close()
+    status = os.stat(tmp.folder / OURS)
+    line = f"1: FLOCK  ADVISORY  WRITE 4290 {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} 0 EOF"
+    (lock,) = parse_locks(line.encode())
+    locks = LockTable({(lock.device, lock.inode): (lock,)}, whole=True)
+    assert tmp.settled(locks=locks).verdict is Verdict.WRITING
+
+
+def test_open_in_a_process_is_writing(tmp: Tmp) -> None:
+    (tmp.folder / "stray").touch()
+    status = os.stat(tmp.folder / "stray")
+    tmp.table.open_files[status.st_dev, status.st_ino] = (6120,)
+    tmp.table.pids[6120] = Process(6120, 10.0, command="rsync", user="ann")
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.WRITING, "6120 rsync has it open")
+    assert row.owner is not None and row.owner.user == "ann"
+
+
+def test_growing_is_writing_and_then_no_more(tmp: Tmp) -> None:
+    path = tmp.folder / THEIRS
+    path.write_text("a")
+    tmp.look()
+    tmp.table.boot += 1
+    path.write_text("ab")
+    (row,) = tmp.look()
+    assert (row.verdict, row.size) == (Verdict.WRITING, 2)
+    tmp.table.boot += 10
+    assert tmp.look()[0].verdict is Verdict.ABANDONED
+
+
+def test_living_writer_that_has_it_not_open_is_unknown(tmp: Tmp) -> None:
+    tmp.table.pids[4290] = Process(4290, 10.0)
+    (tmp.folder / THEIRS).touch()
+    assert tmp.settled().verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("sure", [Sureness(False, True), Sureness(True, False)])
+def test_where_not_all_can_be_seen_it_is_unknown(tmp: Tmp, sure: Sureness) -> None:
+    (tmp.folder / OURS).touch()
+    row = tmp.settled(sure)
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "pid 4290 is gone here")
+
+
+def test_descriptors_of_others_not_readable_is_unknown(tmp: Tmp) -> None:
+    tmp.table.all_seen = False
+    (tmp.folder / OURS).touch()
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "4290 gone · who has it open is not visible to you")
+
+
+def test_a_container_that_has_the_number_is_unknown(tmp: Tmp) -> None:
+    tmp.table.contained[4290] = Process(77, 10.0)
+    (tmp.folder / THEIRS).touch()
+    assert tmp.settled().verdict is Verdict.UNKNOWN
+
+
+def test_a_name_without_a_writer_is_unknown(tmp: Tmp) -> None:
+    (tmp.folder / "half.txt").touch()
+    assert tmp.settled().verdict is Verdict.UNKNOWN
+
+
+def test_litter_is_strange(tmp: Tmp) -> None:
+    (tmp.folder / "folder").mkdir()
+    os.mkfifo(tmp.folder / "fifo")
+    assert tmp.look() == []
+    assert sorted(row.note for row in tmp.files.strange) == ["a directory, not a message", "a fifo, not a message"]

@@ -1,0 +1,117 @@
+"""Events are hints: what they say is handed on, and whatever ends them leaves the scans and says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.watch import Heard, Watcher
+from spooltop.model.words import Box
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[Watcher], Watcher]]:
+    watchers: list[Watcher] = []
+
+    def start(watcher: Watcher) -> Watcher:
+        watchers.append(watcher)
+        watcher.start()
+        return watcher
+
+    yield start
+    for watcher in watchers:
+        watcher.close()
+
+
+def take_until(watcher: Watcher, changed: threading.Event, condition: Callable[[Heard], bool]) -> Heard:
+    for _ in range(300):
+        heard = watcher.take()
+        if condition(heard):
+            return heard
+        changed.wait(0.1)
+        changed.clear()
+    raise AssertionError(f"not heard: {watcher.take()}")
+
+
+def paths(spool: Path) -> dict[Box, str]:
+    return {Box.NEW: str(spool / "new"), Box.CUR: str(spool / "cur")}
+
+
+def test_a_move_is_heard_in_both_boxes(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed))
+    take_until(watcher, changed, lambda heard: heard.listening)
+    (spool / "new" / "m").touch()
+    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
+    assert heard.exact and heard.batches[0].added == {Box.NEW: {"m"}}
+    (spool / "new" / "m").rename(spool / "cur" / "m:2,P1")
+    (batch,) = take_until(watcher, changed, lambda heard: bool(heard.batches)).batches
+    assert (batch.deleted, batch.added) == ({Box.NEW: {"m"}}, {Box.CUR: {"m:2,P1"}})
+
+
+def test_a_name_that_is_not_utf8_ends_one_watch_and_not_the_watching(
+    spool: Path, started: Callable[[Watcher], Watcher]
+) -> None:
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed, back_off=(0.01,)))
+    take_until(watcher, changed, lambda heard: heard.listening)
+    Path(os.fsdecode(os.fsencode(spool) + b"/new/\xff")).touch()
+    heard = take_until(watcher, changed, lambda heard: heard.restarted)
+    assert not heard.exact and not heard.listening and "change events failed" in heard.reason
+    take_until(watcher, changed, lambda heard: heard.listening)
+    (spool / "new" / "m").touch()
+    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
+    assert heard.batches[0].added == {Box.NEW: {"m"}}
+
+
+def test_a_removed_directory_is_noticed(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed))
+    take_until(watcher, changed, lambda heard: heard.listening)
+    (spool / "new").rmdir()
+    assert take_until(watcher, changed, lambda heard: heard.restarted).reason
+
+
+def test_so_many_changes_that_some_may_be_lost(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    def flood(_: Iterable[str], stop: threading.Event) -> Iterator[set[tuple[int, str]]]:
+        yield set()
+        yield {(1, f"{spool}/new/{number}") for number in range(10_000)}
+        stop.wait()
+
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed, source=flood))
+    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
+    assert heard.restarted and not heard.exact
+
+
+def test_after_a_silence_of_the_thread_all_is_listed_again(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    steps = iter([0.0, 1.0, 2.0, 60.0])
+
+    def beats(_: Iterable[str], stop: threading.Event) -> Iterator[set[tuple[int, str]]]:
+        yield set()
+        yield set()
+        yield set()
+        stop.wait()
+
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed, source=beats, monotonic=lambda: next(steps, 60.0)))
+    assert take_until(watcher, changed, lambda heard: heard.restarted).listening
+
+
+def test_a_watch_that_fails_again_and_again_says_why(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    rounds: list[int] = []
+
+    def broken(_: Iterable[str], stop: threading.Event) -> Iterator[set[tuple[int, str]]]:
+        rounds.append(1)
+        yield set()
+        raise OSError("inotify watch limit reached")
+
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed, source=broken, back_off=(0.0, 0.0, 0.0, 0.0, 3_600.0)))
+    heard = take_until(watcher, changed, lambda _: len(rounds) == 5)
+    heard = take_until(watcher, changed, lambda heard: not heard.listening)
+    assert heard.reason == "change events failed: inotify watch limit reached"
