@@ -52,9 +52,19 @@ def aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[Row]:
 
 
 def choose(
-    dirs: SpoolDirs, rows: Rows, action: Action, selection: Selection, *, force: bool, now: float
+    dirs: SpoolDirs,
+    rows: Rows,
+    action: Action,
+    selection: Selection,
+    *,
+    force: bool,
+    now: float,
+    half_moved: frozenset[int] = frozenset(),
 ) -> Candidates:
-    """Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense."""
+    """``half_moved`` are inodes that may have a second name, which the first change takes away.
+
+    Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense.
+    """
     rule = RULES[action]
     if selection.box is not None and selection.box not in rule.sources:
         taken = ", ".join(sorted(rule.sources))
@@ -77,7 +87,7 @@ def choose(
     items: list[Item] = []
     refused: list[Refusal] = []
     for row in found:
-        answer = _decide(dirs, action, row, force=force, doubled=every[row.id] > 1, waiting=waiting)
+        answer = _decide(dirs, action, row, force=force, doubled=every[row.id] > 1, waiting=waiting, halves=half_moved)
         if isinstance(answer, Item):
             items.append(answer)
         elif answer is not None:
@@ -143,7 +153,8 @@ def pin(dirs: SpoolDirs, place: Place) -> tuple[Ref, int, str]:
 
 
 def _decide(
-    dirs: SpoolDirs, action: Action, row: Row, *, force: bool, doubled: bool, waiting: dict[str, int]
+    dirs: SpoolDirs, action: Action, row: Row, *, force: bool, doubled: bool, waiting: dict[str, int],
+    halves: frozenset[int],
 ) -> Item | Refusal | None:
     """None: it has gone since it was listed."""
     folder = ""
@@ -165,7 +176,7 @@ def _decide(
         return Refusal(row, "conflict: new holds another message under this id; both are kept")
     if doubled:
         return Refusal(row, "conflict: two claims have this id; both are kept")
-    if links != 1 and not half_moved:
+    if links != 1 and not half_moved and not (links == 2 and ref.ino in halves):
         return Refusal(row, "it has a second name (a hard link)")
     if row.verdict is Verdict.WRITING:
         return Refusal(row, f"it is being written: {row.evidence}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ...model.words import ASIDE, Box, Json, Verdict
 from .holder import LastLook
 from .journal import Moved
 from .places import Place, Ref, kind_of
+from .repair import Repaired
 
 __all__ = ["Errand", "Mover", "fd_of"]
 
@@ -43,7 +45,7 @@ class Errand:
 class Mover:
     """For one operation. ``sync`` once a batch."""
 
-    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Mapping[tuple[str, int], str]) -> None:
+    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Repaired) -> None:
         self._dirs = dirs
         self._files = dirs.files
         self._look = look
@@ -77,9 +79,11 @@ class Mover:
         folder = self._files.fstat(source_fd)
         if (folder.st_dev, folder.st_ino) != ref.folder_id:
             return Moved(Outcome.SKIPPED, f"{place.box} is another directory than in the plan")
-        if kind_of(found) or not ref.same(found):
+        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ref.ino, ref.size)
+        if kind_of(found) or not (ref.same(found) or mended):
             return Moved(Outcome.SKIPPED, "changed since the plan")
-        if found.st_nlink != 1:
+        half_moved = found.st_nlink == 2 and self._half_moved(ref, target)
+        if found.st_nlink != 1 and not half_moved:
             return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
         if not errand.forced:
             why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
@@ -87,8 +91,12 @@ class Mover:
                 return Moved(Outcome.SKIPPED, why)
         target_fd = fd_of(self._dirs, target, create=True)
         try:
-            if target.box in ASIDE:
-                assert target.name == place.name  # what is set aside keeps its exact name
+            if half_moved:
+                self._files.sync_dir(target_fd)
+                self._files.unlink(place.name, source_fd)
+            elif target.box in ASIDE and target.name != place.name:
+                self._back_aside(errand, source_fd, target_fd)
+            elif target.box in ASIDE:
                 aside.set_aside(self._dirs, target.box, target.folder, target.name, source_fd, errand.meta, inode=ref.ino)
             else:
                 self._files.move(place.name, source_fd, target.name, target_fd, inode=ref.ino)
@@ -117,9 +125,27 @@ class Mover:
                     trouble = trouble or f"moved, but a power cut may take it back: {_words(error)}"
             fds.clear()
         for box, folder in self._folders:
-            self._dirs.forget(box.value, folder)  # an operation may take from more folders than there are descriptors
+            try:  # an operation may take from more folders than there are descriptors
+                self._dirs.forget(box.value, folder)
+            except OSError as error:
+                trouble = trouble or f"moved, but: {_words(error)}"
         self._folders.clear()
         return trouble
+
+    def _back_aside(self, errand: Errand, source_fd: int, target_fd: int) -> None:
+        """Back to the side under the name that it had there: the metadata first, as for everything that is set aside."""
+        name, beside = errand.target.name, aside.meta_name(errand.target.name)
+        fd = self._files.create(beside, target_fd)
+        try:
+            self._files.write_all(fd, json.dumps({**errand.meta, "name": name}).encode() + b"\n")
+            self._files.own_as(fd, self._dirs.like)
+        finally:
+            self._files.close(fd)
+        try:
+            self._files.move(errand.ref.place.name, source_fd, name, target_fd, inode=errand.ref.ino)
+        except OSError:
+            self._forget_meta(errand.target)
+            raise
 
     def _note(self, source_fd: int, target_fd: int) -> None:
         self._sources.add(source_fd)
@@ -127,7 +153,7 @@ class Mover:
 
     def _gone(self, errand: Errand) -> Moved:
         place = errand.ref.place
-        became = self._repaired.get((place.name, errand.ref.ino)) if place.box is Box.CUR else None
+        became = self._repaired.in_cur.get((place.name, errand.ref.ino)) if place.box is Box.CUR else None
         if became is not None and errand.target.box is Box.NEW:
             return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ref.ino)
         return Moved(Outcome.SKIPPED, errand.gone)
@@ -137,6 +163,13 @@ class Mover:
             aside.remove_meta(self._dirs, aside.Entry(place.box, place.folder, place.name))
         except OSError:
             return  # metadata without a message are never shown; the message itself has moved
+
+    def _half_moved(self, ref: Ref, target: Place) -> bool:
+        """True where an interrupted link and unlink has left the same file at the target already."""
+        try:
+            return self._inode(target.name, fd_of(self._dirs, target)) == ref.ino
+        except FileNotFoundError:
+            return False
 
     def _inode(self, name: str, dir_fd: int) -> int | None:
         try:

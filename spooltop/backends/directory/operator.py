@@ -6,12 +6,13 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ...engine import names
 from ...engine.dirs import SpoolDirs
 from ...engine.files import Files
-from ...errors import AuditFailed, Refused, Unreadable
+from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.can import Can
 from ...model.kind import BATCH
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
@@ -27,7 +28,7 @@ from .mover import Errand, Mover
 from .moves import RULES
 from .permission import can_change
 from .places import Place, Ref
-from .repair import finish_half_moves
+from .repair import finish_half_moves, half_moved
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]
@@ -73,14 +74,14 @@ class DirectoryOperator:
     def can(self) -> Can:
         if self._read_only is not None:
             return Can.nothing(self._read_only)
-        with self._open() as dirs:
+        with self._telling(), self._open() as dirs:
             return can_change(dirs)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
     ) -> Candidates:
         self._allowed(action)
-        with self._open() as dirs:
+        with self._telling(), self._open() as dirs:
             if action is Action.INJECT:
                 Payload(options).name(int(now * 1e6))
                 return Candidates(())
@@ -88,7 +89,9 @@ class DirectoryOperator:
                 operations, troubles = self._read(dirs)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
                 return replace(found, notes=(*found.notes, *troubles))
-            return choose(dirs, self._rows, action, selection, force=force, now=now)
+            operations, _ = self._read(dirs)
+            halves = half_moved(operations.values())
+            return choose(dirs, self._rows, action, selection, force=force, now=now, half_moved=halves)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
@@ -97,7 +100,7 @@ class DirectoryOperator:
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        with self._open() as dirs:
+        with self._telling(), self._open() as dirs:
             books = Books(dirs, state_dir=self._state_dir)
             try:
                 yield from self._perform(dirs, books, plan, stop)
@@ -105,7 +108,7 @@ class DirectoryOperator:
                 books.close()
 
     def audit(self, entry: Mapping[str, Json]) -> None:
-        with self._open() as dirs:
+        with self._telling(AuditFailed), self._open() as dirs:
             books = Books(dirs, state_dir=self._state_dir)
             try:
                 books.write_audit(entry)
@@ -113,7 +116,7 @@ class DirectoryOperator:
                 books.close()
 
     def operations(self) -> list[OperationRecord]:
-        with self._open() as dirs:
+        with self._telling(), self._open() as dirs:
             told, _ = self._read(dirs)
             return records(dirs, told)
 
@@ -142,11 +145,7 @@ class DirectoryOperator:
     ) -> Iterator[list[ItemResult]]:
         operations, _ = self._read(dirs)
         look = LastLook(dirs, self._again)
-        try:
-            repaired = finish_half_moves(dirs, look, operations.values())
-        except OSError as error:
-            raise Unreadable(f"what a crash left cannot be looked through: {error.strerror}", path=self._path) from error
-        mover = Mover(dirs, look, repaired)
+        mover = Mover(dirs, look, finish_half_moves(dirs, look, operations.values()))
         for start in range(0, len(plan.items), size):
             if stop():
                 return
@@ -233,10 +232,15 @@ class DirectoryOperator:
             raise Refused(f"{action}: {reason}", path=self._path)
 
     def _open(self) -> SpoolDirs:
+        return SpoolDirs(self._path, self._files)
+
+    @contextmanager
+    def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
+        """What the system refuses outside of any single message becomes one line."""
         try:
-            return SpoolDirs(self._path, self._files)
+            yield
         except OSError as error:
-            raise Unreadable(f"the spool cannot be opened: {error.strerror}", path=self._path) from error
+            raise kind(f"the spool cannot be worked on: {error.strerror or error}", path=self._path) from error
 
 
 class _Intent:

@@ -62,8 +62,8 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[Operat
                 words=words,
             )
         )
-    out.sort(key=lambda record: record.at, reverse=True)
-    return out
+    out.reverse()  # in the order of the journal where two began at one moment
+    return sorted(out, key=lambda record: -record.at)
 
 
 def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str) -> Candidates:
@@ -94,12 +94,13 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
             refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
             continue
         row = replace(row, size=ref.size)
-        changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns)
+        half_moved = links == 2 and _is(dirs, back or Place(Box.TMP, place.name), ref.ino)
+        changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns) and not half_moved
         if kind or (step.ino and ref.ino != step.ino):
             refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
         elif changed:
             refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
-        elif links != 1 and not (back is not None and _is(dirs, back, ref.ino)):
+        elif links != 1 and not half_moved:
             refused.append(Refusal(row, "it has a second name (a hard link)"))
         elif back is not None and _taken(dirs, back, ref.ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
@@ -131,9 +132,11 @@ def _settled(result: Moved) -> int:
 
 def _happened(dirs: SpoolDirs, move: Move) -> bool:
     """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
-    if _is(dirs, move.target, move.ino):
-        return True
-    return move.source is not None and move.target.box is Box.NEW and not _is(dirs, move.source, move.ino)
+    if move.source is None:
+        return _is(dirs, move.target, move.ino)
+    if _is(dirs, move.source, move.ino):
+        return False  # also where it has both names: a half move is none yet
+    return move.target.box is Box.NEW or _is(dirs, move.target, move.ino)
 
 
 def _left(dirs: SpoolDirs, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:

@@ -1,0 +1,164 @@
+"""The process ends, or the call fails, at every single file operation of every action. Nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+import pytest
+
+from spooltop.engine.files import Files
+from spooltop.errors import SpooltopError
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+SEEN = {
+    "open_dir", "create", "open_read", "open_lasting", "close", "lock", "write", "read", "sync", "sync_dir", "sync_fs", "stat",
+    "fstat", "list", "scan", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir", "own_as",
+}  # fmt: skip
+
+
+class Tripwire(Files):
+    """Does ``act`` before the file operation number ``at`` (from 1, counted while armed); ``old`` has no renameat2."""
+
+    def __init__(self, at, act, *, old=False):
+        super().__init__()
+        self.at, self.act, self.old = at, act, old
+        self.count = 0
+        self.armed = False
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name not in SEEN:
+            return found
+
+        def counted(*args, **more):
+            if self.armed:
+                self.count += 1
+                if self.count == self.at:
+                    self.act()
+            if name == "rename_noreplace" and self.old:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return found(*args, **more)
+
+        return counted
+
+
+def prepared(desk):
+    """One message each: claimed by a consumer that died, a foreign claim, one waiting; and a purge that can be undone."""
+    desk.claim_and_die_here(desk.put(desk.id(1), "own"))
+    desk.put("foreign:2,P4242", "foreign", box=Box.CUR)
+    desk.put("waiting", "waiting")
+    operations = desk.operations()
+    purge = operations.plan(Action.PURGE, Selection(ids=("waiting",)))
+    operations.apply(purge)
+    requeue = operations.plan(Action.REQUEUE, Selection(ids=("foreign",)))
+    operations.apply(requeue)
+    return {"purged": purge.operation, "requeued": requeue.operation}
+
+
+ACTS = {
+    "requeue": lambda ids: (Action.REQUEUE, Selection(everything=True), {}),
+    "purge": lambda ids: (Action.PURGE, Selection(box=Box.NEW, everything=True), {}),
+    "inject": lambda ids: (Action.INJECT, Selection(), {"count": 2, "text": "injected"}),
+    "undo of a purge": lambda ids: (Action.UNDO, Selection(), {"undoes": ids["purged"]}),
+    "undo of a requeue": lambda ids: (Action.UNDO, Selection(), {"undoes": ids["requeued"]}),
+}
+MESSAGES = ("own", "foreign", "waiting")
+
+
+def each_in_one_place(desk, at):
+    census = desk.census()
+    for content in MESSAGES:
+        assert len(census.get(content, ())) == 1, (at, content, census)
+
+
+def run(desk, files, act, ids):
+    action, selection, options = ACTS[act](ids)
+    operations = desk.operations(files)
+    files.armed = True
+    return operations.apply(operations.plan(action, selection, options=options))
+
+
+def finished(desk, act):
+    census = desk.census()
+    return {
+        "requeue": census["own"][0].startswith("new/"),
+        "purge": census["foreign"][0].startswith(".spooltop/trash/"),
+        "inject": True,
+        "undo of a purge": census["waiting"] == ["new/waiting"],
+        "undo of a requeue": census["foreign"] == ["cur/foreign:2,P4242"],
+    }[act]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
+@pytest.mark.parametrize("act", ACTS)
+def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(desks, act, old):
+    at = 0
+    while True:
+        at += 1
+        desk = desks()
+        ids = prepared(desk)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                run(desk, Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old), act, ids)
+                code = 0
+            finally:
+                os._exit(code)
+        status = os.waitpid(pid, 0)[1]
+        each_in_one_place(desk, at)
+        desk.operations().records()
+        if act == "inject":
+            count = len(desk.census().get("injected", ()))
+            assert count <= 2
+            newest = desk.operations().records()[0]
+            if newest.action is Action.INJECT and count and newest.why_not_undo is None:
+                operations = desk.operations()
+                undo = operations.plan(Action.UNDO, Selection(), options={"undoes": newest.operation})
+                operations.apply(undo)
+                assert not [name for name in desk.names(Box.NEW) if "R" in name]
+        elif not finished(desk, act):
+            again = run(desk, Tripwire(0, lambda: None, old=old), act, ids)
+            assert again.count(Outcome.FAILED) == 0, (at, again)
+            assert finished(desk, act), (at, again, desk.census())
+            each_in_one_place(desk, at)
+        # Two names of one file are left by none: a change has repaired them.
+        run(desk, Tripwire(0, lambda: None, old=old), "requeue", ids)
+        for box in ("new", "cur"):
+            for path in (desk.path / box).iterdir():
+                assert path.stat().st_nlink == 1, (at, path)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+    assert at > 20
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("act", ACTS)
+def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code):
+    at = 0
+    while True:
+        at += 1
+        desk = desks()
+        ids = prepared(desk)
+
+        def fail():
+            raise OSError(code, os.strerror(code))
+
+        files = Tripwire(at, fail)
+        told = ""
+        try:
+            result = run(desk, files, act, ids)
+            told = "; ".join([*(one.reason for one in result.items), *result.notes])
+        except SpooltopError as error:
+            told = str(error)
+        each_in_one_place(desk, at)
+        files.armed = False
+        if files.count < at:
+            assert told.replace(";", "").strip() == ""
+            break
+    assert at > 20

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from spooltop.engine import names
+from spooltop.errors import UsageError
+from spooltop.model.plan import Confirm, Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+
+def inject(desk, **options):
+    operations = desk.operations()
+    return operations.apply(operations.plan(Action.INJECT, Selection(), options=options))
+
+
+def test_messages_come_whole_under_the_ids_that_the_result_names(desk):
+    result = inject(desk, count=3, text="hello", source="test", canary=True)
+    assert result.count(Outcome.DONE) == 3
+    assert desk.names(Box.NEW) == sorted(one.name for one in result.items)
+    told = [names.parse(one.name, claimed=False) for one in result.items]
+    assert [(name.id, name.source, name.canary) for name in told] == [(one.id, "test", True) for one in result.items]
+    assert (desk.path / "new" / result.items[0].name).read_text() == "hello"
+    assert desk.names(Box.TMP) == []
+
+
+def test_a_size_is_a_number_of_bytes(desk):
+    [one] = inject(desk, size=100_000).items
+    assert (desk.path / "new" / one.name).stat().st_size == 100_000
+
+
+def test_the_confirmation_counts_what_will_be_put(desk):
+    operations = desk.operations()
+    confirms = [operations.plan(Action.INJECT, Selection(), options={"count": count}).confirm for count in (9, 10, 100)]
+    assert confirms == [Confirm.SMALL, Confirm.LARGE, Confirm.NUMBER]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count": 0}, {"count": "5"}, {"count": True}, {"size": -1}, {"size": "big"}, {"text": "a", "size": 1},
+        {"source": "x" * 41}, {"source": ""},
+    ],
+)  # fmt: skip
+def test_nonsense_is_a_usage_error_before_anything_happens(desk, options):
+    with pytest.raises(UsageError):
+        desk.operations().plan(Action.INJECT, Selection(), options=options)
+    assert not (desk.path / ".spooltop").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_leaves_nothing_that_locks_the_owner_out(desk):
+    for path in (desk.path, *(desk.path / box for box in ("tmp", "new", "cur"))):
+        os.chown(path, 12345, 23456)
+    os.chmod(desk.path / "cur", 0o2770)
+    desk.put("job:2,P1", box=Box.CUR)
+    operations = desk.operations()
+    operations.apply(operations.plan(Action.INJECT, Selection(), options={"count": 1}))
+    operations.apply(operations.plan(Action.PURGE, Selection(ids=("job",))))
+    [name] = desk.names(Box.NEW)
+    found = os.stat(desk.path / "new" / name)
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 23456, 0o660)
+    for path in [desk.path / ".spooltop", *(desk.path / ".spooltop").rglob("*")]:
+        if path.name == "job:2,P1":
+            continue  # the message itself keeps whose it was
+        found = path.stat()
+        assert (found.st_uid, found.st_gid) == (12345, 23456), path
+        assert stat.S_IMODE(found.st_mode) == (0o2770 if path.is_dir() else 0o660), path
+    assert not (desk.path / ".spooltop" / "journal.jsonl").exists()
+    assert not (desk.path / ".spooltop" / "audit.jsonl").exists()
+    [books] = desk.state.iterdir()
+    assert sorted(path.name for path in books.iterdir()) == ["audit.jsonl", "journal.jsonl"]
+    assert stat.S_IMODE(books.stat().st_mode) == 0o700
+    assert [record.action for record in operations.records()] == [Action.PURGE, Action.INJECT]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spooltop.errors import Refused, UsageError
+from spooltop.model.plan import Confirm, Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Verdict
+
+
+def undo(operations, operation):
+    return operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": operation}))
+
+
+def test_a_purge_moves_to_the_trash_and_back_to_the_exact_name(desk):
+    desk.put("one", "1")
+    desk.put("two:2,P4242", "2", box=Box.CUR)
+    desk.verdicts["two:2,P4242"] = Verdict.DEAD
+    desk.put("half", "3", box=Box.TMP)
+    desk.verdicts["half"] = Verdict.ABANDONED
+    before = desk.census()
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=("one", "two", "half")))
+    assert any("frees nothing" in note for note in plan.notes)
+    result = operations.apply(plan)
+    assert result.count(Outcome.DONE) == 3
+    trash = f".spooltop/trash/{plan.operation}"
+    assert desk.census() == {"1": [f"{trash}/one"], "2": [f"{trash}/two:2,P4242"], "3": [f"{trash}/half"]}
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 3
+    assert desk.census() == before
+
+
+def test_what_is_known_lies_beside_it(desk):
+    desk.put("one")
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=("one",)))
+    operations.apply(plan)
+    meta = json.loads((desk.path / ".spooltop" / "trash" / plan.operation / ".one.meta").read_text())
+    assert meta == {
+        "origin": "new", "reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation, "name": "one",
+    }  # fmt: skip
+
+
+def test_writers_and_living_holders_are_refused(desk):
+    desk.put("growing", box=Box.TMP)
+    desk.verdicts["growing"] = Verdict.WRITING
+    desk.put("left", box=Box.TMP)
+    desk.verdicts["left"] = Verdict.ABANDONED
+    desk.put("whose", box=Box.TMP)
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(box=Box.TMP, everything=True), force=True)
+    assert sorted(item.row.name for item in plan.items) == ["left", "whose"]
+    assert plan.confirm is Confirm.NUMBER
+    assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [("growing", False)]
+    left = operations.plan(Action.PURGE, Selection(box=Box.TMP, verdict=Verdict.ABANDONED, everything=True))
+    assert left.confirm is Confirm.SMALL
+    desk.claim(desk.put(desk.id(1)))
+    cur = operations.plan(Action.PURGE, Selection(box=Box.CUR, everything=True), force=True)
+    assert (cur.items, [refusal.forceable for refusal in cur.refused]) == ([], [False])
+
+
+def test_a_file_that_somebody_writes_to_by_now_stays_in_tmp(desk):
+    desk.put("left", box=Box.TMP)
+    desk.verdicts["left"] = Verdict.ABANDONED
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(box=Box.TMP, everything=True))
+    desk.verdicts["left"] = Verdict.WRITING
+    assert operations.apply(plan).items[0].outcome is Outcome.SKIPPED
+    assert desk.names(Box.TMP) == ["left"]
+
+
+def test_what_is_younger_than_an_hour_is_left_alone_unless_asked_for(desk):
+    operations = desk.operations()
+    old, young = ("a,n=0,c={}.{}:2,P1".format("a" * 32, int((desk.now - age) * 1e6)) for age in (3700, 3500))
+    for name in (old, young):
+        desk.put(name.replace("a,n", "b,n") if name is young else name, box=Box.CUR)
+
+    def chosen(**conditions):
+        return len(operations.plan(Action.PURGE, Selection(box=Box.CUR, **conditions)).items)
+
+    assert chosen() == 1
+    assert chosen(everything=True) == 2
+    assert chosen(older_than=3400.0) == 2
+    assert chosen(filter="age:>58m") == 2
+    assert chosen(ids=("b",)) == 1
+    with pytest.raises(UsageError):
+        operations.plan(Action.PURGE, Selection(source="mail"))
+    with pytest.raises(Refused):
+        operations.plan(Action.PURGE, Selection(box=Box.TRASH, everything=True))
+
+
+def test_a_name_of_255_bytes_goes_and_comes_back(desk):
+    name = desk.put("c" * 255, "long")
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=(name,)))
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    undo(operations, plan.operation)
+    assert desk.census() == {"long": [f"new/{name}"]}
+
+
+def test_a_rejected_message_is_requeued_under_its_own_name_and_put_back_by_undo(desk):
+    folder = desk.path / ".spooltop" / "rejected" / "abc123"
+    folder.mkdir(parents=True)
+    name = f"{desk.id(1)},n=1,c={'a' * 32}.1795222800000000:2,P9"
+    (folder / name).write_text("bad")
+    (folder / f".{name}.meta").write_text('{"origin": "cur", "reason": "schema", "at": 1.0, "who": "w"}')
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+    assert [(item.row.reason, item.row.attempt) for item in plan.items] == [("schema", 2)]
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=2"]
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 1
+    assert desk.names(Box.REJECTED) == [name]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from spooltop.errors import AuditFailed, UsageError
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Verdict
+
+DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+
+
+def undo(operations, operation):
+    return operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": operation}))
+
+
+def requeued(desk, *numbers):
+    claims = desk.claim_and_die(*(desk.put(desk.id(number)) for number in numbers))
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, DEAD)
+    assert operations.apply(plan).count(Outcome.DONE) == len(numbers)
+    return operations, plan.operation, claims
+
+
+def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(desk):
+    operations, operation, claims = requeued(desk, 1, 2, 3)
+    desk.claim(f"{desk.id(1)},n=1")
+    (desk.path / "new" / f"{desk.id(2)},n=1").unlink()
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    assert [item.row.id for item in plan.items] == [desk.id(3)]
+    assert [refusal.reason for refusal in plan.refused] == [
+        "a consumer already has it, pid 4312",
+        "gone on: a consumer already had it",
+    ]
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    assert claims[2] in desk.names(Box.CUR)
+
+
+def test_a_consumer_that_is_quicker_than_the_undo_keeps_its_message(desk):
+    operations, operation, _ = requeued(desk, 1)
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    desk.claim(f"{desk.id(1)},n=1")
+    [late] = operations.apply(plan).items
+    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "a consumer already has it")
+
+
+def test_an_undo_can_be_undone_and_the_first_operation_says_by_whom(desk):
+    operations, operation, _ = requeued(desk, 1)
+    second = undo(operations, operation)
+    first = operations.records()[-1]
+    assert (first.undone_by, first.why_not_undo) == (second.operation, f"already undone by {second.operation}")
+    assert operations.plan(Action.UNDO, Selection(), options={"undoes": operation}).items == []
+    assert undo(operations, second.operation).count(Outcome.DONE) == 1
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+
+
+def test_an_injection_goes_to_the_trash_where_it_still_waits(desk):
+    operations = desk.operations()
+    plan = operations.plan(Action.INJECT, Selection(), options={"count": 3, "text": "probe", "source": "test"})
+    result = operations.apply(plan)
+    assert [one.outcome for one in result.items] == [Outcome.DONE] * 3
+    desk.claim(result.items[0].name)
+    undone = undo(operations, plan.operation)
+    assert undone.count(Outcome.DONE) == 2
+    assert len(desk.names(Box.TRASH)) == 2
+    assert undo(operations, undone.operation).count(Outcome.DONE) == 2
+    assert len(desk.names(Box.NEW)) == 2
+
+
+def test_another_file_under_the_name_is_not_the_one_that_was_moved(desk):
+    operations, operation, _ = requeued(desk, 1)
+    waiting = desk.path / "new" / f"{desk.id(1)},n=1"
+    other = desk.path / "other"
+    other.write_text("another")
+    other.replace(waiting)
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    assert (plan.items, len(plan.refused)) == ([], 1)
+
+
+def test_a_message_that_was_claimed_and_came_back_is_not_taken_back(desk):
+    desk.put("job:2,P1", box=Box.CUR)
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
+    operations.apply(plan)
+    os.rename(desk.path / "new" / "job", desk.path / "cur" / "job:2,P2")
+    os.rename(desk.path / "cur" / "job:2,P2", desk.path / "new" / "job")
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert ["changed since" in refusal.reason for refusal in back.refused] == [True]
+
+
+def test_a_taken_name_is_never_replaced_by_an_undo(desk):
+    desk.put("one", "first")
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=("one",)))
+    operations.apply(plan)
+    desk.put("one", "second")
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert [refusal.reason for refusal in back.refused] == ["new has another file of that name now"]
+    (desk.path / "new" / "one").unlink()
+    again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    desk.put("one", "third")
+    assert operations.apply(again).items[0].outcome is Outcome.FAILED
+    assert sorted(desk.census()) == ["first", "third"]
+
+
+def test_operations_are_found_after_a_restart_and_by_the_beginning_of_their_id(desk):
+    _, operation, _ = requeued(desk, 1)
+    later = desk.operations()
+    [record] = later.records()
+    assert (record.operation, record.action, record.user, record.done, record.open) == (
+        operation, Action.REQUEUE, "ann", 1, False,
+    )  # fmt: skip
+    assert undo(later, operation[:4]).count(Outcome.DONE) == 1
+    with pytest.raises(UsageError, match="no operation zzz"):
+        undo(later, "zzz")
+    with pytest.raises(UsageError, match="which operation"):
+        undo(later, "")
+
+
+def test_a_torn_journal_line_is_tolerated_and_said(desk):
+    operations, operation, _ = requeued(desk, 1)
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+    [record] = operations.records()
+    assert record.open
+    assert record.done == 1
+    assert "cut short" in record.words
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    assert any("cut off" in note for note in plan.notes)
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    assert len(operations.records()) == 2  # the next lines were not glued to the torn one
+    assert [record.open for record in operations.records()] == [False, True]
+
+
+def test_a_forged_journal_leads_nowhere(desk, tmp_path):
+    own = desk.path / ".spooltop"
+    own.mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    desk.put("victim", "mine")
+    found = os.stat(desk.path / "new" / "victim")
+
+    def intent(operation, source, target):
+        item = {"from": source, "to": target, "ino": found.st_ino, "size": found.st_size, "ctime": 0, "token": None}
+        line = {
+            "schema": 1, "line": "intent", "operation": operation, "action": "purge", "batch": 0, "time": 1.0, "user": "x",
+            "count": 1, "force": False, "undoes": None, "items": [item],
+        }  # fmt: skip
+        return json.dumps(line)
+
+    forged = [
+        intent("a1", "new/../../precious", "new/victim"),
+        intent("a2", "etc/passwd", "new/victim"),
+        intent("a3", "trash/../victim", "new/victim"),
+        intent("../../a4", "cur/x", "new/victim"),
+        intent("a5", "cur/..", "new/victim"),
+        intent("a6", "cur/\\x2f..\\x2fprecious", "new/victim"),
+        intent("a7", "cur/\\x00", "new/victim"),
+        intent("a8", "cur/" + "n" * 300, "new/victim"),
+        "[" * 100_000,
+        '{"schema": 1}',
+        "null",
+    ]
+    (own / "journal.jsonl").write_text("\n".join(forged) + "\n")
+    operations = desk.operations()
+    assert [record.operation for record in operations.records()] == ["a8"]
+    undone = undo(operations, "a8")
+    assert [one.outcome for one in undone.items] == [Outcome.FAILED]
+    assert precious.read_text() == "precious"
+    assert desk.census() == {"mine": ["new/victim"]}
+
+
+def test_a_journal_that_is_a_link_is_not_followed_and_nothing_happens(desk, tmp_path):
+    desk.put("a:2,P1", box=Box.CUR)
+    (desk.path / ".spooltop").mkdir()
+    target = tmp_path / "root's own file"
+    target.write_text("")
+    for name in ("journal.jsonl", "audit.jsonl"):
+        (desk.path / ".spooltop" / name).symlink_to(target)
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
+    with pytest.raises(AuditFailed):
+        operations.apply(plan)
+    assert target.read_text() == ""
+    assert desk.names(Box.CUR) == ["a:2,P1"]
