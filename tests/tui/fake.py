@@ -222,7 +222,6 @@ class FakeControl:
         done: list[ItemResult] = []
         stopped = False
         for item in plan.items:
-            self.gate.wait()
             if stop is not None and stop():
                 stopped = True
                 break
@@ -232,6 +231,7 @@ class FakeControl:
             done.append(ItemResult(item.row.id, item.row.name, Outcome.DONE))
             if on_progress is not None:
                 on_progress(len(done))
+            self.gate.wait()
         self.change()
         undo = ("spooltop", "undo", self.target, plan.operation) if done else ()
         record = OperationRecord(plan.operation, plan.action, self.time, "memex", plan.count, len(done), words=str(plan.action))

@@ -9,6 +9,7 @@ from textual.screen import Screen, ScreenResultType
 
 from ..commands import command_for
 from ..scene import Scene, View
+from ..widgets import LinesView
 
 if TYPE_CHECKING:
     from ..app import SpooltopApp
@@ -31,6 +32,11 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
         assert isinstance(self.app, SpooltopApp)
         return self.app
+
+    @property
+    def ready(self) -> bool:
+        """True while there is something to paint on: looks arrive before a screen is composed and after it was left."""
+        return self.is_mounted and bool(self.query(LinesView))
 
     def scene(self) -> Scene:
         raise NotImplementedError

@@ -47,6 +47,8 @@ class HelpScreen(TableScreen[None]):
         return Scene(View.HELP, snapshot=self.about.snapshot, depth=1, rows=1)
 
     def paint(self) -> None:
+        if not self.ready:
+            return
         width, height = self.app.size
         everything = draw_help(sections(self.about), width, 1000)
         self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))

@@ -63,7 +63,7 @@ class InjectScreen(TableScreen[None]):
         return True
 
     def paint(self) -> None:
-        if not self.is_mounted:
+        if not self.ready:
             return
         width, height = self.app.size
         lines: list[Line] = [(Span(" Inject test messages into new", Style.TITLE),), ()]

@@ -257,7 +257,7 @@ class MainScreen(TableScreen[None]):
         lists.set_class(not wide and 12 <= height < 20, "-low")
 
     def paint(self) -> None:
-        if self.is_mounted and self.app.screen is self:
+        if self.ready and self.app.screen is self:
             paint.main(self)
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:

@@ -64,7 +64,7 @@ class OperationsScreen(TableScreen[None]):
         return Scene(View.OPERATIONS, snapshot=self.owner.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
 
     def paint(self) -> None:
-        if not self.is_mounted:
+        if not self.ready:
             return
         width, height = self.app.size
         lines: list[Line]

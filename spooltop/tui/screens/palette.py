@@ -47,6 +47,8 @@ class PaletteScreen(TableScreen[str | None]):
         return event.key in ("j", "k", "g", "G")
 
     def paint(self) -> None:
+        if not self.ready:
+            return
         width, height = self.app.size
         found = self.found
         self.chosen = max(0, min(self.chosen, len(found) - 1))

@@ -113,7 +113,7 @@ class PlanScreen(TableScreen[Result | None]):
     # What it looks like
 
     def paint(self) -> None:
-        if not self.is_mounted:
+        if not self.ready:
             return
         width, height = self.app.size
         self.query_one(Panel).show(self._lines(width, height))

@@ -45,7 +45,7 @@ class ResultScreen(TableScreen[bool]):
         self.paint()
 
     def paint(self) -> None:
-        if self.is_mounted:
+        if self.ready:
             width, height = self.app.size
             lines = self._lines(width, height - 1)
             lines += [()] * (height - 1 - len(lines))

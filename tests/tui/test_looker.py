@@ -1,0 +1,182 @@
+"""The thread that looks: what it posts, when, and that nothing below ends it."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from spooltop.errors import SpooltopError, Unreadable
+from spooltop.model.kind import ListQuery, Sort
+from spooltop.model.words import Box
+from spooltop.tui.lineedit import LineEdit
+from spooltop.tui.looker import Doer, Found, KeysRead, Looker, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
+from spooltop.tui.steady import Steady
+
+from .driving import dashboard
+from .fake import FakeControl, claim, waiting
+
+Posts = queue.Queue[Found]
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    return FakeControl([claim(1), *(waiting(n) for n in range(500))])
+
+
+@pytest.fixture
+def posts() -> Posts:
+    return queue.Queue()
+
+
+@pytest.fixture
+def looker(control: FakeControl, posts: Posts) -> Iterator[Looker]:
+    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    looker.start()
+    yield looker
+    control.hang.set()
+    assert looker.stop(timeout=20)
+
+
+def next_of(posts: Posts, kind: type[Found]) -> Found:
+    while True:
+        found = posts.get(timeout=30)
+        if isinstance(found, kind):
+            return found
+
+
+def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, posts: Posts) -> None:
+    next_of(posts, SnapshotTaken)
+    wanted = ListQuery(Box.NEW, sort=Sort("age", True))
+    looker.want(Wish(wanted, 100, 120, anchor=("new", 110), anchor_index=110))
+    found = posts.get(timeout=30)
+    while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
+        found = posts.get(timeout=30)
+    page = found.page
+    assert (page.length, page.anchor_at) == (500, 110)
+    assert page.start <= 100 and page.start + len(page.rows) >= 120
+    assert page.rows[110 - page.start].key == ("new", 110)
+
+
+def test_all_keys_are_read_once_for_each_time_they_are_wanted(looker: Looker, posts: Posts) -> None:
+    looker.want(Wish(ListQuery(Box.NEW), 0, 10, all_keys=1))
+    found = next_of(posts, KeysRead)
+    assert isinstance(found, KeysRead) and len(found.keys) == 500
+
+
+def test_a_payload_that_did_not_change_is_posted_once(looker: Looker, posts: Posts, control: FakeControl) -> None:
+    looker.want(Wish(ListQuery(Box.CUR), 0, 10, payload=("cur", 1)))
+    found = next_of(posts, PayloadRead)
+    assert isinstance(found, PayloadRead) and found.payload is not None and found.payload.size == 23
+    looks = control.looks
+    again = []
+    while control.looks < looks + 5:
+        again.append(posts.get(timeout=30))
+    assert not any(isinstance(one, PayloadRead) for one in again)
+    control.rows = []
+    control.change()
+    found = next_of(posts, PayloadRead)
+    assert isinstance(found, PayloadRead) and found.payload is None and found.error == "it is gone"
+
+
+@pytest.mark.parametrize("broken", [Unreadable("new cannot be read"), OSError(5, "I/O"), ZeroDivisionError("a defect")])
+def test_a_look_that_fails_is_told_and_the_next_one_is_made(
+    looker: Looker, posts: Posts, control: FakeControl, broken: Exception
+) -> None:
+    next_of(posts, SnapshotTaken)
+    control.broken = broken
+    control.change()
+    failed = next_of(posts, LookFailed)
+    assert isinstance(failed, LookFailed) and failed.error
+    control.broken = None
+    next_of(posts, SnapshotTaken)
+
+
+def test_a_filter_that_makes_no_sense_does_not_hide_the_snapshot(looker: Looker, posts: Posts) -> None:
+    looker.want(Wish(ListQuery(Box.NEW, filter="age:x"), 0, 10))
+    next_of(posts, LookFailed)
+    next_of(posts, SnapshotTaken)
+
+
+def test_a_look_that_hangs_is_known_to(control: FakeControl, posts: Posts) -> None:
+    time = [100.0]
+    looker = Looker(control, posts.put, quiet=0.02, busy=0.0, monotonic=lambda: time[0])
+    control.hang.clear()
+    assert looker.looking_for() == 0.0
+    looker.start()
+    while looker._looking_since is None:
+        continue
+    time[0] += 41
+    assert looker.looking_for() == 41.0
+    control.hang.set()
+    assert looker.stop(timeout=20)
+
+
+async def test_the_header_says_stale_and_quitting_still_works() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        driver.app.main.stale(41.0)
+        await driver.see("STALE 40s")
+        driver.app.main.stale(None)
+        await driver.gone("STALE")
+        control.hang.clear()
+        control.change()
+        await driver.press("q")
+        await driver.until(driver.app.leaving.is_set)
+    assert driver.app.return_code == 0
+
+
+async def test_an_idle_spool_is_not_painted_again() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        painted: list[object] = []
+        driver.app.main.paint = lambda: painted.append(1)  # type: ignore[method-assign]
+        looks = control.looks
+        await driver.until(lambda: control.looks > looks + 5)
+        assert painted == []
+        control.time += 11
+        await driver.until(lambda: painted)
+
+
+def test_steady_lets_news_through_at_once_and_time_each_ten_seconds() -> None:
+    control = FakeControl([claim(1)])
+    steady = Steady()
+    assert steady.takes(control.look())
+    control.time += 3
+    assert not steady.takes(control.look())
+    control.rows.append(claim(2))
+    assert steady.takes(control.look())
+    control.time += 10
+    assert steady.takes(control.look())
+    control.time -= 3600
+    assert steady.takes(control.look()), "a clock that was set back must not freeze the screen"
+
+
+def test_jobs_are_done_one_after_the_other_and_errors_come_back() -> None:
+    doer = Doer()
+    replies: queue.Queue[object] = queue.Queue()
+    doer.start()
+    doer.submit(lambda: 1, replies.put)
+    doer.submit(lambda: [][0], replies.put)
+    doer.submit(lambda: os.stat("/no/such/file"), replies.put)
+    assert replies.get(timeout=30) == 1
+    for words in ("internal error", "/no/such/file"):
+        error = replies.get(timeout=30)
+        assert isinstance(error, SpooltopError) and words in str(error)
+    assert doer.stop(timeout=20)
+
+
+def test_a_line_is_edited_by_keys() -> None:
+    edit = LineEdit()
+    for char in "one two":
+        assert edit.key(char, char)
+    assert edit.key("ctrl+w", None) and edit.text == "one"
+    assert edit.key("backspace", None) and edit.text == "on"
+    assert edit.key("ctrl+u", None) and edit.text == ""
+    assert not edit.key("enter", "\r") and not edit.key("f5", None)
+    number = LineEdit(digits=True, limit=3)
+    for char in "1x2345":
+        number.key(char, char)
+    assert number.text == "123"

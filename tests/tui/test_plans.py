@@ -1,0 +1,246 @@
+"""Changing the spool: always through a plan, confirmed as it asks, never by a key that was typed before it was seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from spooltop.model.can import Can
+from spooltop.model.plan import OperationRecord
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.tui.lifecycle import goodbye
+from spooltop.tui.screens.plan import PlanScreen
+
+from .driving import Driver, dashboard
+from .fake import NOW, FakeControl, claim, waiting, written
+
+
+def dead(count: int, *, live: int = 0) -> FakeControl:
+    rows = [claim(n) for n in range(count)] + [claim(500 + n, Verdict.ALIVE) for n in range(live)]
+    return FakeControl(rows)
+
+
+async def planned(driver: Driver, *keys: str) -> None:
+    """Presses keys and waits until the plan was painted."""
+    await driver.press(*keys)
+
+    def painted() -> bool:
+        screen = driver.app.screen
+        return isinstance(screen, PlanScreen) and screen.plan is not None and screen.query_one("#panel").painted_at is not None
+
+    await driver.until(painted, "the plan")
+
+
+async def test_a_line_of_trouble_is_requeued_by_r_and_y() -> None:
+    async with dashboard(dead(2)) as driver:
+        await planned(driver, "r")
+        assert driver.control.applied == []
+        await driver.press("y")
+        await driver.see("Requeued 2", "done 2")
+        await driver.press("escape")
+        await driver.see("nothing wrong in what was seen")
+        assert [plan.count for plan in driver.control.applied] == [2]
+        assert driver.app.goodbye() == ["op1: requeued 2; undo: spooltop undo /var/spool/memex op1"]
+
+
+async def test_escape_leaves_a_plan_and_nothing_was_changed() -> None:
+    async with dashboard(dead(2)) as driver:
+        await planned(driver, "r")
+        await driver.press("escape")
+        await driver.see("1 PROBLEM")
+        assert driver.control.applied == []
+
+
+async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:
+    async with dashboard(dead(2)) as driver:
+        driver.control.gate.clear()
+        await driver.press("r", "y", "y", "Y", "enter")
+        driver.control.gate.set()
+        await planned(driver)
+        await driver.see("y requeue 2")
+        assert driver.control.applied == []
+        await driver.press("y")
+        await driver.see("Requeued 2")
+
+
+async def test_ten_and_more_take_a_capital() -> None:
+    async with dashboard(dead(12)) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("Y, in capitals, does requeue 12")
+        assert driver.control.applied == []
+        await driver.press("Y")
+        await driver.see("Requeued 12")
+
+
+async def test_a_hundred_and_more_take_the_number() -> None:
+    async with dashboard(dead(120)) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("type the number 120 and Enter")
+        await driver.press("1", "2", "enter")
+        await driver.see("type the number 120 and Enter")
+        assert driver.control.applied == []
+        await driver.press("0", "enter")
+        await driver.see("Requeued 120")
+
+
+async def test_force_plans_again_and_wants_the_number() -> None:
+    async with dashboard(dead(1, live=1)) as driver:
+        await driver.press("3")
+        await driver.see("Claims 2")
+        await driver.press("a")
+        await driver.see("2 marked")
+        await planned(driver, "r")
+        await driver.see("Refused 1")
+        await planned(driver, "f")
+        await driver.until(lambda: len(driver.control.planned) == 2)
+        await planned(driver)
+        await driver.press("y")
+        await driver.see("type the number 2")
+        await driver.press("2", "enter")
+        await driver.see("Requeued 2")
+        assert [force for _, _, force, _ in driver.control.planned] == [False, True]
+
+
+async def test_there_is_nothing_to_force_where_nobody_holds_anything() -> None:
+    async with dashboard(dead(1)) as driver:
+        await planned(driver, "r")
+        await driver.press("f")
+        await driver.see("nothing here is held by a live consumer")
+
+
+async def test_the_plan_is_copied_as_a_command() -> None:
+    async with dashboard(dead(1)) as driver:
+        await planned(driver, "r")
+        await driver.press("c")
+        await driver.see("copied: spooltop requeue /var/spool/memex")
+        assert driver.app.clipboard == f"spooltop requeue /var/spool/memex {claim(0).id}"
+
+
+async def test_the_plan_stays_as_it_is_while_the_spool_moves() -> None:
+    async with dashboard(dead(2)) as driver:
+        await planned(driver, "r")
+        driver.control.rows.append(claim(7))
+        driver.control.change()
+        looks = driver.control.looks
+        await driver.until(lambda: driver.control.looks > looks + 2)
+        await driver.press("y")
+        await driver.see("Requeued 2")
+        await driver.press("escape")
+        await driver.see("1 claims of dead consumers")
+
+
+async def test_a_change_under_way_is_stopped_by_escape() -> None:
+    async with dashboard(dead(9)) as driver:
+        await planned(driver, "r")
+        driver.control.gate.clear()
+        await driver.press("y")
+        await driver.see("Esc stop")
+        await driver.press("escape")
+        await driver.see("stopping")
+        driver.control.gate.set()
+        await driver.see("done 1")
+        assert len(driver.control.of(Box.CUR)) == 8
+
+
+async def test_purging_what_is_abandoned_in_tmp() -> None:
+    async with dashboard(FakeControl([written(1)])) as driver:
+        await driver.press("4")
+        await driver.see("Tmp 1")
+        await planned(driver, "d")
+        await driver.press("y")
+        await driver.see("Purged 1")
+        assert driver.control.planned[0][0] is Action.PURGE
+
+
+async def test_the_row_under_the_cursor_is_what_is_planned_without_marks() -> None:
+    async with dashboard(FakeControl([waiting(n) for n in range(5)])) as driver:
+        await driver.press("2")
+        await driver.see("New 5")
+        await driver.press("j")
+        await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 1))
+        await planned(driver, "d")
+        assert driver.control.planned[0][1].keys == (("new", 1),)
+
+
+async def test_injecting_by_the_form() -> None:
+    async with dashboard(FakeControl()) as driver:
+        await driver.press("i")
+        await driver.see("Inject test messages")
+        await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", *"email")
+        await planned(driver, "enter")
+        assert driver.control.planned[0][3] == {"count": 3, "text": "hello", "source": "email"}
+        await driver.press("y")
+        await driver.see("Injected")
+        await driver.press("escape")
+        await driver.see("nothing wrong")
+
+
+async def test_the_form_wants_a_count() -> None:
+    async with dashboard(FakeControl()) as driver:
+        await driver.press("i", "backspace", "enter")
+        await driver.see("a number from 1 to 100,000")
+        assert driver.control.planned == []
+
+
+async def test_undo_from_the_result() -> None:
+    async with dashboard(dead(1)) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("Requeued 1")
+        await planned(driver, "z")
+        await driver.until(lambda: driver.control.planned[-1][0] is Action.UNDO)
+        assert driver.control.planned[-1][3] == {"undoes": "op1"}
+
+
+async def test_undo_from_the_list_of_operations() -> None:
+    control = dead(1)
+    control.records = [
+        OperationRecord("b2", Action.UNDO, NOW, "memex", 1, 1, why_not_undo="an undo is not undone"),
+        OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3),
+    ]
+    async with dashboard(control) as driver:
+        await driver.press("z")
+        await driver.see("a1")
+        await driver.press("enter")
+        await driver.see("undo: an undo is not undone")
+        await planned(driver, "j", "enter")
+        assert control.planned[-1][3] == {"undoes": "a1"}
+        await driver.press("y")
+        await driver.until(lambda: len(control.applied) == 1)
+        await driver.press("escape", "escape")
+        await driver.see("1 PROBLEM")
+
+
+async def test_a_refused_plan_says_why_and_esc_leaves() -> None:
+    control = dead(1)
+    async with dashboard(control) as driver:
+        await driver.press("r")
+        control.can = Can.nothing("the audit log cannot be written")
+        await driver.press("escape", "r")
+        await driver.see("the audit log cannot be written")
+        await driver.press("escape")
+        assert control.applied == []
+
+
+@pytest.mark.parametrize("key", ["ctrl+d", "ctrl+k", "ctrl+r", "ctrl+q", "ctrl+s", "backspace", "enter"])
+async def test_keys_that_slip_plan_nothing(key: str) -> None:
+    async with dashboard(dead(2)) as driver:
+        for view in "1234":
+            await driver.press(view, key)
+            await driver.pilot.pause()
+        assert driver.control.planned == []
+        assert driver.app.is_running and not driver.app.leaving.is_set()
+
+
+async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
+    async with dashboard(dead(9)) as driver:
+        await planned(driver, "r")
+        driver.control.gate.clear()
+        await driver.press("y")
+        await driver.see("Esc stop")
+        await driver.press("ctrl+c")
+        await driver.until(driver.app.leaving.is_set)
+        driver.control.gate.set()
+    assert driver.app.return_code == 0
+    assert goodbye(driver.app.results) == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
