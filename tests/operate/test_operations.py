@@ -1,0 +1,246 @@
+"""What holds for every kind of spool, on an operator that moves nothing: what is asked, what is written down, when it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from spooltop.errors import AuditFailed, Refused, UsageError
+from spooltop.model.can import Can
+from spooltop.model.kind import BATCH
+from spooltop.model.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.operate.actor import Actor
+from spooltop.operate.confirm import accepts, confirm_for
+from spooltop.operate.operations import Operations
+from spooltop.operate.scope import scope
+from spooltop.operate.words import command_words, id_word
+
+WHO = Actor("ann", 1000, 77, sudo_user=None, ssh_connection="192.0.2.1 5 192.0.2.2 22", tty="/dev/pts/3")
+
+
+def row(number, **more):
+    return Row(key=("cur", f"{number}"), box=Box.CUR, id=f"id{number}", name=f"{number}", **{"verdict": Verdict.DEAD, **more})
+
+
+class FakeOperator:
+    def __init__(self, rows=(), can=None, known=()):
+        self.rows = list(rows)
+        self.refusals = can or Can()
+        self.lines = []
+        self.full_from = None
+        self.moved = []
+        self.fails_in = None
+        self.known = list(known)
+        self.closed = False
+
+    def can(self):
+        return self.refusals
+
+    def candidates(self, action, selection, *, force, options, now):
+        return Candidates([Item(one, one.name) for one in self.rows], missing=("lost",) if selection.ids else ())
+
+    def perform(self, plan, stop=lambda: False):
+        for start in range(0, len(plan.items), BATCH):
+            if start == self.fails_in:
+                raise AuditFailed("the journal is full")
+            batch = []
+            for item in plan.items[start : start + BATCH]:
+                if stop():
+                    break
+                self.moved.append(item.ref)
+                batch.append(ItemResult(item.row.id, item.row.name, Outcome.DONE, became=item.row.name))
+            yield batch
+            if stop():
+                return
+
+    def audit(self, entry):
+        if self.full_from is not None and len(self.lines) >= self.full_from:
+            raise AuditFailed("no space", path="/spool")
+        self.lines.append((dict(entry), len(self.moved)))
+
+    def operations(self):
+        return self.known
+
+    def close(self):
+        self.closed = True
+
+
+def operations(fake, **more):
+    return Operations(fake, "/spool", lambda: 5.0, WHO, **more)
+
+
+def test_each_thousand_is_announced_before_it_is_touched_and_reported_after():
+    fake = FakeOperator(row(number) for number in range(2 * BATCH + 1))
+    operate = operations(fake)
+    result = operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
+    assert result.count(Outcome.DONE) == 2 * BATCH + 1
+    told = [(entry["event"], len(entry.get("ids", entry.get("results"))), moved) for entry, moved in fake.lines]
+    assert told == [
+        ("before", BATCH, 0), ("after", BATCH, BATCH), ("before", BATCH, BATCH), ("after", BATCH, 2 * BATCH),
+        ("before", 1, 2 * BATCH), ("after", 1, 2 * BATCH + 1),
+    ]  # fmt: skip
+
+
+def test_an_audit_line_says_who_did_what_to_which():
+    fake = FakeOperator([row(1), Row(key="k", box=Box.CUR, id="\x1b[31m", name="\udcff", verdict=Verdict.DEAD)])
+    operate = operations(fake, new_operation=lambda: "abc123")
+    operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
+    before, after = (entry for entry, _ in fake.lines)
+    assert before == {
+        "schema": 1, "time": 5.0, "event": "before", "operation": "abc123", "action": "requeue", "target": "/spool",
+        "force": False, "user": "ann", "uid": 1000, "sudo_user": None, "ssh_connection": "192.0.2.1 5 192.0.2.2 22",
+        "tty": "/dev/pts/3", "pid": 77, "count": 2, "options": {}, "ids": ["id1", "\\x1b[31m"], "names": ["cur/1", "cur/\\xff"],
+    }  # fmt: skip
+    assert after["results"][1] == {
+        "id": "\\x1b[31m", "name": "\\xff", "outcome": "done", "reason": "", "became": "\\xff"
+    }  # fmt: skip
+
+
+def test_what_cannot_be_audited_does_not_happen():
+    fake = FakeOperator([row(1)])
+    fake.full_from = 0
+    operate = operations(fake)
+    with pytest.raises(AuditFailed):
+        operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
+    assert fake.moved == []
+
+
+@pytest.mark.parametrize(("full_from", "moved"), [(1, BATCH), (2, BATCH), (3, 2 * BATCH)])
+def test_an_audit_that_fails_in_between_ends_it_and_the_result_says_what_was_done(full_from, moved):
+    fake = FakeOperator(row(number) for number in range(3 * BATCH))
+    fake.full_from = full_from
+    operate = operations(fake)
+    result = operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
+    assert (len(fake.moved), len(result.items), result.stopped, result.untried) == (moved, moved, True, 3 * BATCH - moved)
+    assert "no space" in result.notes[0]
+    assert result.undo
+
+
+def test_a_journal_that_fails_in_between_ends_it_too():
+    fake = FakeOperator(row(number) for number in range(2 * BATCH))
+    fake.fails_in = BATCH
+    operate = operations(fake)
+    result = operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
+    assert (len(result.items), result.untried) == (BATCH, BATCH)
+    assert "the journal is full" in result.notes[0]
+
+
+def test_what_is_not_allowed_is_refused_with_its_reason_at_both_doors():
+    fake = FakeOperator([row(1)])
+    operate = operations(fake)
+    plan = operate.plan(Action.REQUEUE, Selection(everything=True))
+    fake.refusals = Can.nothing("read-only, by --read-only")
+    for door in (lambda: operate.plan(Action.PURGE, Selection(ids=("a",))), lambda: operate.apply(plan)):
+        with pytest.raises(Refused, match="read-only, by --read-only"):
+            door()
+    assert (fake.moved, fake.lines) == ([], [])
+
+
+def test_progress_and_stop():
+    fake = FakeOperator(row(number) for number in range(2 * BATCH))
+    operate = operations(fake)
+    progress = []
+    plan = operate.plan(Action.REQUEUE, Selection(everything=True))
+    result = operate.apply(plan, on_progress=progress.append, stop=lambda: len(fake.moved) >= BATCH + 7)
+    assert progress == [BATCH, BATCH + 7]
+    assert (result.stopped, result.untried) == (True, BATCH - 7)
+
+
+def test_named_and_missing_is_skipped_and_no_item_left_untried():
+    operate = operations(FakeOperator([row(1)]))
+    result = operate.apply(operate.plan(Action.REQUEUE, Selection(ids=("id1", "lost"))))
+    assert [(one.id, one.outcome) for one in result.items] == [("id1", Outcome.DONE), ("lost", Outcome.SKIPPED)]
+    assert (result.untried, result.stopped) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict", "confirm"),
+    [
+        (0, Verdict.DEAD, Confirm.NOTHING),
+        (1, Verdict.DEAD, Confirm.SMALL),
+        (9, None, Confirm.SMALL),
+        (10, Verdict.DEAD, Confirm.LARGE),
+        (99, Verdict.ABANDONED, Confirm.LARGE),
+        (100, Verdict.DEAD, Confirm.NUMBER),
+        (1, Verdict.UNKNOWN, Confirm.NUMBER),
+        (1, Verdict.ALIVE, Confirm.NUMBER),
+    ],
+)
+def test_the_confirmation_grows_with_danger(count, verdict, confirm):
+    operate = operations(FakeOperator(row(number, verdict=verdict) for number in range(count)))
+    plan = operate.plan(Action.REQUEUE, Selection(everything=True))
+    assert plan.confirm is confirm
+    answers = {"y": Confirm.SMALL, "Y": Confirm.LARGE, str(count): Confirm.NUMBER}
+    for typed, means in answers.items():
+        wanted = means is confirm or (typed == "Y" and confirm is Confirm.SMALL)
+        assert accepts(plan, typed) is wanted
+    assert not accepts(plan, "")
+    assert confirm_for(count, doubtful=False) is not Confirm.NUMBER or count >= 100
+
+
+def test_undo_takes_the_beginning_of_an_id_that_is_the_only_one():
+    known = [OperationRecord(name, Action.PURGE, 1.0, "ann", 1, 1) for name in ("abc1", "abc2", "b", "bcd")]
+    fake = FakeOperator([row(1)], known=known)
+    operate = operations(fake)
+
+    def undoes(asked):
+        return operate.plan(Action.UNDO, Selection(), options={"undoes": asked}).options["undoes"]
+
+    assert undoes("bc") == "bcd"
+    assert undoes("b") == "b"
+    for asked in ("abc", "zzz", ""):
+        with pytest.raises(UsageError):
+            undoes(asked)
+
+
+def test_defaults_of_a_selection():
+    assert scope(Action.REQUEUE, Selection(verdict=Verdict.DEAD)).box is Box.CUR
+    assert scope(Action.REQUEUE, Selection(box=Box.HELD)).box is Box.HELD
+    assert scope(Action.REQUEUE, Selection()).empty
+    assert scope(Action.PURGE, Selection(box=Box.TMP)).older_than == 3600
+    assert scope(Action.PURGE, Selection(box=Box.TMP, filter="src:mail")).older_than == 3600
+    for untouched in (
+        Selection(box=Box.TMP, everything=True), Selection(box=Box.TMP, older_than=60.0), Selection(ids=("a",)),
+        Selection(keys=("k",)), Selection(box=Box.TMP, filter="src:mail age:>5m"),
+    ):  # fmt: skip
+        assert scope(Action.PURGE, untouched) is untouched
+    with pytest.raises(UsageError):
+        scope(Action.PURGE, Selection(everything=True))
+
+
+@pytest.mark.parametrize("name", ["ALL", "-", "--force", "-rf", "a b", "\x1b[31m", "back\\slash", "\udcff"])
+def test_an_id_as_a_word_is_taken_for_nothing_else_and_comes_back(name):
+    from spooltop.model.text import unescape
+
+    word = id_word(name)
+    assert word not in ("ALL", "-")
+    assert not word.startswith("-")
+    assert word.isprintable()
+    assert unescape(word) == name
+
+
+def test_the_command_of_a_plan():
+    items = [Item(row(number), None) for number in range(2)]
+    whole = Selection(everything=True)
+
+    def words(action, chosen, selection=whole, **more):
+        return command_words(action, "/spool", selection, chosen, **{"force": False, "options": {}, **more})
+
+    assert words(Action.REQUEUE, items) == ("spooltop", "requeue", "/spool", "id0", "id1")
+    assert words(Action.PURGE, items[:1]) == ("spooltop", "purge", "/spool", "--box", "cur", "id0")
+    assert words(Action.REQUEUE, items[:1], force=True) == ("spooltop", "requeue", "/spool", "--force", "id0")
+    twins = [Item(row(7), None), Item(Row(key="k", box=Box.CUR, id="id7", name="other"), None)]
+    assert words(Action.REQUEUE, twins)[-2:] == ("7", "other")
+    assert words(Action.REQUEUE, items * 200)[-1] == "-"
+    assert words(Action.UNDO, items, options={"undoes": "abc"}) == ("spooltop", "undo", "/spool", "abc")
+    assert words(Action.INJECT, [], options={"count": 2, "text": "a\nb", "canary": True}) == (
+        "spooltop", "inject", "/spool", "--count", "2", "--text", "a\\x0ab", "--canary",
+    )  # fmt: skip
+
+
+def test_close_closes_the_operator():
+    fake = FakeOperator()
+    operations(fake).close()
+    assert fake.closed
