@@ -130,6 +130,7 @@ class Owners:
         self._claims: dict[str, _Claim] = {}
         self._tokens: dict[str, Presence] = {}
         self._people: dict[tuple[int, float | None], Process] = {}
+        self._rows: list[Row] = []
         self._dead: set[str] = set()
         self._scan = -1
         self.strange: tuple[Row, ...] = ()
@@ -140,26 +141,21 @@ class Owners:
         """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them."""
         fd = dirs.cur
         if fd is None:
-            self._claims, self.strange = {}, ()
+            self._claims, self._rows, self._scan, self.strange = {}, [], -1, ()
             return [], True
-        if scan != self._scan:
+        changed = scan != self._scan
+        if changed:
             self._take_over(fd, names)
             self._scan = scan
         claims = self._claims
-        holders = self._tokens_tested(dirs, {c.name.token for c in claims.values() if c.name.token}, not sure.local)
-        pids = {c.name.pid for c in claims.values() if c.name.pid is not None and c.name.token is None}
-        open_pids = {
-            c.name.pid for c in claims.values()
-            if c.name.pid is not None and c.name.token is None and c.row.verdict is not Verdict.DEAD
-        }  # fmt: skip
-        there = {pid: self._processes.exists(pid) for pid in open_pids}
-        visible = {pid: self._person(pid) for pid in open_pids if there[pid]}
-        namesakes = self._namesakes(there, visible, sure)
-        for raw, claim in list(claims.items()):
-            before = claim.row
-            if before.verdict is Verdict.DEAD:
-                continue
-            name = claim.name
+        asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
+        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, not sure.local)
+        pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
+        there = {pid: self._processes.exists(pid) for pid in pids}
+        visible = {pid: self._person(pid) for pid in pids if there[pid]}
+        namesakes = self._namesakes(asked, there, visible, sure)
+        for claim in asked:
+            before, name = claim.row, claim.name
             if name.token is not None:
                 verdict, evidence, owner, _ = holders[name.token]
                 owner = replace(owner, pid=name.pid) if owner.pid is None else owner
@@ -174,13 +170,16 @@ class Owners:
             else:
                 verdict, evidence, owner = Verdict.UNKNOWN, "its name tells no owner", Owner()
             if verdict is Verdict.DEAD and not self._stands(fd, claim):
-                del claims[raw]  # acknowledged or requeued since it was listed
+                del claims[name.raw]  # acknowledged or requeued since it was listed
+                changed = True
                 continue
             if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
                 claim.row = replace(before, verdict=verdict, evidence=evidence, owner=owner)
-        self._forget(pids)
-        rows = sorted((claim.row for claim in claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
-        return rows, count <= self._at_most
+                changed = True
+        if changed:
+            self._forget(pids)
+            self._rows = sorted((claim.row for claim in claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
+        return self._rows, count <= self._at_most
 
     def alive(self, dirs: SpoolDirs) -> int | None:
         """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
@@ -249,24 +248,20 @@ class Owners:
                     owner = replace(owner, command=person.command or owner.command, user=person.user)
             holders[token] = (verdict, words, owner, sentence)
         self._tokens = looked
-        self.sentences = {token: holder[3] for token, holder in holders.items()}
+        self.sentences.update((token, holder[3]) for token, holder in holders.items())
         return holders
 
     def _namesakes(
-        self, there: dict[int, bool | None], visible: dict[int, Process | None], sure: Sureness
+        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], sure: Sureness
     ) -> dict[int, list[Process]] | None:
         """Asks for all processes only where the answer can change a verdict: it costs a read of every ``status`` there is."""
         if not (sure.local and sure.all_pids):
             return None
-        asked = []
-        for pid, taken in there.items():
-            process = visible.get(pid)
-            claims = [c for c in self._claims.values() if c.name.token is None and c.name.pid == pid] if taken else []
-            if taken is False or (
-                process is not None and process.started is not None
-                and any(process.started > self._clockwork.latest(c.ctime, c.seen) + MARGIN for c in claims)
-            ):  # fmt: skip
-                asked.append(pid)
+        asked = {pid for pid, taken in there.items() if taken is False}
+        for claim in claims:
+            process = visible.get(claim.name.pid) if claim.name.pid is not None and claim.name.token is None else None
+            if process is not None and _later(process, self._clockwork.latest(claim.ctime, claim.seen)):
+                asked.add(process.pid)
         return self._processes.namesakes(asked) if asked else {}
 
     def _person(self, pid: int) -> Process | None:
@@ -280,8 +275,12 @@ class Owners:
         return self._people[key]
 
     def _forget(self, pids: set[int]) -> None:
+        """Lets go of what is known of processes and tokens that hold nothing here any more."""
         if len(self._people) > 2 * len(pids) + 100:
             self._people = {key: person for key, person in self._people.items() if key[0] in pids}
+        if len(self.sentences) > 2 * len(self._claims) + 100:
+            tokens = {claim.name.token for claim in self._claims.values()}
+            self.sentences = {token: said for token, said in self.sentences.items() if token in tokens}
 
     def _stands(self, fd: int, claim: _Claim) -> bool:
         try:

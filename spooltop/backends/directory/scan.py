@@ -65,7 +65,6 @@ def quick_put_us(name: str) -> int | None:
 def scan_box(
     fd: int,
     *,
-    put_us: Callable[[str], int | None] = quick_put_us,
     ids: Set[str] = frozenset(),
     untimed: dict[str, int] | None = None,
     sizes: bool = True,
@@ -82,6 +81,8 @@ def scan_box(
     kept: dict[str, int] = {}
     oldest: int | None = None
     oldest_name: str | None = None
+    first = ":"
+    first_name: str | None = None
     error = ""
     before: Generation | None = None
     own = -1
@@ -91,21 +92,26 @@ def scan_box(
         own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         before = generation_of(own)
         with os.scandir(own) as entries:
+            append = packed.append
             for entry in entries:
                 name = entry.name
                 if name[0] == ".":
                     continue
+                append(name)
                 if ids and (name in ids or name.partition(",")[0] in ids):
                     doubles.append(name)
                 if not entry.is_file(follow_symlinks=False):
                     if len(strange) < _STRANGE_AT_MOST:
                         strange.append(name)
-                    packed.append(name)
                     continue
-                packed.append(name)
                 if (len(name) > _ROOMY or not name.isascii()) and not names.claimable(name) and len(strange) < _STRANGE_AT_MOST:
                     strange.append(name)
-                when = put_us(name)
+                head = name[:16]
+                if name[16:17] == "." and head.isdecimal() and head.isascii():
+                    if head < first:  # the usual form: as text it sorts as the number does
+                        first, first_name = head, name
+                    continue
+                when = names.put_us(name)
                 if when is None:
                     when = known.get(name)
                     if when is None and len(kept) < _UNTIMED_AT_MOST:
@@ -117,6 +123,8 @@ def scan_box(
                         kept[name] = when
                 if when is not None and (oldest is None or when < oldest):
                     oldest, oldest_name = when, name
+        if first_name is not None and (oldest is None or int(first) < oldest):
+            oldest, oldest_name = int(first), first_name
         after = generation_of(own)
         total, estimated = _bytes(own, packed) if sizes else (None, False)
     except OSError as problem:
@@ -168,13 +176,11 @@ class BoxScanner:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         least: float = 1.0,
-        put_us: Callable[[str], int | None] = quick_put_us,
         sizes: bool = True,
     ) -> None:
         self._clock = clock
         self._monotonic = monotonic
         self._least = least
-        self._put_us = put_us
         self._sizes = sizes
         self._untimed: dict[str, int] = {}
         self._last_at = 0.0
@@ -216,7 +222,7 @@ class BoxScanner:
             return last
         self._number += 1
         as_of = self._clock()
-        scan = scan_box(fd, put_us=self._put_us, ids=ids, untimed=self._untimed, sizes=self._sizes)
+        scan = scan_box(fd, ids=ids, untimed=self._untimed, sizes=self._sizes)
         # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
         self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
         self._last_at = now
