@@ -41,7 +41,8 @@ def command_words(
     force: bool,
     options: Mapping[str, Json],
 ) -> tuple[str, ...]:
-    """``target`` as it was given; the ids of ``items``, by name where one id stands for two."""
+    """``target`` as it was given; the ids of ``items``, by name where one id stands for two. A text to inject that is not
+    printable stands there as it is shown."""
     if action is Action.UNDO:
         return undo_words(target, str(options.get("undoes", "")))
     words = ["spooltop", str(action), target]
@@ -49,7 +50,8 @@ def command_words(
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
             if value is not None:
-                words += [f"--{flag}", escape(str(value))]
+                word = str(value)
+                words += [f"--{flag}", word if word.isprintable() else escape(word)]
         if options.get("canary"):
             words.append("--canary")
         return tuple(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,8 +16,9 @@ from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.can import Can
 from ...model.kind import BATCH
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
+from ...model.row import Row
 from ...model.selection import Selection
-from ...model.words import Action, Box, Json
+from ...model.words import Action, Box, Json, Verdict
 from .books import STATE_DIR, Books
 from .choose import Rows, choose
 from .detect import identify
@@ -35,6 +36,8 @@ __all__ = ["DirectoryOperator"]
 
 _TICK = 0.2
 """Seconds between two questions whether to stop, while waiting for the rate."""
+_SETTLES = 1.1
+"""Seconds for which a file in ``tmp`` has to be seen unchanged before anybody calls it abandoned."""
 
 
 class DirectoryOperator:
@@ -70,6 +73,7 @@ class DirectoryOperator:
         self._user = user if user is not None else _user_name()
         self._on_close = on_close
         self._performed: set[str] = set()
+        self._watched_tmp = False
 
     def can(self) -> Can:
         if self._read_only is not None:
@@ -91,7 +95,7 @@ class DirectoryOperator:
                 return replace(found, notes=(*found.notes, *troubles))
             operations, _ = self._read(dirs)
             halves = half_moved(operations.values())
-            return choose(dirs, self._rows, action, selection, force=force, now=now, half_moved=halves)
+            return choose(dirs, self._settled, action, selection, force=force, now=now, half_moved=halves)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
@@ -189,6 +193,18 @@ class DirectoryOperator:
             yield from intent.finish(moved, results)
             if len(moved) < len(moves):
                 return
+
+    def _settled(self, box: Box) -> Iterable[Row]:
+        """The rows of a box; those of ``tmp`` by a second look where the first was too short to tell."""
+        rows = self._rows(box)
+        if box is not Box.TMP or self._watched_tmp:
+            return rows
+        rows = list(rows)
+        if any(row.verdict is Verdict.UNKNOWN for row in rows):
+            self._wait(_SETTLES)
+            self._watched_tmp = True
+            return self._rows(box)
+        return rows
 
     def _errand(self, plan: Plan, item: Item) -> Errand:
         ref = item.ref

@@ -60,7 +60,7 @@ def _why_not_beside(dirs: SpoolDirs) -> str | None:
 def _refusal(dirs: SpoolDirs, name: str) -> str | None:
     """Why ``name`` below the spool cannot be written by this user, or None."""
     try:
-        if os.access(name, os.W_OK | os.X_OK, dir_fd=dirs.root, effective_ids=True):
+        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=dirs.root, effective_ids=True):
             return None
         os.stat(name, dir_fd=dirs.root, follow_symlinks=False)
     except OSError as error:

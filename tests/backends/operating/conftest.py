@@ -73,7 +73,7 @@ class Desk:
     def operator(self, files: Files | None = None, **more: Any) -> DirectoryOperator:
         return DirectoryOperator(
             str(self.path), rows=self.rows, again=self.again, files=files, clock=lambda: self.now,
-            **{"state_dir": str(self.state), "user": "ann", **more},
+            **{"state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
         )  # fmt: skip
 
     def operations(self, files: Files | None = None, **more: Any) -> Operations:
