@@ -14,7 +14,8 @@ import json, sys
 from spooltop.engine import Spool
 spool = Spool(sys.argv[1])
 claim = spool.claim(timeout=float(sys.argv[2]))
-print(json.dumps(None if claim is None else {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}), flush=True)
+told = claim and {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}
+print(json.dumps(told), flush=True)
 word = sys.stdin.readline().strip()
 if claim is not None:
     getattr(claim, word or "ack")()

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from spooltop.engine import Spool
+
 from .terminal import Terminal
 
 Dashboard = Callable[..., Terminal]
 
 HOSTILE = (
-    b"[red]x[/]",
+    b"[red]x[bold]",
     b"a\x1b[31mRED\x1b]0;pwn\x07b",
     b"\x1b]52;c;cHduZWQ=\x07",
     b"line\nbreak",
@@ -19,26 +21,30 @@ HOSTILE = (
     b"\xc2\x9b31mC1",
     "right\u202eto-left".encode(),
     b"2026-11-21T02:41:09.json",
-    b"[@click=app.quit]press[/]",
+    b"[@click=app.quit]press",
     b"n" * 255,
 )
 
 
 def test_an_idle_screen_writes_under_a_hundred_bytes_a_second(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for("watched for")
+    screen.wait_for("live · as of")
     screen.collect(3.0)
     assert screen.collect(12.0) < 12 * 100
 
 
 def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashboard: Dashboard) -> None:
     for name in HOSTILE:
-        (Path(os.fsdecode(os.path.join(os.fsencode(spool_path / "new"), name)))).write_bytes(b"payload \x1b]0;pwn\x07 \x9b31m end")
+        with open(os.fsencode(spool_path / "new") + b"/" + name, "wb") as file:
+            file.write(b"payload \x1b]0;pwn\x07 \x9b31m end")
+    with Spool(str(spool_path)) as spool:
+        spool.put(b"x", id="[red]x[/]")
+        spool.put(b"x", id="a/../../\x1b[2J")
     screen = dashboard(str(spool_path))
-    screen.wait_for("watched for")
+    screen.wait_for("live · as of")
     screen.type("2")
-    screen.wait_for(f"New {3 + len(HOSTILE)}")
-    for _ in range(3 + len(HOSTILE)):
+    screen.wait_for(f"New {5 + len(HOSTILE)} ·")
+    for _ in range(5 + len(HOSTILE)):
         screen.type("j")
         screen.collect(0.2)
     screen.type("\r")

@@ -13,7 +13,7 @@ Dashboard = Callable[..., Terminal]
 
 def test_a_killed_consumers_claim_is_requeued_by_keys_and_taken_again(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for("watched for")
+    screen.wait_for("live · as of")
     victim = Consumer.claim(spool_path)
     assert victim.got is not None and victim.got["attempt"] == 1
     screen.type("3")
@@ -32,7 +32,7 @@ def test_a_killed_consumers_claim_is_requeued_by_keys_and_taken_again(spool_path
     assert second.got["attempt"] == 2
     assert second.got["data"] == victim.got["data"]
     assert second.end("ack") == 0
-    screen.type("q")
+    screen.type("qq")
     assert screen.wait_exit() == 0
 
 
@@ -40,7 +40,7 @@ def test_a_living_consumers_claim_is_refused(spool_path: Path, dashboard: Dashbo
     holder = Consumer.claim(spool_path)
     assert holder.got is not None
     screen = dashboard(str(spool_path))
-    screen.wait_for("watched for")
+    screen.wait_for("live · as of")
     screen.type("3")
     screen.wait_for("Claims 1")
     screen.wait_for("alive")

@@ -32,7 +32,7 @@ def assert_sane(screen: Terminal) -> None:
 )
 def test_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard, how: str | signal.Signals, code: int) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for("watched for")
+    screen.wait_for("live · as of")
     if isinstance(how, str):
         screen.type(how)
     else:
@@ -45,18 +45,20 @@ def test_ctrl_z_gives_the_shell_back_and_fg_paints_again(spool_path: Path) -> No
     with Terminal(["bash", "--norc", "--noprofile", "-i"], env={"PS1": "ready> "}) as shell:
         shell.wait_for("ready>")
         shell.type(f"{sys.executable} -m spooltop {spool_path}\n")
-        shell.wait_for("watched for")
+        shell.wait_for("live · as of")
         shell.type("\x1a")
         shell.wait_for("Stopped")
         shell.type("echo six times seven is $((6*7))\n")
         shell.wait_for("seven is 42")
+        shell.screen.reset()  # pyte knows no alternate screen: what stands there now is old
         shell.type("fg\n")
-        shell.wait_for("watched for")
+        shell.wait_for("live · as of")
         shell.type("2")
-        shell.wait_for("New 3")
-        shell.type("q")
-        shell.type("q")
+        shell.wait_for("New 3 ·")
+        left = len(shell.raw)
         shell.type("\x03")
-        shell.wait_for(lambda text: text.rstrip().endswith("ready>"))
+        shell.wait_for(lambda _: LEAVE_ALTERNATE in shell.raw[left:])
+        shell.type("echo back in the shell: $((6*8))\n")
+        shell.wait_for("back in the shell: 48")
         shell.type("exit\n")
         shell.wait_exit()
