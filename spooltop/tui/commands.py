@@ -125,7 +125,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("tmp", ("4",), "Tmp", "Tmp: what is being written", ROOTS, group="views"),
     Command("cursors", ("5",), "Cursors", "Cursors of the sources", ROOTS, group="views"),
     Command("locks", ("6",), "Locks", "Locks and who holds them", ROOTS, group="views"),
-    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash", ROOTS, group="views"),
+    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", ROOTS, group="views"),
     Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", ROOTS, group="views"),
     Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", ROOTS, group="views"),
 

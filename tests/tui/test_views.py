@@ -33,8 +33,19 @@ def control(**changes: object) -> FakeControl:
 )  # fmt: skip
 async def test_each_view_has_its_number(key: str, words: str) -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3", key)
+        await driver.press("3" if key != "3" else "2", key)
         await driver.see(words)
+
+
+async def test_aside_begins_where_something_is_and_goes_round() -> None:
+    trashed = replace(waiting(1), key=("trash", 1), box=Box.TRASH, reason="purged")
+    async with dashboard(FakeControl([trashed])) as driver:
+        await driver.press("7")
+        await driver.see("Aside trash 1")
+        await driver.press("7")
+        await driver.see("Aside held 0")
+        await driver.press("7")
+        await driver.see("Aside rejected 0")
 
 
 async def test_tab_and_brackets_go_round_the_views() -> None:

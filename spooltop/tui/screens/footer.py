@@ -6,7 +6,7 @@ from ..commands import tabs
 from ..draw.spans import Line, Span, Style, join, line_width
 from ..scene import View
 
-__all__ = ["footer_line", "tab_line"]
+__all__ = ["ALWAYS", "footer_line", "tab_line"]
 
 ALWAYS = ("/", "z", "?", "q", "Esc")
 """Keys that stand beside the views."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...model.words import ASIDE
 from ..commands import TABS
 from ..scene import LISTS, View
 from . import acting
@@ -116,6 +117,16 @@ def _turn(screen: MainScreen, step: int) -> None:
     show(screen, View(TABS[(TABS.index(screen.root) + step) % len(TABS)]))
 
 
+def _aside(screen: MainScreen, key: str) -> None:
+    """What is set aside: the first of its boxes that holds something; asked for again, the next one."""
+    counts = screen.snapshot.sight.boxes if screen.snapshot is not None else {}
+    if screen.root is View.ASIDE:
+        screen.aside_box = ASIDE[(ASIDE.index(screen.aside_box) + 1) % len(ASIDE)]
+    else:
+        screen.aside_box = next((box for box in ASIDE if box in counts and counts[box].count), screen.aside_box)
+    show(screen, View.ASIDE)
+
+
 def _show(view: View) -> Callable[[MainScreen, str], None]:
     return lambda screen, key: show(screen, view)
 
@@ -148,4 +159,5 @@ HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "next-view": lambda screen, key: _turn(screen, 1),
     "previous-view": lambda screen, key: _turn(screen, -1),
     **{view: _show(View(view)) for view in TABS},
+    "aside": _aside,
 }

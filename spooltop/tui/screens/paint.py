@@ -20,7 +20,7 @@ from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
 from .acting import ZONES
-from .footer import footer_line, tab_line
+from .footer import ALWAYS, footer_line, tab_line
 
 if TYPE_CHECKING:
     from .main import MainScreen
@@ -131,10 +131,11 @@ def _message(screen: MainScreen, width: int, height: int) -> list[Line]:
 def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
     """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both."""
     said = _said(screen, width)
-    line = tab_line(screen.root, footer(scene), width)
+    keys = footer(scene)
+    line = tab_line(screen.root, keys, width)
     if scene.view in LISTS:
-        return [said or footer_line(footer(scene), width), line]
-    return [said or (line if screen.over is None else footer_line(footer(scene), width))]
+        return [said or footer_line([entry for entry in keys if entry[0] not in ALWAYS], width), line]
+    return [said or (line if screen.over is None else footer_line(keys, width))]
 
 
 def _said(screen: MainScreen, width: int) -> Line | None:
