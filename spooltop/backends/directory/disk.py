@@ -103,7 +103,18 @@ def _denied(dirs: SpoolDirs, box: Box, command: str) -> str:
     return f"you are {escape(me)}, {box} belongs to {escape(whose)} {mode}. Try: sudo -u {escape(owner)} {command}"
 
 
-def who_am_i(can: Can, *, read_only: str | None) -> Who:
+def _closed(dirs: SpoolDirs | None) -> str:
+    """Which box this user may not change and whose it is, shortly; empty where there is none."""
+    for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
+        if fd is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
+            found = os.fstat(fd)
+            whose = f"{user_name(found.st_uid)}:{_group_name(found.st_gid)}"
+            return f"{box} is {escape(whose)} {stat.S_IMODE(found.st_mode):04o}"
+    return ""
+
+
+def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None) -> Who:
+    """Who runs this and what they may do, in words: "may change", "may look only: cur is memex:memex 0750"."""
     uid = os.geteuid()
     if read_only:
         words = "READ-ONLY"
@@ -112,5 +123,6 @@ def who_am_i(can: Can, *, read_only: str | None) -> Who:
     elif can.change:
         words = "may change some of it"
     else:
-        words = "may look only"
+        why = _closed(dirs)
+        words = f"may look only: {why}" if why else "may look only"
     return Who(user_name(uid), uid, words)

@@ -162,7 +162,7 @@ class DirectoryReader:
             locks=self._locks(dirs, mount),
             consumers=consumers,
             last_claim_at=self._flow.last_claim_at,
-            who=who_am_i(can, read_only=self._read_only),
+            who=who_am_i(can, read_only=self._read_only, dirs=dirs),
             can=can,
             watch=self._watching(heard, mount),
             clock_jumped=self._clockwork.jumped,

@@ -308,5 +308,5 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     words, why, complete = told.stdout.strip().split(" | ")
-    assert words.startswith("may look only") and complete == "True"
+    assert (words, complete) == ("may look only: cur is root:root 0755", "True")
     assert why == f"requeue: you are nobody, cur belongs to root 0755. Try: sudo -u root spooltop {spool}"

@@ -1,0 +1,47 @@
+"""Which file system it is decides whether events come and whether a missing process proves anything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.mounts import Mount, is_local, mount_of, parse_mountinfo, sends_no_events
+
+TABLE = """\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+40 27 0:39 /sub /srv/a\\040b rw,noatime shared:1 master:2 - btrfs /dev/vdb rw
+41 27 0:50 / /mnt/nfs rw - nfs4 server:/x ro,vers=4.2
+nonsense
+"""
+
+
+def test_parse() -> None:
+    mounts = parse_mountinfo(TABLE)
+    assert mounts == {
+        27: Mount(27, (254, 0), "/", "ext4", False),
+        40: Mount(40, (0, 39), "/srv/a b", "btrfs", False),
+        41: Mount(41, (0, 50), "/mnt/nfs", "nfs4", True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "local", "silent"),
+    [("ext4", True, False), ("tmpfs", True, False), ("nfs4", False, True), ("fuse.sshfs", False, True), ("weird", False, False)],
+)
+def test_kinds(kind: str, local: bool, silent: bool) -> None:
+    mount = Mount(1, (0, 1), "/", kind, False)
+    assert (is_local(mount), sends_no_events(mount)) == (local, silent)
+
+
+def test_what_is_not_told_is_not_local() -> None:
+    assert not is_local(None) and not sends_no_events(None)
+
+
+def test_mount_of_a_descriptor(tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    mount = mount_of(fd)
+    assert mount is not None and str(tmp_path).startswith(mount.mountpoint)
+    assert mount_of(fd, proc=str(tmp_path)) is None
+    os.close(fd)
