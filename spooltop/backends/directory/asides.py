@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from spooltop.engine import aside as shelf
@@ -20,6 +20,8 @@ __all__ = ["Asides"]
 
 _FOLDERS_AT_MOST = 5_000
 _SIZES_AT_MOST = 10_000
+_ROWS_AT_MOST = 20_000
+_SLICE = 256
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,6 +40,8 @@ class Asides:
 
     def __init__(self) -> None:
         self._folders: dict[tuple[Box, str], _Folder] = {}
+        self._rows: dict[tuple[Box, str, str], Row] = {}
+        self._rows_of = -1
         self.generation = 0
         """Changes whenever something came or went."""
 
@@ -90,6 +94,19 @@ class Asides:
     def ids(self) -> set[str]:
         """The ids of everything that was set aside."""
         return {grammar.parse(name, claimed=True).id for folder in self._folders.values() for name in folder.names}
+
+    def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
+        """The rows of everything in ``box``, looked up once until something changes, and whether they are all."""
+        if self._rows_of != self.generation:
+            self._rows, self._rows_of = {}, self.generation
+        rows: list[Row] = []
+        for turn, item in enumerate(self.items(box)):
+            if turn >= _ROWS_AT_MOST or (turn % _SLICE == 0 and cancelled()):
+                return rows, False
+            if (box, *item) not in self._rows:
+                self._rows[box, *item] = self.row(dirs, box, *item)
+            rows.append(self._rows[box, *item])
+        return rows, True
 
     def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
         """The row of one message, with what is known of it. Its place is kept where it has gone since."""
