@@ -286,6 +286,25 @@ def test_two_operators_take_no_claim_twice_and_both_are_told(desk):
     assert (late.outcome, late.reason) == (Outcome.SKIPPED, "gone or requeued by another")
 
 
+def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(desk):
+    desk.claim_and_die(desk.put(desk.id(1)))
+    quicker = desk.operations()
+    yours = quicker.plan(Action.REQUEUE, DEAD)
+    theirs = []
+
+    class Late(Files):
+        def rename_noreplace(self, name, dir_fd, to, to_fd):
+            if name.startswith(desk.id(1)):
+                theirs.append(quicker.apply(yours))
+            super().rename_noreplace(name, dir_fd, to, to_fd)
+
+    late = desk.operations(Late())
+    [mine] = late.apply(late.plan(Action.REQUEUE, DEAD)).items
+    assert theirs[0].count(Outcome.DONE) == 1
+    assert (mine.outcome, mine.reason) == (Outcome.SKIPPED, "gone or requeued by another")
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+
+
 def test_stop_ends_it_after_the_item_in_hand_and_says_what_is_left(desk):
     for number in range(5):
         desk.put(f"{number}:2,P1", box=Box.CUR)
