@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,3 +37,19 @@ def real_spools(tmp_path: Path) -> Path:
     with tarfile.open(DATA / "spools.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Where everything is to be had, a skipped test is a failure: SPOOLTOP_NOTHING_SKIPPED says so."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for report in skipped:
+        terminalreporter.write_line(f"skipped: {report.nodeid}: {report.longrepr[-1] if report.longrepr else ''}")
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and os.environ.get("SPOOLTOP_NOTHING_SKIPPED") and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
