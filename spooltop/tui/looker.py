@@ -31,6 +31,8 @@ QUIET = 1.0
 BUSY = 0.25
 """Seconds between two looks where much happens."""
 
+SHARE = 3
+"""How many times as long as a look took nothing is looked at: a large spool that never rests costs a quarter of a core."""
 MARGIN = 50
 """Rows read above and below the window, so that a step over its edge shows rows at once."""
 
@@ -216,7 +218,7 @@ class Looker:
                 self._post(LookFailed(f"internal error, please report: {error!r}", wish.query))
             if look:
                 looked_at = self._monotonic()
-                rest = max(self._busy, looked_at - began)
+                rest = max(self._busy, SHARE * (looked_at - began))
             due = self._wait(version, looked_at, rest)
 
     def _wait(self, version: int, looked_at: float, rest: float) -> bool:

@@ -64,7 +64,7 @@ class MainScreen(TableScreen[None]):
         yield LinesView(glyphs=glyphs, colour=colour, id="bottom")
 
     def on_mount(self) -> None:
-        self.shape()
+        moving.show(self, self.root)
 
     def run_command(self, id: str, key: str = "") -> None:
         handler = moving.HANDLERS.get(id) or acting.HANDLERS.get(id)
