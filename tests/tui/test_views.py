@@ -348,6 +348,17 @@ async def test_ascii_has_no_other_signs() -> None:
             assert driver.text.isascii(), driver.text
 
 
+async def test_a_long_reason_is_shown_to_its_end() -> None:
+    reason = "you are deploy, and cur belongs to memex:memex 0750 in a place of a rather long name. Try: sudo -u memex spooltop"
+    async with dashboard(FakeControl([claim(1)], can=Can.nothing(reason))) as driver:
+        for view in ("1", "3"):
+            await driver.press(view, "r")
+            await driver.until(lambda: "Try: sudo -u memex spooltop" in " ".join(driver.text.split()))
+            assert len(driver.lines) == 23
+            await driver.press("down")
+            await driver.see("1Over")
+
+
 async def test_read_only_says_so_at_every_key_that_would_change_something() -> None:
     fake = FakeControl([claim(1)], can=Can.nothing("you are deploy, may look only"))
     async with dashboard(fake) as driver:

@@ -248,7 +248,6 @@ class MainScreen(TableScreen[None]):
         listing = self.root in LISTS and self.over is None
         self.query_one("#lists").display = listing
         self.query_one("#page").display = not listing
-        self.query_one("#bottom").set_class(listing, "-list")
         lists = self.query_one("#lists")
         width, height = self.app.size
         wide = width >= 120

@@ -15,7 +15,7 @@ from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
 from ..draw.locks import lock_lines
 from ..draw.overview import overview
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown
+from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown, wrap
 from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["bottom", "main", "row"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
+SAID = 3
+"""Lines that a message may take."""
 LONGEST = 5000
 """Lines of one message that can be scrolled through."""
 
@@ -38,13 +40,16 @@ def main(screen: MainScreen) -> None:
     width = screen.app.size.width
     lamp = _lamp(screen)
     screen.query_one("#top", LinesView).show(_top(screen, scene, width, lamp))
+    last = bottom(screen, scene, width)
+    view = screen.query_one("#bottom", LinesView)
+    if view.styles.height is None or view.styles.height.value != len(last):
+        view.styles.height = len(last)
+    view.show(last)
     if listing:
         _list(screen)
     else:
         page = screen.query_one("#page", LinesView)
-        height = screen.app.size.height - 3
-        page.show(_page(screen, scene, width, height, lamp))
-    screen.query_one("#bottom", LinesView).show(bottom(screen, scene, width))
+        page.show(_page(screen, scene, width, screen.app.size.height - 2 - len(last), lamp))
 
 
 def _lamp(screen: MainScreen) -> Lamp:
@@ -129,22 +134,25 @@ def _message(screen: MainScreen, width: int, height: int) -> list[Line]:
 
 
 def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
-    """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both."""
+    """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both, and
+    what needs more lines has them until the next key: a reason that is cut off before what to do about it is none."""
     said = _said(screen, width)
     keys = footer(scene)
     line = tab_line(screen.root, keys, width)
     if scene.view in LISTS:
-        return [said or footer_line([entry for entry in keys if entry[0] not in ALWAYS], width), line]
-    return [said or (line if screen.over is None else footer_line(keys, width))]
+        if len(said) > 1:
+            return said
+        return [*(said or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), line]
+    return said or [line if screen.over is None else footer_line(keys, width)]
 
 
-def _said(screen: MainScreen, width: int) -> Line | None:
+def _said(screen: MainScreen, width: int) -> list[Line]:
     typing = screen.filter_line
     if typing is not None:
         hint = typing.error or f"{len(screen.rows):,} match · Enter keeps · Esc clears"
-        return crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)
-    if screen.message:
-        return plain(f" {shown(screen.message)}", width, Style.STRONG)
-    if screen.failed:
-        return plain(f" {shown(screen.failed)}", width, Style.BAD)
-    return None
+        return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
+    words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed, Style.BAD)
+    if not words:
+        return []
+    lines = wrap(shown(words), max(1, width - 2))
+    return [plain(f" {line}", width, style) for line in [*lines[: SAID - 1], " ".join(lines[SAID - 1 :])] if line]
