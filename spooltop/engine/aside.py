@@ -8,7 +8,6 @@ Messages are no dot files, so no message can pass for the metadata of another.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import stat
@@ -40,7 +39,9 @@ def meta_name(name: str) -> str:
     plain = f".{name}.meta"
     if len(os.fsencode(plain)) <= MAX_NAME:
         return plain
-    return f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.meta"
+    from hashlib import sha256  # loads OpenSSL: only for the longest names
+
+    return f".{sha256(os.fsencode(name)).hexdigest()}.meta"
 
 
 def folder(dirs: SpoolDirs, box: Box, operation: str, *, create: bool = False) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import stat
 import time
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from .files import Files
 from .names import claimable, not_before, put_us
@@ -112,7 +112,10 @@ class Backlog:
                 del self._later[self._limit :]
                 cut = True
         self._ready.sort()  # a sorted list is a heap
-        heapify(self._later)
+        self._later.sort()
+        if cut:  # what was cut is younger than these only
+            del self._ready[self._limit :]
+            del self._later[self._limit :]
         self._seen = before if settled and not cut else None
         self._cost = time.monotonic() - started
         self._listed_at = started

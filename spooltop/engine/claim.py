@@ -102,9 +102,8 @@ class Claim:
 
     def __del__(self) -> None:
         if not self._done and self._consumer.holds(self):
-            what = f"claim on {self.id!r} was dropped without ack, release or reject"
-            warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
-            self._consumer.drop(self)
+            self._consumer.drop(self)  # before the warning, which may be made an error
+            warn_dropped(self.id)
 
 
 def as_file(fd: int, path: str) -> BinaryIO:
@@ -113,3 +112,9 @@ def as_file(fd: int, path: str) -> BinaryIO:
         os.close(fd)
         raise Unreadable("not a regular file", path=path)
     return os.fdopen(fd, "rb")
+
+
+def warn_dropped(*ids: str) -> None:
+    """Says that claims were given back for their owner, who did not end them."""
+    what = f"claim on {', '.join(map(repr, ids[:10]))} was dropped without ack, release or reject"
+    warnings.warn(what, ResourceWarning, stacklevel=3)

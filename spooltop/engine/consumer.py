@@ -14,7 +14,7 @@ from spooltop.model.words import Box, Json
 
 from .aside import folder, set_aside
 from .backlog import Backlog
-from .claim import Claim, as_file
+from .claim import Claim, as_file, warn_dropped
 from .dirs import SpoolDirs
 from .names import back_in_new, in_cur, parse
 from .presence import Hold
@@ -70,16 +70,17 @@ class Consumer:
     def close(self) -> None:
         """Releases what is still claimed, with a warning, and lets go of the presence."""
         with self._lock:
-            for reference in list(self._open.values()):
-                claim = reference()
-                if claim is not None and not claim.ended:
-                    claim.__del__()
+            dropped = [claim for reference in list(self._open.values()) if (claim := reference()) is not None]
+            for claim in dropped:
+                self.drop(claim)
             self._open.clear()
             hold, self._hold = self._hold, None
             if hold is not None:
                 mine = f",c={hold.token}."
                 left = any(mine in name for name in self._files.scan(self._cur))
                 hold.drop(self._dirs, remove=not left)
+        if dropped:
+            warn_dropped(*(claim.id for claim in dropped))
 
     # Claims
 

@@ -1,0 +1,106 @@
+"""What the engine's tests share: file operations that end the process or fail at a chosen call, and views of a spool."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spooltop.engine.files import Files
+
+OPERATIONS = frozenset(
+    {
+        "close", "create", "fstat", "link", "list", "lock", "mkdir", "open_dir", "open_lasting", "open_read", "own_as", "pwrite",
+        "read", "rename", "rename_noreplace", "replace", "rmdir", "scan", "stat", "sync", "sync_dir", "sync_fs", "truncate",
+        "unlink", "write",
+    }
+)  # fmt: skip
+"""What ends in a system call; ``move`` and ``write_all`` are made of these."""
+
+
+class Interposed(Files):
+    """Calls ``before(number, operation)`` before each operation, counted from 1, and ``after`` likewise, once ``armed``."""
+
+    def __init__(
+        self,
+        before: Callable[[int, str], None] = lambda _number, _name: None,
+        after: Callable[[int, str], None] = lambda _number, _name: None,
+        *,
+        renameat2: bool = True,
+    ) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.armed = True
+        self.before, self.after, self.renameat2 = before, after, renameat2
+
+    def __getattribute__(self, name: str) -> Any:
+        real = super().__getattribute__(name)
+        if name not in OPERATIONS or not super().__getattribute__("armed"):
+            return real
+
+        def interposed(*arguments: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            number = len(self.calls)
+            self.before(number, name)
+            result = real(*arguments, **options)
+            self.after(number, name)
+            return result
+
+        return interposed
+
+    def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        if not self.renameat2:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        super().rename_noreplace(name, dir_fd, to, to_fd)
+
+
+def killed_at(k: int, *, renameat2: bool = True) -> Interposed:
+    """Ends the process by SIGKILL instead of the ``k``-th operation."""
+
+    def before(number: int, _name: str) -> None:
+        if number == k:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return Interposed(before, renameat2=renameat2)
+
+
+def failing_at(k: int, code: int, *, done: bool = False, persistent: bool = False, renameat2: bool = True) -> Interposed:
+    """The ``k``-th operation fails with ``code``; with ``done`` after it was done (NFS), ``persistent``: all later ones too."""
+
+    def fail(number: int, name: str) -> None:
+        # Reading and closing never run out of space; a failed close has closed all the same (close(2)).
+        if name in ("close", "stat", "fstat", "list", "scan", "read", "open_read", "open_dir", "own_as") and code == errno.ENOSPC:
+            return
+        if name == "close" and not done:
+            return
+        if number == k or (persistent and number > k):
+            raise OSError(code, os.strerror(code))
+
+    return Interposed(after=fail, renameat2=renameat2) if done else Interposed(fail, renameat2=renameat2)
+
+
+def places(spool: Path) -> dict[int, list[str]]:
+    """Where each message stands, by inode: the names below the spool, metadata and records left out."""
+    found: dict[int, list[str]] = {}
+    folders = [spool / box for box in ("tmp", "new", "cur")]
+    folders += [folder for box in ("held", "rejected", "trash") for folder in (spool / ".spooltop" / box).glob("*")]
+    for folder in folders:
+        for path in folder.iterdir():
+            if not path.name.startswith("."):
+                found.setdefault(path.lstat().st_ino, []).append(str(path.relative_to(spool)))
+    return found
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Runs ``work`` in a forked child; its wait status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  # a child never runs on in pytest
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]

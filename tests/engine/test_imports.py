@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+
+import spooltop.engine
+from spooltop.engine import claim, cursors, names, tickets
+
+HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
+
+
+@pytest.mark.parametrize("module", ["spooltop.engine", "spooltop.engine.tickets"])
+def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "spooltop" in loaded and HEAVY & set(loaded) == set()
+
+
+@pytest.mark.parametrize("module", [spooltop.engine, claim, cursors, names, tickets])
+def test_the_examples_run(module: object) -> None:
+    outcome = doctest.testmod(module)  # type: ignore[arg-type]
+    assert outcome.attempted > 0 and outcome.failed == 0

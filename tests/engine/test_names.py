@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.engine import names
+
+TOKEN = "0123456789abcdef" * 2
+US = 1_795_220_920_443_125
+HOSTILE = [
+    "[red]x[/]",
+    "a\x1b[31mb",
+    "two\nlines",
+    os.fsdecode(b"\xff\xfe latin"),
+    "2026-11-21T02:41:09.json",
+    "x" * 255,
+    "a,b,c:d",
+    "x,s=y",
+    "x,n=01",
+    "x,n=1,s=y",
+    "-rf",
+    "1795220920443125.9155.vm",
+    "x:2,",
+    ",n=1",
+]
+on_disk = st.binary(min_size=1, max_size=60).filter(lambda b: b"/" not in b and b"\0" not in b and b[:1] != b".").map(os.fsdecode)
+ids = st.binary(min_size=1, max_size=30).map(os.fsdecode)
+
+
+@pytest.mark.parametrize("name", HOSTILE[:-5] + HOSTILE[-3:])
+def test_a_foreign_name_is_all_id_and_comes_back_bare(name: str) -> None:
+    told = names.parse(name, claimed=False)
+    if told.own:
+        assert name == "x,s=y"
+        return
+    assert told.id == told.base == name and told.attempts is None
+    claimed = names.parse(names.in_cur(name, TOKEN, US, 77), claimed=True)
+    assert (claimed.id, claimed.base, claimed.token, claimed.claimed_us, claimed.pid) == (name, name, TOKEN, US, 77)
+    assert names.back_in_new(claimed, not_before=5) == name
+
+
+@given(on_disk)
+def test_no_name_breaks_the_parser_and_a_claim_gives_back_what_was_claimed(name: str) -> None:
+    told = names.parse(name, claimed=False)
+    assert told.base == name
+    claimed = names.parse(names.in_cur(name, TOKEN, US, 4242), claimed=True)
+    assert claimed.base == name and claimed.id == told.id and claimed.token == TOKEN
+    if not told.own:
+        assert names.back_in_new(claimed) == name
+
+
+@given(
+    ids,
+    st.none() | st.text("abcZ09._-", min_size=1, max_size=12) | st.just("a b"),
+    st.integers(0, 9999),
+    st.none() | st.integers(0, 10**16),
+    st.booleans(),
+)
+def test_what_was_said_is_what_is_read(
+    id: str, source: str | None, attempts: int, not_before: int | None, canary: bool
+) -> None:
+    name = names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary)
+    told = names.parse(name, claimed=False)
+    assert (told.id, told.source, told.attempts, told.not_before, told.canary) == (id, source, attempts, not_before, canary)
+    assert told.own and "/" not in name and not name.startswith(".") and name.isascii()
+    assert names.not_before(name) == not_before
+    again = names.parse(names.back_in_new(names.parse(names.in_cur(name, TOKEN, US, 1), claimed=True)), claimed=False)
+    assert (again.id, again.source, again.attempts, again.not_before, again.canary) == (id, source, attempts + 1, None, canary)
+
+
+@given(st.binary(max_size=60).map(os.fsdecode))
+def test_values_round_trip(value: str) -> None:
+    assert names.decode_value(names.encode_value(value)) == value
+
+
+@pytest.mark.parametrize("encoded", ["%", "%2", "%zz", "%2f", "a b", "a/b"])
+def test_what_was_never_encoded_is_refused(encoded: str) -> None:
+    with pytest.raises(ValueError, match="not an encoded value"):
+        names.decode_value(encoded)
+
+
+def test_an_own_id_stands_as_it_is_and_needs_no_attribute() -> None:
+    id = names.new_id(US, 4242, "a host/with ü and much too long a name for it")
+    assert names.is_own_id(id)
+    assert names.in_new(id) == id
+    told = names.parse(id, claimed=False)
+    assert told.own and told.id == id and told.attempts == 0 and told.put_us == US
+
+
+def test_ids_of_one_moment_in_two_containers_differ() -> None:
+    assert names.new_id(US, 1, "h") != names.new_id(US, 1, "h")
+
+
+@pytest.mark.parametrize(
+    ("raw", "id", "pid", "flags"),
+    [
+        ("1795220920443125.9155.vm:2,P4242", "1795220920443125.9155.vm", 4242, None),
+        ("1795220920446046.9155.vm:P4242", "1795220920446046.9155.vm", 4242, None),
+        ("1795220919.M781490P9155Q1.vm:2,FS", "1795220919.M781490P9155Q1.vm", None, "FS"),
+        ("x:2,PS", "x", None, "PS"),
+        ("x:2,P42\n", "x:2,P42\n", None, None),
+        ("x:2,P٤٢", "x:2,P٤٢", None, None),
+        (":2,P42", ":2,P42", None, None),
+        ("x:2,P42.bak", "x:2,P42.bak", None, None),
+    ],
+)
+def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(
+    raw: str, id: str, pid: int | None, flags: str | None
+) -> None:
+    told = names.parse(raw, claimed=True)
+    assert (told.id, told.pid, told.flags, told.token) == (id, pid, flags, None)
+    assert names.parse(raw, claimed=False).id == raw
+
+
+@pytest.mark.parametrize("name", ["a:b,n=1", "[x],n=1", "a%2fb,n=1", "%41%,n=1"])
+def test_an_attribute_after_what_we_never_write_is_part_of_the_id(name: str) -> None:
+    assert names.parse(name, claimed=False).id == name
+
+
+@pytest.mark.parametrize(
+    ("name", "us"),
+    [
+        ("1795220920443125.P1R0.h", US),
+        ("1795220919.M781490P9155Q1.vm", 1_795_220_919_781_490),
+        ("1795220919.x", 1_795_220_919_000_000),
+        ("17952209204431259", None),
+        ("order-17", None),
+        ("", None),
+    ],
+)
+def test_the_time_at_the_beginning_of_a_name(name: str, us: int | None) -> None:
+    assert names.put_us(name) == us
+
+
+def test_a_tail_always_fits_on_a_name_that_may_be_claimed() -> None:
+    longest = "x" * (names.MAX_NAME - names.TAIL_ROOM)
+    assert names.claimable(longest) and not names.claimable(longest + "x")
+    assert not names.claimable("ü" * 100)
+    assert len(names.in_cur(longest, TOKEN, US, 4_194_304)) == names.MAX_NAME
+
+
+@pytest.mark.parametrize("wrong", [{"id": ""}, {"id": "x", "source": ""}, {"id": "x", "source": "s" * 41}, {"id": "x" * 151}])
+def test_what_does_not_fit_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"empty|source|bytes"):
+        names.in_new(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,800 @@
+from __future__ import annotations
+
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool, names
+from spooltop.errors import ClaimLost, MailFolder, NotASpool, SpooltopError, UsageError
+from tests.engine.helpers import Interposed, in_child, places
+
+
+def box(spool: Spool, name: str) -> list[str]:
+    return sorted(os.listdir(os.path.join(spool.path, name)))
+
+
+def drop(spool: Spool, name: str, data: bytes = b"foreign", mtime: float | None = None) -> None:
+    """What a producer without spooltop leaves in ``new``."""
+    path = os.path.join(spool.path, "new", name)
+    with open(os.fsencode(path), "wb") as file:
+        file.write(data)
+    if mtime is not None:
+        os.utime(os.fsencode(path), (mtime, mtime))
+
+
+# Opening
+
+
+@pytest.mark.parametrize("missing", [["tmp"], ["new", "cur"], ["tmp", "new", "cur"]])
+def test_what_is_no_spool_is_named(tmp_path: Path, missing: list[str]) -> None:
+    for name in {"tmp", "new", "cur"} - set(missing):
+        (tmp_path / name).mkdir()
+    with pytest.raises(NotASpool, match=", ".join(missing)):
+        Spool(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted({"tmp", "new", "cur"} - set(missing))
+
+
+def test_a_missing_path_a_file_and_a_linked_box_are_no_spools(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in ("nowhere", "file"):
+        with pytest.raises(NotASpool):
+            Spool(tmp_path / path)
+    Spool.create(tmp_path / "spool").close()
+    (tmp_path / "spool/cur").rmdir()
+    (tmp_path / "spool/cur").symlink_to(tmp_path)
+    with pytest.raises(NotASpool, match="cur"):
+        Spool(tmp_path / "spool")
+
+
+@pytest.mark.parametrize(
+    "sign",
+    ["dovecot.index.log", "courierimapuiddb", "maildirfolder", "cur/x:2,S", "cur/x:2,", "new/1795220919.M782871P9155Q3.vm"],
+)
+def test_mail_folders_are_refused(tmp_path: Path, sign: str) -> None:
+    Spool.create(tmp_path).close()
+    (tmp_path / sign).touch()
+    with pytest.raises(MailFolder):
+        Spool(tmp_path)
+    Spool(tmp_path, as_spool=True).close()
+
+
+def test_real_spools_open_and_their_mail_folder_does_not(real_spools: Path) -> None:
+    with pytest.raises(MailFolder):
+        Spool(real_spools / "maildir_stdlib")
+    for folder in ("seed_maildirqueue", "seed_atomicfilequeue"):
+        with Spool(real_spools / folder) as spool:
+            assert spool.depth() == 3
+            assert spool.recover() == []
+            assert [claim.ack() for claim in spool.claims()] == [None] * 3
+
+
+# Putting
+
+
+def test_put_says_what_it_put(spool: Spool) -> None:
+    id = spool.put(b"hello", source="a b")
+    [name] = box(spool, "new")
+    told = names.parse(name, claimed=False)
+    assert (told.id, told.source, told.attempts) == (id, "a b", 0)
+    assert spool.peek() == id and spool.depth() == 1 and box(spool, "tmp") == []
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 3_000_000, bytearray(b"abc"), memoryview(b"abc"), io.BytesIO(b"y" * 3_000_000)])
+def test_any_bytes_and_files_come_out_as_they_went_in(spool: Spool, data: bytes) -> None:
+    spool.put(data)
+    claim = spool.claim()
+    assert claim is not None
+    with claim:
+        assert claim.data == (data.getvalue() if isinstance(data, io.BytesIO) else bytes(data))
+
+
+def test_a_source_that_fails_leaves_nothing_behind(spool: Spool) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError(5, "unplugged")
+
+    with pytest.raises(OSError, match="unplugged"):
+        spool.put(Broken())
+    with pytest.raises(OSError, match="unplugged"):
+        spool.put_many([b"one", Broken()])
+    assert places(Path(spool.path)) == {}
+
+
+def test_a_short_write_is_continued(tmp_path: Path) -> None:
+    class Short(Interposed):
+        def write(self, fd: int, data: bytes | memoryview) -> int:
+            return os.write(fd, data[:3])
+
+    with Spool.create(tmp_path, files=Short()) as spool:
+        spool.put(b"0123456789")
+        [name] = box(spool, "new")
+        assert (tmp_path / "new" / name).read_bytes() == b"0123456789"
+
+
+def test_ids_of_one_instant_stay_in_order(tmp_path: Path, clock: Callable[[], float]) -> None:
+    with Spool.create(tmp_path, False, clock=clock) as spool:
+        ids = [spool.put(b"") for _ in range(50)]
+        assert [claim.id for claim in spool.claims() if claim.ack() is None] == ids
+
+
+CHOSEN = ["order-17", "[red]x[/]", "../../etc/passwd", ".hidden", "two\nlines", os.fsdecode(b"\xff"), "a,n=5"]
+
+
+@pytest.mark.parametrize("id", CHOSEN)
+def test_a_chosen_id_is_put_once_while_it_is_in_any_box(spool: Spool, id: str) -> None:
+    assert spool.put(b"one", id=id) == spool.put(b"two", id=id, source="other") == id
+    claim = spool.claim()
+    assert claim is not None and claim.id == id and claim.data == b"one"
+    spool.put(b"three", id=id)
+    assert spool.depth() == 0
+    claim.reject("no")
+    spool.put(b"four", id=id)
+    assert spool.depth() == 0
+    assert [len(found) for found in places(Path(spool.path)).values()] == [1]
+
+
+def test_a_chosen_id_can_be_put_again_after_the_ack(spool: Spool) -> None:
+    for _ in range(2):
+        spool.put(b"", id="x")
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+
+
+def test_what_a_dead_put_left_in_tmp_does_not_count_as_delivered(spool: Spool) -> None:
+    Path(spool.path, "tmp/x,n=0").write_bytes(b"hal")
+    spool.put(b"whole", id="x")
+    claim = spool.claim()
+    assert claim is not None and claim.data == b"whole"
+    claim.ack()
+
+
+def test_a_foreign_message_of_that_id_counts(spool: Spool) -> None:
+    drop(spool, "order-17")
+    assert spool.put(b"", id="order-17") == "order-17"
+    assert box(spool, "new") == ["order-17"]
+
+
+@pytest.mark.parametrize("wrong", [{"id": "x" * 130}, {"id": ""}, {"source": "s" * 41}, {"source": ""}])
+def test_names_that_do_not_fit_are_refused(spool: Spool, wrong: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        spool.put(b"", **wrong)  # type: ignore[arg-type]
+    assert places(Path(spool.path)) == {}
+
+
+def test_a_key_is_put_once_even_after_the_ack_until_it_expires(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    with Spool.create(tmp_path, clock=clock, key_window=3600) as spool:
+        id = spool.put(b"", key="k/../k")
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+        assert spool.put(b"", key="k/../k") == id and spool.depth() == 0
+        assert spool.put(b"", key="other") != id
+        clock.advance(3601)
+        again = spool.put(b"", key="k/../k")
+        assert again != id and spool.depth() == 2
+
+
+def test_a_key_whose_move_was_cut_off_is_finished_by_the_retry(tmp_path: Path) -> None:
+    def cut_off(number: int, name: str) -> None:
+        # The second rename: the first gives the record its name.
+        if name == "rename_noreplace" and files.calls.count(name) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Spool.create(tmp_path) as spool:
+        spool.put(b"", key="prepare the directories")
+        files = Interposed(cut_off)
+
+        def work() -> None:
+            with Spool(tmp_path, files=files) as other:
+                other.put(b"first", key="k")
+
+        assert in_child(work) == signal.SIGKILL
+        assert spool.depth() == 1 and len(box(spool, "tmp")) == 1
+        id = spool.put(b"second", key="k")
+        assert spool.depth() == 2 and box(spool, "tmp") == []
+        claims = list(spool.claims())
+        assert [claim.data for claim in claims if claim.id == id] == [b"first"]
+        spool.ack_many(claims)
+
+
+def test_many_processes_with_one_key_or_one_id_give_one_message(spool: Spool) -> None:
+    code = (
+        "import sys; from spooltop.engine import Spool\n"
+        "with Spool(sys.argv[1], False) as s: sys.stdin.readline(); print(s.put(b'x', **{sys.argv[2]: 'k'}, source=sys.argv[3]))"
+    )
+    for kind in ("key", "id"):
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, spool.path, kind, f"s{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for n in range(4)
+        ]
+        said = {worker.communicate("go\n")[0] for worker in workers}
+        assert len(said) == 1, kind
+        claim = spool.claim()
+        assert claim is not None and spool.depth() == 0 and box(spool, "tmp") == []
+        claim.ack()
+
+
+def test_a_group_is_synced_once_before_the_first_is_visible(tmp_path: Path) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, files=files) as spool:
+        files.calls.clear()
+        ids = spool.put_many(b"%d" % n for n in range(40))
+        syncs = [call for call in files.calls if call.startswith("sync") or call == "rename_noreplace"]
+        assert syncs == ["sync_fs"] + ["rename_noreplace"] * 40 + ["sync_dir"]
+        files.calls.clear()
+        ids += spool.put_many([b"a", b"b"])
+        syncs = [call for call in files.calls if call.startswith("sync") or call == "rename_noreplace"]
+        assert syncs == ["sync", "sync", "rename_noreplace", "rename_noreplace", "sync_dir"]
+        assert spool.put_many([]) == []
+        assert [claim.id for claim in spool.claims() if claim.ack() is None] == ids
+
+
+def test_a_durable_put_syncs_the_file_before_the_move_and_new_after_it(tmp_path: Path) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, files=files) as spool:
+        files.calls.clear()
+        spool.put(b"x")
+        order = [call for call in files.calls if call in ("write", "sync", "close", "rename_noreplace", "sync_dir")]
+        assert order == ["write", "sync", "close", "rename_noreplace", "sync_dir"]
+        files.calls.clear()
+        spool.put(b"x", durable=False)
+        assert not [call for call in files.calls if call.startswith("sync")]
+        claim = spool.claim()
+        assert claim is not None
+        files.calls.clear()
+        claim.ack()
+        assert files.calls == ["unlink", "sync_dir"]
+
+
+def test_root_leaves_nothing_that_locks_the_owner_out(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    root = tmp_path / "spool"
+    Spool.create(root).close()
+    for path in (root, *root.iterdir()):
+        os.chown(path, 4711, 4712)
+        path.chmod(0o2750)
+    old = os.umask(0o077)
+    try:
+        with Spool(root) as spool:
+            spool.put(b"", key="k")
+            spool.put(b"", id="x")
+            claim = spool.claim()
+            assert claim is not None
+            claim.reject("no")
+    finally:
+        os.umask(old)
+    for folder, folders, files in os.walk(root):
+        for name in folders + files:
+            found = os.lstat(os.path.join(folder, name))
+            assert (found.st_uid, found.st_gid) == (4711, 4712), (folder, name)
+            wanted = 0o2750 if stat.S_ISDIR(found.st_mode) else 0o640
+            assert stat.S_IMODE(found.st_mode) == wanted, (folder, name, oct(found.st_mode))
+
+
+# Claims
+
+
+def test_a_message_is_acked_at_the_end_of_the_block(spool: Spool) -> None:
+    id = spool.put(b"hello", source="s")
+    with spool.claim() as claim:  # type: ignore[union-attr]
+        assert (claim.id, claim.data, claim.attempt, claim.source) == (id, b"hello", 1, "s")
+        with claim.open() as file:
+            assert file.read(2) == b"he"
+        assert spool.claim() is None
+    assert places(Path(spool.path)) == {}
+
+
+def test_an_exception_gives_it_back_with_a_delay_that_grows(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    with Spool.create(tmp_path, False, clock=clock) as spool:
+        id = spool.put(b"")
+        for attempt, delay in ((1, 2), (2, 4), (3, 8)):
+            with pytest.raises(ZeroDivisionError):
+                with spool.claim() as claim:  # type: ignore[union-attr]
+                    assert (claim.id, claim.attempt) == (id, attempt)
+                    _ = 1 / 0
+            clock.advance(delay - 0.1)
+            assert spool.claim() is None
+            clock.advance(0.2)
+        assert spool.peek() == id
+
+
+def test_poison_is_rejected_at_the_limit_with_its_reason(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    with Spool.create(tmp_path, False, clock=clock, max_attempts=3) as spool:
+        for name in ("mine,n=0", "foreign"):
+            drop(spool, name)
+            for attempt in (1, 2, 3):
+                claim = spool.claim()
+                assert claim is not None and claim.attempt == attempt
+                claim.release()
+            assert spool.claim() is None and spool.depth() == 0
+        rejected = [name for found in places(tmp_path).values() for name in found]
+        assert len(rejected) == 2 and all(name.startswith(".spooltop/rejected/") for name in rejected)
+        assert sum(b"3 attempts" in meta.read_bytes() for meta in tmp_path.glob(".spooltop/rejected/*/.*.meta")) == 2
+
+
+def test_a_released_message_keeps_its_place(spool: Spool) -> None:
+    first, second = spool.put(b""), spool.put(b"")
+    claim = spool.claim()
+    assert claim is not None and claim.id == first
+    claim.release()
+    again = spool.claim()
+    assert again is not None and (again.id, again.attempt) == (first, 2)
+    again.ack()
+    with spool.claim() as last:  # type: ignore[union-attr]
+        assert last.id == second
+
+
+def test_a_foreign_message_keeps_its_name_and_waits_in_this_process(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    with Spool.create(tmp_path, False, clock=clock) as spool:
+        drop(spool, "report: [x].txt")
+        claim = spool.claim()
+        assert claim is not None and claim.id == "report: [x].txt"
+        claim.release(delay=60)
+        assert box(spool, "new") == ["report: [x].txt"]
+        assert spool.claim() is None
+        clock.advance(61)
+        with spool.claim() as again:  # type: ignore[union-attr]
+            assert again.attempt == 2
+
+
+def test_each_end_of_a_claim_that_was_taken_away_says_so(spool: Spool) -> None:
+    ends = (lambda c: c.ack(), lambda c: c.release(), lambda c: c.reject("x"), lambda c: c.data, lambda c: spool.ack_many([c]))
+    for end in ends:
+        spool.put(b"")
+        claim = spool.claim()
+        assert claim is not None
+        os.unlink(os.path.join(spool.path, "cur", claim.name))
+        with pytest.raises(ClaimLost):
+            end(claim)
+        assert claim.ended
+        assert spool.depth() == 0 and not list(Path(spool.path).glob(".spooltop/rejected/*/*"))
+
+
+def test_an_old_claim_does_not_end_a_new_one(spool: Spool) -> None:
+    spool.put(b"")
+    old = spool.claim()
+    assert old is not None
+    old.release()
+    new = spool.claim()
+    assert new is not None and new.name != old.name
+    with pytest.raises(ClaimLost):
+        old.ack()
+    new.ack()
+
+
+def test_many_are_acked_with_one_sync_and_the_lost_are_told(tmp_path: Path) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, files=files) as spool:
+        spool.put_many([b""] * 5)
+        claims = list(spool.claims())
+        os.unlink(tmp_path / "cur" / claims[2].name)
+        files.calls.clear()
+        with pytest.raises(ClaimLost, match="1 of 5"):
+            spool.ack_many(claims)
+        assert files.calls.count("sync_dir") == 1 and places(tmp_path) == {}
+
+
+def test_a_move_never_replaces(spool: Spool) -> None:
+    drop(spool, "same", b"one")
+    claim = spool.claim()
+    assert claim is not None
+    drop(spool, "same", b"two")
+    with pytest.raises(SpooltopError, match="another message of that name"):
+        claim.release()
+    assert claim.data == b"one" and Path(spool.path, "new/same").read_bytes() == b"two"
+    claim.ack()
+
+
+def test_a_dropped_claim_goes_back_with_a_warning(spool: Spool) -> None:
+    id = spool.put(b"")
+    with pytest.warns(ResourceWarning, match="dropped"):
+        spool.claim()
+    again = spool.claim()
+    assert again is not None and (again.id, again.attempt) == (id, 2)
+    again.ack()
+
+
+def test_closing_gives_back_what_is_held_and_removes_the_presence(tmp_path: Path) -> None:
+    spool = Spool.create(tmp_path, False)
+    spool.put(b"")
+    claim = spool.claim()
+    assert claim is not None and len(list(tmp_path.glob(".spooltop/consumers/*"))) == 1
+    with pytest.warns(ResourceWarning, match="dropped"):
+        spool.close()
+    assert claim.ended and len(box(spool, "new")) == 1 and not list(tmp_path.glob(".spooltop/consumers/*"))
+    spool.close()
+
+
+def test_what_is_no_message_is_never_claimed_nor_read(spool: Spool, tmp_path: Path) -> None:
+    new = Path(spool.path, "new")
+    (tmp_path / "secret").write_text("secret")
+    os.mkfifo(new / "1000000000000000.fifo")
+    (new / "1000000000000001.link").symlink_to(tmp_path / "secret")
+    (new / "1000000000000002.folder").mkdir()
+    os.mkfifo(new / "fifo without a time")
+    (new / ".dot").touch()
+    (new / ("x" * 255)).touch()
+    id = spool.put(b"")
+    for _ in range(2):
+        with spool.claim() as claim:  # type: ignore[union-attr]
+            assert claim.id == id
+        assert spool.claim() is None and spool.peek() is None
+        id = spool.put(b"")
+    spool.put(b"")
+    claim = spool.claim()
+    assert claim is not None
+    path = Path(spool.path, "cur", claim.name)
+    path.unlink()
+    path.symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError):
+        _ = claim.data
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(SpooltopError, match="regular"):
+        _ = claim.data
+    claim.ack()
+    with spool.claim() as rest:  # type: ignore[union-attr]
+        assert rest.attempt == 1
+
+
+HOSTILE = [
+    "[red]x[@click=quit]",
+    "a\x1b]52;c;x\x07",
+    "two\nlines",
+    os.fsdecode(b"\xff\xfe"),
+    "2026-11-21T02:41:09.json",
+    "a,b:c,d",
+    "-rf",
+    "x:2,P1",
+]
+
+
+
+def test_hostile_names_pass_and_keep_their_names(spool: Spool) -> None:
+    for name in HOSTILE:
+        drop(spool, name, name.encode("utf-8", "surrogateescape"))
+    claims = list(spool.claims())
+    assert {claim.id for claim in claims} == set(HOSTILE)
+    for claim in claims:
+        assert claim.data == claim.id.encode("utf-8", "surrogateescape")
+        claim.release()
+    assert set(os.listdir(os.path.join(spool.path, "new"))) == set(HOSTILE)
+
+
+# Order
+
+
+def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    with Spool.create(tmp_path, False, clock=clock) as spool:
+        now = clock()
+        drop(spool, "zzz", mtime=now - 50)
+        drop(spool, "aaa", mtime=now - 10)
+        drop(spool, f"{int(now - 40)}.x", mtime=now)
+        drop(spool, f"{int((now - 30) * 1e6)}.1.h", mtime=now)
+        drop(spool, "9999999999999999.future", mtime=now - 20)
+        drop(spool, "ahead", mtime=now + 1e6)
+        mine = spool.put(b"")
+        order = [claim.id for claim in spool.claims() if claim.ack() is None]
+        assert order[:5] == ["zzz", f"{int(now - 40)}.x", f"{int((now - 30) * 1e6)}.1.h", "9999999999999999.future", "aaa"]
+        assert set(order[5:]) == {mine, "ahead"}
+
+
+def test_a_file_from_the_future_does_not_starve(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    from spooltop.engine.backlog import Backlog
+    from spooltop.engine.files import Files
+
+    with Spool.create(tmp_path, False, clock=clock) as spool:
+        drop(spool, "ahead", mtime=clock() + 1e6)
+        spool.put(b"")
+        fd = os.open(tmp_path / "new", os.O_RDONLY)
+        try:
+            backlog = Backlog(fd, Files(), clock)
+            given = [backlog.pop()]
+            for _ in range(5):
+                clock.advance(10)
+                spool.put(b"")
+                backlog.clear()
+                given.append(backlog.pop())
+            clock.advance(10)
+            for claim in spool.claims():
+                claim.ack()
+                if claim.id == "ahead":
+                    break
+            assert "ahead" not in os.listdir(tmp_path / "new")
+        finally:
+            os.close(fd)
+
+
+def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    from spooltop.engine.backlog import Backlog
+    from spooltop.engine.files import Files
+
+    for number in range(100):
+        (tmp_path / f"{1795220920443125 + (number * 37) % 100:016d}.P1R{number:016x}.h").touch()
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        backlog = Backlog(fd, Files(), clock, limit=7)
+        given = []
+        while (name := backlog.pop()) is not None:
+            given.append(name)
+            (tmp_path / name).unlink()
+        assert len(given) == 100 and given == sorted(given) and backlog.listings < 20
+    finally:
+        os.close(fd)
+
+
+def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: Path) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, False, files=files) as spool:
+        spool.put_many([b""] * 300)
+        files.calls.clear()
+        spool.ack_many(spool.claims())
+        assert files.calls.count("scan") <= 3
+
+
+# Waiting
+
+
+def test_a_waiting_claim_wakes_for_a_message(spool: Spool) -> None:
+    before: list[float] = []
+    timer = threading.Timer(0.05, lambda: before.append(len(spool.put(b""))))
+    timer.start()
+    with spool.claim(timeout=30) as claim:  # type: ignore[union-attr]
+        assert claim.attempt == 1
+    timer.join()
+
+
+def test_a_waiting_claim_wakes_when_a_delay_has_passed(spool: Spool) -> None:
+    spool.put(b"")
+    claim = spool.claim()
+    assert claim is not None
+    claim.release(delay=0.05)
+    assert spool.claim() is None
+    with spool.claim(timeout=30) as again:  # type: ignore[union-attr]
+        assert again.attempt == 2
+
+
+def test_wake_ends_a_wait_that_has_no_end(spool: Spool) -> None:
+    got: list[object] = []
+    started = threading.Event()
+
+    def wait() -> None:
+        started.set()
+        got.extend(spool.claims(timeout=None))
+        got.append("ended")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.wait()
+    while thread.is_alive():
+        spool.wake()
+        thread.join(0.01)
+    assert got == ["ended"]
+
+
+def test_boxes_that_were_swapped_are_told(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False) as spool:
+        os.rename(tmp_path / "new", tmp_path / "old")
+        os.mkdir(tmp_path / "new")
+        with pytest.raises(SpooltopError, match="new is now another"):
+            spool.claim(timeout=0.001)
+
+
+# Other processes
+
+
+def test_claims_of_the_dead_go_back_and_those_of_the_living_do_not(spool: Spool) -> None:
+    dead, mine = spool.put(b"dead"), spool.put(b"mine")
+
+    def work() -> None:
+        with Spool(spool.path) as other:
+            held = other.claim()
+            assert held is not None
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    held = spool.claim()
+    assert held is not None and held.id == mine
+    assert spool.recover() == [dead] and spool.recover() == []
+    again = spool.claim()
+    assert again is not None and (again.id, again.attempt) == (dead, 2)
+    assert len(os.listdir(os.path.join(spool.path, ".spooltop/consumers"))) == 1
+    spool.ack_many([held, again])
+
+
+def test_a_consumer_that_lives_keeps_its_claim(spool: Spool) -> None:
+    code = (
+        "import sys; from spooltop.engine import Spool\n"
+        "with Spool(sys.argv[1], False) as s, s.claim() as c: print(c.id, flush=True); sys.stdin.read()"
+    )
+    spool.put(b"")
+    with subprocess.Popen([sys.executable, "-c", code, spool.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdin is not None
+        other.stdout.readline()
+        assert spool.recover() == [] and spool.claim() is None
+        other.stdin.close()
+    assert other.returncode == 0 and places(Path(spool.path)) == {}
+
+
+def test_a_child_that_inherits_the_presence_keeps_the_claim_alive(spool: Spool) -> None:
+    spool.put(b"")
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        other = Spool(spool.path)
+        claim = other.claim()
+        subprocess.Popen(["cat"], stdin=reading, stdout=subprocess.DEVNULL, pass_fds=[other.presence_fd()])
+        assert claim is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    os.close(reading)
+    assert spool.recover() == []
+    os.close(writing)
+    while not (back := spool.recover()):  # until cat has seen the end of its input
+        os.sched_yield()
+    assert len(back) == 1
+
+
+def test_recover_counts_attempts_and_rejects_at_the_limit(tmp_path: Path) -> None:
+    def work() -> None:
+        with Spool(tmp_path, False) as other:
+            held = other.claim()
+            assert held is not None
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Spool.create(tmp_path, False, max_attempts=3) as spool:
+        spool.put(b"")
+        for _ in range(2):
+            in_child(work)
+            assert len(spool.recover()) == 1
+        in_child(work)
+        assert spool.recover() == [] and spool.depth() == 0
+        [[name]] = places(tmp_path).values()
+        assert name.startswith(".spooltop/rejected/")
+
+
+def test_a_claim_without_a_presence_file_is_left_alone(spool: Spool) -> None:
+    name = names.in_cur("x,n=0", "0" * 32, 1, 1)
+    Path(spool.path, "cur", name).touch()
+    Path(spool.path, "cur/foreign:2,P4242").touch()
+    assert spool.recover() == [] and len(box(spool, "cur")) == 2
+
+
+def test_a_fork_shares_neither_token_nor_claims(spool: Spool) -> None:
+    spool.put_many([b"", b""])
+    claim = spool.claim()
+    assert claim is not None
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        mine = spool.claim()
+        assert mine is not None and mine.token != claim.token
+        os.write(writing, mine.name.encode())
+        mine.ack()
+        claim.__del__()  # what the child's copy does when it goes: nothing
+
+    assert in_child(work) == 0
+    os.close(writing)
+    with open(reading, "rb") as said:
+        assert claim.token.encode() not in said.read()
+    claim.ack()
+    assert places(Path(spool.path)) == {}
+
+
+def test_a_parents_death_ends_its_claims_though_a_forked_child_lives(spool: Spool) -> None:
+    spool.put(b"")
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        other = Spool(spool.path)
+        claim = other.claim()
+        if os.fork() == 0:
+            os.close(writing)
+            os.read(reading, 1)  # lives on until the test ends
+            os._exit(0)
+        assert claim is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    while not (back := spool.recover()):  # the grandchild closes its copy as soon as it runs
+        os.sched_yield()
+    assert len(back) == 1
+    os.close(writing)
+    os.close(reading)
+
+
+def test_claimers_race_and_none_gets_what_another_got(spool: Spool) -> None:
+    code = (
+        "import sys; from spooltop.engine import Spool\n"
+        "with Spool(sys.argv[1], False) as s:\n"
+        "    sys.stdin.readline()\n"
+        "    for c in s.claims():\n"
+        "        with c: print(c.id)"
+    )
+    ids = spool.put_many([b""] * 1000)
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code, spool.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    got = [line for worker in workers for line in worker.communicate()[0].split()]
+    assert sorted(got) == ids and places(Path(spool.path)) == {}
+
+
+def test_threads_share_a_spool(spool: Spool) -> None:
+    ids = spool.put_many([b""] * 400)
+    got: list[str] = []
+
+    def work() -> None:
+        for claim in spool.claims():
+            with claim:
+                got.append(claim.id)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == ids
+
+
+# File systems without RENAME_NOREPLACE
+
+
+def test_the_whole_life_of_a_message_without_renameat2(tmp_path: Path) -> None:
+    files = Interposed(renameat2=False)
+    with Spool.create(tmp_path, files=files) as spool:
+        first, second = spool.put(b"1"), spool.put(b"2", id="two")
+        spool.put(b"2", id="two")
+        spool.put(b"3", key="k")
+        spool.put(b"3", key="k")
+        claim = spool.claim()
+        assert claim is not None and claim.id == first
+        claim.release()
+        claims = list(spool.claims())
+        assert [claim.id for claim in claims][:2] == [first, second] and len(claims) == 3
+        claims[0].reject("no")
+        claims[1].ack()
+        claims[2].ack()
+        [[name]] = places(tmp_path).values()
+        assert name.startswith(".spooltop/rejected")
+        files.calls.clear()
+        spool.put(b"")
+        assert "rename_noreplace" not in files.calls  # tried once for a pair of directories
+
+
+def test_the_links_of_a_fallback_move_are_synced_target_first(tmp_path: Path) -> None:
+    files = Interposed(renameat2=False)
+    with Spool.create(tmp_path, files=files) as spool:
+        files.calls.clear()
+        spool.put(b"")
+        start = files.calls.index("link")
+        assert files.calls[start : start + 4] == ["link", "sync_dir", "unlink", "sync_dir"]
+
+
+def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False, files=Interposed(renameat2=False)) as spool:
+        drop(spool, "same", b"one")
+        claim = spool.claim()
+        assert claim is not None
+        drop(spool, "same", b"two")
+        with pytest.raises(SpooltopError, match="another message"):
+            claim.release()
+        assert (tmp_path / "new/same").read_bytes() == b"two" and claim.data == b"one"
+        claim.ack()
