@@ -10,6 +10,7 @@ from textual.message import Message
 from ..model.plan import Result
 from ..model.snapshot import Snapshot
 from . import Options
+from .deliver import deliver
 from .draw.glyphs import ASCII, UNICODE
 from .lifecycle import catch_signals, goodbye, terminal_gone
 from .looker import Control, Doer, Found, Looker, SnapshotTaken
@@ -43,7 +44,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.options = options or Options()
         self.glyphs = ASCII if self.options.ascii else UNICODE
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.looker = Looker(control, lambda found: self.post_message(self.Arrived(found)), quiet=quiet, busy=busy)
+        self.looker = Looker(control, lambda found: deliver(self, self.Arrived(found)), quiet=quiet, busy=busy)
         self.doer = Doer()
         self.snapshot: Snapshot | None = None
         self.results: list[Result] = []

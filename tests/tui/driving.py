@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from spooltop.tui.app import SpooltopApp
 
 from .fake import FakeControl
 
-MOST = 400
+PATIENCE = 40.0
+"""Seconds after which a test gives up; no test rests on how long something takes."""
 
 
 @dataclass
@@ -33,8 +35,9 @@ class Driver:
         return self.text.split("\n")
 
     async def until(self, holds: Callable[[], object], what: str = "") -> None:
-        """Waits until ``holds()``; a bounded number of turns of the event loop."""
-        for _ in range(MOST):
+        """Waits until ``holds()``: the threads need their time on a busy machine, so turns of the event loop are not counted."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             if holds():
                 return
             await self.pilot.pause()

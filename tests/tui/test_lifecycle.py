@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -12,8 +14,11 @@ from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.words import Action, Verdict
 from spooltop.tui import Options, why_no_dashboard
+from spooltop.tui.app import SpooltopApp
+from spooltop.tui.deliver import deliver
 from spooltop.tui.following import since_then
 from spooltop.tui.lifecycle import goodbye, printable, shell, terminal_gone
+from spooltop.tui.looker import LookFailed
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim
@@ -65,6 +70,18 @@ def test_a_terminal_that_went_away_is_noticed() -> None:
     os.close(master)
     os.close(slave)
     assert terminal_gone(slave)
+
+
+def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
+    app = SpooltopApp(FakeControl())
+    loop = asyncio.new_event_loop()
+    loop.close()
+    app._loop = loop
+    told: list[bool] = []
+    thread = threading.Thread(target=lambda: told.append(deliver(app, app.Arrived(LookFailed("too late")))))
+    thread.start()
+    thread.join()
+    assert told == [False]
 
 
 def test_what_became_of_the_messages_is_told_from_a_later_look() -> None:

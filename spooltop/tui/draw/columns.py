@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from spooltop.model.words import Box, Owner, Verdict
 from .lamp import Times
 from .spans import Span, Style, safe, shown
 
-__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text"]
+__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text", "program"]
 
 GAP = 2
 MARGIN = 3
@@ -50,15 +51,33 @@ class Column:
 
 
 def owner_text(owner: Owner | None) -> str:
-    """``5200 worker.py``; the host where no process is known; ``—`` for nobody."""
+    """``5200 worker.py``, the program without its path, interpreter and arguments; the host where no process is known; ``—`` for
+    nobody."""
     if owner is None:
         return "—"
     words = [str(owner.pid)] if owner.pid is not None else []
     if owner.command:
-        words.append(safe(owner.command))
+        words.append(safe(program(owner.command)))
     elif owner.pid is None and owner.host:
         words.append(f"on {safe(owner.host)}")
     return " ".join(words) or "?"
+
+
+_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|dash|sh|env)[0-9.]*")
+
+
+def program(command: str) -> str:
+    """What a process is called by people.
+
+    >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
+    ('worker.py', 'rsync', 'sh', 'worker')
+    """
+    words = command.split()
+    if not words:
+        return command
+    first = words[0].rsplit("/", 1)[-1] or words[0]
+    script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and not words[1].startswith("-") else ""
+    return script if script and _INTERPRETERS.fullmatch(first) else first
 
 
 def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str:

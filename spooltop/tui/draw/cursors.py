@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+from dataclasses import replace
 
 from spooltop.model import units
 from spooltop.model.sight import CursorSection
@@ -19,6 +21,7 @@ from .spans import (
     clip_left,
     crop,
     join,
+    line_width,
     merge,
     pad,
     pad_left,
@@ -27,10 +30,14 @@ from .spans import (
     safe,
     shown,
     spread,
+    text_width,
     wrap,
 )
 
 __all__ = ["cursor_detail", "cursor_glance", "cursor_table", "verdict_words"]
+
+_CLAUSE = re.compile(r"[,;] |(?<=\?) ")
+"""Where what a verdict rests on may end."""
 
 _LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
@@ -62,6 +69,19 @@ def verdict_words(cursor: Cursor) -> Line:
     return join(Span(f"{shown(word)}{times}", loud or Style.NORMAL), f": {shown(cursor.evidence)}" if cursor.evidence else "")
 
 
+def _verdict_in(cursor: Cursor, room: int) -> Line:
+    """The verdict in a line of the list: of what it rests on the clauses that fit, and none where the columns say it."""
+    whole = verdict_words(cursor)
+    if cursor.verdict == "advancing":
+        return verdict_words(replace(cursor, evidence=""))
+    evidence = shown(cursor.evidence)
+    for at in (len(evidence), *(found.start() for found in reversed(list(_CLAUSE.finditer(evidence)))), 0):
+        brief = verdict_words(replace(cursor, evidence=evidence[:at]))
+        if line_width(brief) <= room:
+            return brief
+    return crop(whole, max(0, room))
+
+
 def _writes(cursor: Cursor) -> str:
     if cursor.writes is None:
         return "?  shared file"
@@ -75,10 +95,10 @@ def _row(cursor: Cursor, width: int, now: float, *, chosen: bool | None = None) 
     value_text = pad(clip_left(shown(cursor.shown), value - 1), value)
     text = f"{'▌' if chosen else ' '}{pad(clip(safe(cursor.source), source - 1), source)}{value_text}{pad_left(moved, 5)}"
     if width >= 52:
-        text += pad_left(units.duration(cursor.every), 7)
+        text += pad_left(units.interval(cursor.every), 7)
     if width >= 72:
         text += f"  {pad(_writes(cursor), 15)}"
-    line = crop(join(text, "  ", verdict_words(cursor)), width)
+    line = join(text, "  ", _verdict_in(cursor, width - text_width(text) - 2))
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
     return crop(line, width)
@@ -142,7 +162,7 @@ def cursor_detail(
     ]
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
-    every = units.duration(cursor.every) if cursor.every is not None else "not learnt yet"
+    every = units.interval(cursor.every) if cursor.every is not None else "not learnt yet"
     facts = [
         f" value    {shown(cursor.shown)}",
         f" moved    {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · every {every}",

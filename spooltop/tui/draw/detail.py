@@ -6,7 +6,7 @@ import datetime
 
 from spooltop.model import units
 from spooltop.model.row import Payload, Row
-from spooltop.model.text import escape_text
+from spooltop.model.text import escape, escape_text
 from spooltop.model.words import Box, Verdict
 
 from .columns import owner_text
@@ -16,8 +16,10 @@ from .spans import BLANK, Line, Span, Style, clip_left, crop, cut, join, merge, 
 __all__ = ["detail", "payload_lines"]
 
 _LABEL = 9
-_DRAWN = ("enqueued", "waits")
+_DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at their own place."""
+_BARE = ("gone", "lives")
+"""Evidence that says no more than the verdict does."""
 _PAYLOAD_LINES = 20_000
 
 
@@ -91,14 +93,15 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
     lines += _wrapped("age" if put else "enqueued", history, width)
     if row.not_before is not None and row.not_before > now:
         lines += _wrapped("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
+    if row.verdict is not None:
+        style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
+        word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
+        why = _why(row, facts)
+        lines += _wrapped("verdict", f"{word}: {why}" if why else word, width, style)
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         lines += _wrapped("owner", f"{owner_text(row.owner)}{host}{user}", width)
-    if row.verdict is not None:
-        style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
-        word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
-        lines += _wrapped("verdict", f"{word}: {shown(row.evidence)}" if row.evidence else word, width, style)
     if row.reason and "set aside" not in facts:
         lines += _wrapped("reason", shown(row.reason), width)
     if row.note:
@@ -107,6 +110,18 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         if label not in _DRAWN and text != row.evidence:
             lines += _wrapped(shown(label), shown(text), width)
     return lines
+
+
+def _why(row: Row, facts: dict[str, str]) -> str:
+    """What the verdict rests on, once: the reader's sentence without whom it is about (the owner's own line says that), and what
+    the list knows besides."""
+    told = facts.get("holder") or facts.get("writer") or ""
+    if row.owner is not None and row.owner.pid is not None:
+        told = told.removeprefix(f"pid {row.owner.pid} ")
+        told = told.removeprefix(f"({escape(row.owner.command or '')}) ")
+    if row.evidence and row.evidence not in told and (row.evidence not in _BARE or not told):
+        told = f"{told} · {row.evidence}" if told else row.evidence
+    return shown(told)
 
 
 def payload_lines(payload: Payload, width: int) -> list[Line]:

@@ -6,6 +6,7 @@ from spooltop.model import units
 from spooltop.model.sight import Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 
+from .columns import program
 from .spans import Line, Span, Style, clip_left, crop, merge, pad, safe, shown
 
 __all__ = ["lock_lines", "party"]
@@ -17,7 +18,7 @@ def party(one: LockParty) -> str:
     """``5201 worker.py``; ``not visible`` where the kernel does not tell."""
     if one.pid is None:
         return "not visible"
-    return " ".join(part for part in (str(one.pid), safe(one.command or "")) if part)
+    return " ".join(part for part in (str(one.pid), safe(program(one.command or ""))) if part)
 
 
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:

@@ -32,7 +32,7 @@ def operations_lines(
     fits = max(1, height - 1)
     top = max(0, min(chosen - fits + 1, len(records) - fits))
     at = f"{'at':<8}  " if width >= _WITH_TIME else ""
-    title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<9}  "
+    title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  "
     lines = [plain(f"{title}undo", width, Style.DIM)]
     lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
     return lines[:height]
@@ -41,7 +41,7 @@ def operations_lines(
 def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:
     done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
     by = pad(safe(record.user), 8)
-    name = pad(shown(record.operation), 9)
+    name = pad(shown(record.operation), 10)
     at = f"{when(record.at, zone)}  " if width >= _WITH_TIME else ""
     text = (
         f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "

@@ -10,6 +10,7 @@ from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
 from ...model.words import Action
 from ..commands import footer
+from ..deliver import deliver
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
 from ..scene import Scene, View
@@ -43,7 +44,7 @@ class OperationsScreen(TableScreen[None]):
         self.paint()
 
     def read(self) -> None:
-        self.owner.doer.submit(self.owner.spool.operations, lambda records: self.post_message(self.Listed(records)))
+        self.owner.doer.submit(self.owner.spool.operations, lambda records: deliver(self, self.Listed(records)))
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):

@@ -15,6 +15,7 @@ from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
 from ...model.words import Action, Json
 from ..commands import footer
+from ..deliver import deliver
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, Style, plain, shown, wrap
 from ..lifecycle import shell
@@ -78,7 +79,7 @@ class PlanScreen(TableScreen[Result | None]):
         """Asks for the plan; what was shown before cannot be confirmed any more."""
         self.plan, self.edit.text = None, ""
         job = partial(self.owner.spool.plan, self.action, self.selection, force=self.force, options=self.options)
-        self.owner.doer.submit(job, lambda plan: self.post_message(self.Planned(plan)))
+        self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
     def on_plan_screen_planned(self, message: Planned) -> None:
         if isinstance(message.plan, SpooltopError):
@@ -161,14 +162,14 @@ class PlanScreen(TableScreen[Result | None]):
             return self.stop.is_set() or owner.leaving.is_set()
 
         def advanced(tried: int) -> None:
-            self.post_message(self.Advanced(tried))
+            deliver(self, self.Advanced(tried))
 
         def applied(result: Result | SpooltopError) -> None:
             # Kept here and not in the message: on leaving, nobody takes messages any more.
             if isinstance(result, Result):
                 owner.results.append(result)
             owner.applying = False
-            self.post_message(self.Applied(result))
+            deliver(self, self.Applied(result))
 
         owner.doer.submit(lambda: owner.spool.apply(plan, on_progress=advanced, stop=stopped), applied)
         self.paint()

@@ -1,0 +1,18 @@
+"""From a thread to a screen."""
+
+from __future__ import annotations
+
+from textual.message import Message
+from textual.message_pump import MessagePump
+
+__all__ = ["deliver"]
+
+
+def deliver(pump: MessagePump, message: Message) -> bool:
+    """Posts a message from another thread; False where nobody takes it any more: the screen was left, or the dashboard ended
+    while a look or a change was still on its way."""
+    try:
+        return pump.post_message(message)
+    except RuntimeError:
+        # The event loop closed, or the screen lost its app, between Textual's own check and the post: there is nobody to tell.
+        return False
