@@ -39,6 +39,8 @@ class Terminal:
         )  # fmt: skip
         self.slave = slave
         self.closed = False
+        self._readable = select.poll()
+        self._readable.register(self._master, select.POLLIN)
 
     def resize(self, cols: int, rows: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
@@ -51,8 +53,7 @@ class Terminal:
 
     def pump(self, seconds: float) -> int:
         """Draws what the program writes within ``seconds``; returns as soon as something came. The number of bytes."""
-        ready, _, _ = select.select([self._master], [], [], max(0.0, seconds))
-        if not ready:
+        if not self._readable.poll(max(0.0, seconds) * 1000):
             return 0
         try:
             data = os.read(self._master, 65536)
