@@ -51,8 +51,7 @@ class Claim:
     @property
     def data(self) -> bytes:
         """The whole message, read each time it is asked for."""
-        with self.open() as file:
-            return file.read()
+        return self._consumer.read(self)
 
     def open(self) -> BinaryIO:
         """The message as a file to read. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no regular file."""

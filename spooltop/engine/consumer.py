@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from spooltop.errors import ClaimLost, SpooltopError
+from spooltop.errors import ClaimLost, SpooltopError, Unreadable
 from spooltop.model.words import Box, Json
 
 from .aside import folder, set_aside
@@ -136,6 +136,20 @@ class Consumer:
         except FileNotFoundError:
             raise self._lost(claim) from None
         return as_file(fd, self._dirs.path)
+
+    def read(self, claim: Claim) -> bytes:
+        files = self._files
+        try:
+            fd = files.open_read(claim.name, self._cur)
+        except FileNotFoundError:
+            raise self._lost(claim) from None
+        try:
+            found = files.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise Unreadable("not a regular file", path=self._dirs.path)
+            return files.read(fd, found.st_size + 1)
+        finally:
+            files.close(fd)
 
     # Ends
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
@@ -114,6 +115,7 @@ def new_id(us: int, pid: int, host: str) -> str:
     return f"{us:016d}.P{pid}R{os.urandom(8).hex()}.{_host(host)}"
 
 
+@lru_cache(maxsize=8)
 def _host(host: str) -> str:
     encoded = encode_value(host)
     if len(encoded) <= MAX_HOST:
@@ -203,6 +205,8 @@ def parse(raw: str, *, claimed: bool) -> Name:
             base, flags = raw[: found.start()], found[1]
         if not base:  # a tail and nothing before it: no claim of anything
             base, token, claimed_us, pid, flags = raw, None, None, None, None
+    if _OWN_ID.match(base):  # the most frequent form by far
+        return Name(raw, base, base, True, None, 0, None, False, int(base[:16]), token, claimed_us, pid, flags)
     found = _ATTRIBUTES.match(base)
     if found is None or (not (own_id := is_own_id(found["id"])) and found.end("id") == len(base)):
         return Name(raw, base, base, False, None, None, None, False, put_us(base), token, claimed_us, pid, flags)

@@ -54,8 +54,12 @@ class Putter:
         canary: bool,
     ) -> str:
         """One message; its id. See ``Spool.put``."""
-        chosen = id if id is not None else new_id(next_us(self._clock), os.getpid(), self._host)
-        name = self._name(chosen, source, not_before, canary)
+        if id is None:
+            chosen = name = new_id(next_us(self._clock), os.getpid(), self._host)
+            if source is not None or not_before is not None or canary:
+                name = self._name(chosen, source, not_before, canary)
+        else:
+            chosen, name = id, self._name(id, source, not_before, canary)
         try:
             if id is None:
                 return self._put(data, chosen, name, key, durable)
@@ -111,7 +115,7 @@ class Putter:
             try:
                 for data in chain(first, rest):
                     id = new_id(next_us(self._clock), os.getpid(), self._host)
-                    name = self._name(id, source, None, False)
+                    name = id if source is None else self._name(id, source, None, False)
                     drafts.append((id, name, self._draft(name, data, sync=durable and not together)))
                 if together:
                     self._files.sync_fs(self._new)

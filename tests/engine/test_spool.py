@@ -798,3 +798,17 @@ def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path) -> None:
             claim.release()
         assert (tmp_path / "new/same").read_bytes() == b"two" and claim.data == b"one"
         claim.ack()
+
+
+def test_the_key_that_another_put_recorded_in_between_is_theirs(tmp_path: Path) -> None:
+    theirs: list[str] = []
+
+    def between(_number: int, name: str) -> None:
+        if name == "rename_noreplace" and not theirs:
+            theirs.append("")
+            theirs[0] = other.put(b"theirs", key="k")
+
+    with Spool.create(tmp_path) as other, Spool(tmp_path, files=Interposed(between)) as mine:
+        other.put(b"", key="the directories stand already")
+        assert mine.put(b"mine", key="k") == theirs[0]
+        assert mine.depth() == 2 and os.listdir(tmp_path / "tmp") == []
