@@ -130,7 +130,7 @@ def test_where_nothing_may_be_changed_it_offers_to_look() -> None:
 
 def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
     words = text(cursor_glance(scenes.snapshot(), 80, 3, now=NOW)).splitlines()
-    assert "REVERTED 5×: as email" in words[1]
+    assert words[1].endswith("REVERTED 5×")
     assert words[2].strip() == "4 more, 5 shows all"
 
 
@@ -195,8 +195,8 @@ def test_what_a_reader_tells_is_not_told_twice() -> None:
     assert words[1:] == [
         f" enqueued {put}",
         " age      41m since put · held 41m · in work 1×",
-        " owner    4312 on vm",
         " verdict  DEAD: gone",
+        " owner    4312 on vm",
         " file     root 0644",
         " payload  empty",
     ]
