@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .cli.main import run
@@ -25,6 +26,7 @@ def _dashboard(control: Control, options: Namespace) -> int:
     from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
     drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii)
+    drawn = replace(drawn, banner=getattr(options, "banner", ""))
     return tui.run(control, drawn)
 
 

@@ -13,9 +13,12 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from ..control import Control
 
-__all__ = ["Context", "Opener", "here_or"]
+__all__ = ["Context", "Dashboard", "Opener", "here_or"]
 
 Opener = Callable[..., "Control"]
+Dashboard = Callable[["Control", argparse.Namespace], int]
+"""Opens the dashboard on a control; the options are ``read_only``, ``ascii``, ``theme`` (None, light, dark), ``banner`` (the
+demo's last line, else not there)."""
 
 
 def _open_control(path: str, **options: Any) -> Control:
@@ -24,12 +27,17 @@ def _open_control(path: str, **options: Any) -> Control:
     return open_control(path, **options)
 
 
+def _no_dashboard(control: Control, options: argparse.Namespace) -> int:
+    raise UsageError("no dashboard can be opened from here")
+
+
 @dataclass(frozen=True)
 class Context:
     """``open`` takes what ``control.open_control`` takes."""
 
     terminal: Terminal
     open: Opener = _open_control
+    dashboard: Dashboard = _no_dashboard
 
     def control(self, args: argparse.Namespace, path: str) -> Control:
         """The target of a command that looks once, or changes once."""

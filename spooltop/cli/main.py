@@ -8,21 +8,15 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from .. import __version__
 from ..errors import NotASpool, SpooltopError, UsageError
-from .context import Context, Opener, here_or
+from .context import Context, Dashboard, Opener, here_or
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import Terminal
 
-if TYPE_CHECKING:
-    from ..control import Control
-
 __all__ = ["Dashboard", "run"]
-
-Dashboard = Callable[["Control", Namespace], int]
-"""Opens the dashboard on a control; the options are ``read_only``, ``ascii``, ``theme`` (None, light, dark)."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -38,9 +32,11 @@ def run(
 ) -> int:
     """Does what ``words`` say and returns the exit code; raises nothing, but with SPOOLTOP_DEBUG=1 prints tracebacks."""
     terminal = terminal or Terminal()
-    context = Context(terminal) if open_control is None else Context(terminal, open_control)
+    context = Context(terminal, dashboard=dashboard)
+    if open_control is not None:
+        context = replace(context, open=open_control)
     try:
-        code = _run(words, context, dashboard)
+        code = _run(words, context)
         terminal.flush()
         return code
     except BrokenPipeError:
@@ -59,7 +55,7 @@ def run(
         return UNEXPECTED
 
 
-def _run(words: Sequence[str], context: Context, dashboard: Dashboard) -> int:
+def _run(words: Sequence[str], context: Context) -> int:
     terminal = context.terminal
     command, rest = command_of(words)
     before = rest[: rest.index("--")] if "--" in rest else rest
@@ -75,7 +71,7 @@ def _run(words: Sequence[str], context: Context, dashboard: Dashboard) -> int:
     args = parser_of(command).read(rest)
     terminal.ascii = terminal.ascii or args.ascii
     if command is None:
-        return _dashboard(args, context, dashboard)
+        return _dashboard(args, context)
     if command.name == "work":
         args.command = after
     return _called(command, args, context)
@@ -87,7 +83,7 @@ def _called(command: Command, args: Namespace, context: Context) -> int:
     return runs(args, context)
 
 
-def _dashboard(args: Namespace, context: Context, dashboard: Dashboard) -> int:
+def _dashboard(args: Namespace, context: Context) -> int:
     terminal = context.terminal
     if len(args.paths) > 1:
         near = near_command(args.paths[0])
@@ -100,7 +96,7 @@ def _dashboard(args: Namespace, context: Context, dashboard: Dashboard) -> int:
 
             return report(args, context, path)
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True) as control:
-            return dashboard(control, args)
+            return context.dashboard(control, args)
     except NotASpool as error:
         near = None if "/" in path or os.path.lexists(path) else near_command(path)
         if near is None or "did you mean" in error.advice:

@@ -90,6 +90,20 @@ def _change(parser: Parser) -> None:
     _json(parser, "the plan and what came of it as one object")
 
 
+def _demo(parser: Parser) -> None:
+    parser.add_argument("--dir", metavar="PATH", help="make the spool there, and keep it")
+    parser.add_argument("--headless", type=_seconds, metavar="SECONDS", help="no dashboard: print the status after so long")
+    parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
+    _json(parser, "with --headless: the status as one object")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= 1e6:
+        raise ValueError(text)
+    return seconds
+
+
 def _init(parser: Parser) -> None:
     _path(parser)
     _json(parser, "what was made as one object")
@@ -171,6 +185,13 @@ def _list(parser: Parser) -> None:
 
 
 _TABLE = (
+    Command(
+        "demo", "[options]", "the dashboard on a living spool of its own",
+        "  spooltop demo", "demo.command:demo", _demo,
+        "Pollers that undo each other's work, consumers that crash, a writer that dies; all real processes, which end with it.\n"
+        "It runs faster than life: pollers every 2 s, and 5 s in tmp, 15 s of a claim or 10 s of a lock count as long. What\n"
+        "you do in it is thrown away with it, unless --dir keeps it.",
+    ),
     Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "making:init", _init),
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",

@@ -20,13 +20,15 @@ __all__ = ["Options", "run", "why_no_dashboard"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with."""
+    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with.
+    ``banner``: stands on the last line in place of the views (the demo's); then nothing is said on leaving."""
 
     light: bool = False
     ascii: bool = False
     colour: bool = True
     mouse: bool = False
     view: str = "overview"
+    banner: str = ""
 
     @staticmethod
     def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
@@ -58,6 +60,6 @@ def run(control: Control, options: Options | None = None) -> int:
     app = SpooltopApp(control, options or Options.of(os.environ))
     app.run(mouse=app.options.mouse)
     app.finish()
-    for line in app.goodbye():
+    for line in [] if app.options.banner else app.goodbye():
         print(line, file=sys.stdout)
     return app.return_code or 0

@@ -25,7 +25,7 @@ from .footer import ALWAYS, footer_line, tab_line
 if TYPE_CHECKING:
     from .main import MainScreen
 
-__all__ = ["bottom", "main", "row"]
+__all__ = ["bottom", "detail_of", "main", "row"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
 SAID = 3
@@ -81,17 +81,16 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
 
 def _list(screen: MainScreen) -> None:
     screen.rows.tick()
-    view = screen.query_one("#detail", LinesView)
-    if not view.size.area:
-        return
+    screen.query_one("#detail", LinesView).redraw()
+
+
+def detail_of(screen: MainScreen, width: int, height: int) -> list[Line]:
+    """The row under the cursor beside or below its list; asked for again by its widget once that has a size."""
     row = screen.row
     if row is None:
-        view.show([])
-        return
+        return []
     payload, error = screen.payload_of(row)
-    view.show(
-        detail(row, payload, view.size.width, view.size.height, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
-    )
+    return detail(row, payload, width, height, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
 
 
 def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) -> Line:
@@ -138,7 +137,9 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
     what needs more lines has them until the next key: a reason that is cut off before what to do about it is none."""
     said = _said(screen, width)
     keys = footer(scene)
-    line = tab_line(screen.root, keys, width)
+    views = tab_line(screen.root, keys, width)
+    banner = screen.owner.options.banner
+    line = plain(banner, width, Style.STRONG) if banner else views
     if scene.view in LISTS:
         if len(said) > 1:
             return said

@@ -1,0 +1,92 @@
+"""The command: a place, the actors, the dashboard on it, and a tidy end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import time
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...errors import Refused, UsageError
+from ...model.plan import OperationRecord
+from ...model.text import escape
+from ...model.words import Action
+from .. import render_json, render_text
+from ..context import Context
+from . import pace, place, pollers, stage
+from .family import Family
+
+if TYPE_CHECKING:
+    from ...control import Control
+    from ...model.snapshot import Snapshot
+
+__all__ = ["BANNER", "demo", "goodbye"]
+
+BANNER = " DEMO faster than life, thrown away · r on the red line, y, z · 5 Enter · ? keys"
+BANNER_KEPT = " DEMO faster than life, and kept · r on the red line, y, z · 5 Enter · ? keys"
+
+
+def demo(args: argparse.Namespace, context: Context) -> int:
+    if args.headless is None and not context.terminal.can_draw:
+        raise UsageError("demo draws on a terminal, and here is none", advice="--headless 20 prints its status after 20 s")
+    if args.read_only:
+        raise Refused("demo: --read-only was asked for, and it makes a spool", advice="spooltop --read-only PATH looks at yours")
+    place.sweep()
+    ground = place.make() if args.dir is None else place.keep(args.dir)
+    try:
+        pollers.begin(ground.spool)
+        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGHUP, _interrupt)
+        errors = os.path.join(ground.spool, pollers.LOGS, "demo.log")
+        family = Family.begin("spooltop-demo", stage.play(ground.spool, kept=ground.base is None), errors=errors)
+        try:
+            with context.open(ground.spool, watch=True, settings=pace.SETTINGS) as control:
+                code = _headless(control, args, context) if args.headless is not None else _drawn(control, args, context)
+                records = control.operations()
+            deaths = family.told()
+        finally:
+            family.end()
+    finally:
+        ground.close()
+    said = context.terminal.err if args.json else context.terminal.out
+    said(goodbye(records, deaths, None if ground.base is not None else args.dir))
+    return code
+
+
+def goodbye(records: list[OperationRecord], deaths: int, kept: str | None) -> str:
+    """What is said on leaving. ``deaths`` counts the dead claims that there were, ``kept`` is the path of a spool that stays."""
+    requeued = sum(record.done for record in records if record.action is Action.REQUEUE and record.undone_by is None)
+    end = "the spool is removed" if kept is None else f"the spool is kept: spooltop {escape(shlex.quote(kept))}"
+    words = f"demo over: you requeued {min(requeued, deaths)} of {deaths} dead claims; {end}. "
+    return words + "Yours: spooltop PATH, or make one: spooltop init PATH"
+
+
+def _drawn(control: Control, args: argparse.Namespace, context: Context) -> int:
+    args.banner = BANNER if args.dir is None else BANNER_KEPT
+    return context.dashboard(control, args)
+
+
+def _headless(control: Control, args: argparse.Namespace, context: Context) -> int:
+    snapshot = _watched(control, args.headless)
+    if args.json:
+        context.terminal.out(render_json.dumps(render_json.status(snapshot, control.target)))
+    else:
+        for line in render_text.status(snapshot, control.target):
+            context.terminal.out(line)
+    return 0
+
+
+def _watched(control: Control, seconds: float) -> Snapshot:
+    end = time.monotonic() + seconds
+    snapshot = control.look()
+    while time.monotonic() < end:
+        time.sleep(min(pace.TICK, max(0.0, end - time.monotonic())))
+        snapshot = control.look()
+    return snapshot
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

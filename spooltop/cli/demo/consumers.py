@@ -1,0 +1,68 @@
+"""Consumers: quick ones, a slow one that lives, and what happens to all of them with one certain message."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+
+from ...engine import Claim, Spool
+from ...errors import ClaimLost
+from . import pace
+from .family import Kin
+
+__all__ = ["is_poison", "slow", "worker"]
+
+_AWAKE = 1.0
+"""Seconds after which a consumer that finds nothing looks whether the demo goes on."""
+
+
+def worker(spool: str, quickest: float, slowest: float) -> Callable[[Kin], None]:
+    """Takes between ``quickest`` and ``slowest`` seconds for a message."""
+
+    def act(kin: Kin) -> None:
+        with Spool(spool, durable=False) as box:
+            while kin.wait(0):
+                claim = box.claim(timeout=_AWAKE)
+                if claim is not None:
+                    _work(kin, claim, random.uniform(quickest, slowest))
+
+    return act
+
+
+def slow(spool: str) -> Callable[[Kin], None]:
+    """Holds one message for a minute, alive and without using the processor, then the next."""
+
+    def act(kin: Kin) -> None:
+        with Spool(spool, durable=False) as box:
+            while kin.wait(pace.SLOW_CLAIM_PAUSE):
+                claim = box.claim(timeout=_AWAKE)
+                if claim is not None:
+                    _work(kin, claim, pace.SLOW_CLAIM)
+
+    return act
+
+
+def is_poison(data: bytes) -> bool:
+    """True for a message whose attachment needs more memory than there is."""
+    try:
+        told = json.loads(data)
+    except ValueError:
+        return False  # what a person puts into a demo need not be JSON
+    return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
+
+
+def _work(kin: Kin, claim: Claim, seconds: float) -> None:
+    try:
+        if is_poison(claim.data):
+            if kin.wait(pace.POISON_WORK):
+                os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does with one that takes too much memory
+            claim.release()
+        elif kin.wait(seconds):
+            claim.ack()
+        else:
+            claim.release()
+    except ClaimLost:
+        return  # somebody took it away with f: it is theirs now

@@ -1,0 +1,163 @@
+"""Processes that die with the one that began them, however it dies.
+
+Three ways at once: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each reads end-of-file from
+the lifeline when the demo ends; and the demo reads end-of-file from the reports when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Family", "Kin", "fork"]
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_KILLED_AFTER = 3.0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """What every process of the demo holds besides what it works on: descriptors of the two pipes."""
+
+    lifeline: int
+    reports: int
+
+    def wait(self, seconds: float) -> bool:
+        """Waits; False, at once, when the demo is over."""
+        return not _readable(self.lifeline, seconds)
+
+    def until(self, moment: float) -> bool:
+        """Waits until ``time.monotonic()`` is ``moment``; False when the demo is over."""
+        return self.wait(moment - time.monotonic())
+
+    def report(self) -> None:
+        """Tells the demo of one more dead claim."""
+        try:
+            os.write(self.reports, b"d")
+        except OSError:
+            return  # the demo is over: nobody counts any more
+
+
+class Family:
+    """The first child, which starts all others, seen from the demo."""
+
+    def __init__(self, pid: int, lifeline: int, reports: int) -> None:
+        self.pid = pid
+        self._lifeline = lifeline
+        self._reports = reports
+        self._told = 0
+
+    @classmethod
+    def begin(cls, title: str, act: Callable[[Kin], None], *, errors: str) -> Family:
+        """Forks ``act`` off. Call it before there are threads. Tracebacks of children go to the end of the file ``errors``."""
+        their_end, lifeline = os.pipe()
+        reports, written = os.pipe()
+        os.set_blocking(written, False)
+        os.set_blocking(reports, False)
+
+        def first() -> None:
+            os.close(lifeline)
+            os.close(reports)
+            os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
+            _own_streams(errors)
+            act(Kin(their_end, written))
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = fork(title, first)
+        os.close(their_end)
+        os.close(written)
+        return cls(pid, lifeline, reports)
+
+    def told(self) -> int:
+        """How many dead claims there were so far."""
+        self._read()
+        return self._told
+
+    def end(self) -> None:
+        """Lets all of them end and waits until the last is gone."""
+        os.close(self._lifeline)
+        if not self._gone(_KILLED_AFTER):
+            os.kill(self.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+            self._gone(_KILLED_AFTER)
+        os.waitpid(self.pid, 0)
+        os.close(self._reports)
+
+    def _gone(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if _readable(self._reports, left) and self._read():
+                return True
+        return False
+
+    def _read(self) -> bool:
+        """True at the end of the pipe: nobody is left to write."""
+        while True:
+            try:
+                part = os.read(self._reports, 4096)
+            except BlockingIOError:
+                return False
+            if not part:
+                return True
+            self._told += len(part)
+
+
+def _readable(fd: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0, math.ceil(seconds * 1000))))
+
+
+def fork(title: str, act: Callable[[], None]) -> int:
+    """The pid of a child that does ``act`` under the name ``title`` and ends; it is killed when this process ends."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == parent:  # else it ended before the kernel was asked
+            _call_it(title)
+            act()
+            code = 0
+    except BaseException:  # noqa: BLE001  nothing may go on into the code of the parent
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _own_streams(errors: str) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    log = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    for fd, stream in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, stream)
+    os.close(null)
+    os.close(log)
+
+
+def _call_it(title: str) -> None:
+    """Names the process as ``ps`` and the dashboard show it: proc(5) ``comm``, and ``cmdline`` in place of our own words."""
+    sys.orig_argv[:] = title.split()
+    _libc.prctl(_PR_SET_NAME, os.fsencode(title.split()[0])[:15], 0, 0, 0)
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+    except (OSError, IndexError, ValueError):
+        return  # then it goes by the name of the demo
+    if 0 < start < end:
+        words = os.fsencode(title).replace(b" ", b"\0")[: end - start - 1]
+        ctypes.memmove(start, words.ljust(end - start, b"\0"), end - start)

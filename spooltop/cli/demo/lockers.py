@@ -1,0 +1,37 @@
+"""Two programs that share a lock file: one holds it, the other waits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+
+from . import pace
+from .family import Kin
+
+__all__ = ["LOCK", "holder", "waiter"]
+
+LOCK = "import.lock"
+
+
+def holder(spool: str) -> Callable[[Kin], None]:
+    """Holds the lock for long, again and again."""
+    return lambda kin: _share(kin, spool, 0.0, pace.LOCK_HELD)
+
+
+def waiter(spool: str) -> Callable[[Kin], None]:
+    """Wants it just for a moment, and so waits for it most of the time."""
+    return lambda kin: _share(kin, spool, pace.LOCK_PAUSE / 3, pace.LOCK_PAUSE / 3)
+
+
+def _share(kin: Kin, spool: str, after: float, held: float) -> None:
+    fd = os.open(os.path.join(spool, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while kin.wait(after):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not kin.wait(held):
+                return
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            after = pace.LOCK_PAUSE if held > pace.LOCK_PAUSE else after
+    finally:
+        os.close(fd)

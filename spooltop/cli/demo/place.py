@@ -1,0 +1,126 @@
+"""The directory of a demo, and the sweeping of those that were left behind.
+
+A demo's directory holds a marker file that is locked (``flock``) as long as any of its processes lives. What has the marker, is
+ours and whose lock is free was left behind by a demo that was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+
+from ...engine import Spool
+from ...errors import NotASpool, Refused
+from ...model.text import escape
+
+__all__ = ["MARKER", "PREFIX", "Place", "keep", "make", "sweep"]
+
+PREFIX = "spooltop-demo-"
+MARKER = ".spooltop-demo"
+_TEXT = b"the directory of a spooltop demo; the next demo removes it\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``spool`` is the path of the spool; ``base`` the directory that goes with the demo (None: the spool is kept), ``lock`` the
+    locked marker in it."""
+
+    spool: str
+    base: str | None = None
+    lock: int = -1
+
+    def close(self) -> None:
+        """Removes what goes with the demo."""
+        if self.base is None:
+            return
+        try:
+            parent = os.open(os.path.dirname(self.base), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                _remove(os.path.basename(self.base), parent)
+            finally:
+                os.close(parent)
+        finally:
+            os.close(self.lock)
+
+
+def make(parent: str | None = None) -> Place:
+    """A new directory below ``parent`` (the one for temporary files) with an empty spool in it."""
+    base = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+    draft = os.path.join(base, f"{MARKER}.draft")
+    lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(lock, _TEXT)
+    os.rename(draft, os.path.join(base, MARKER))  # from now on it is a demo's, and locked
+    spool = os.path.join(base, "memex")
+    Spool.create(spool, durable=False).close()
+    return Place(spool, base, lock)
+
+
+def keep(path: str) -> Place:
+    """A spool at ``path`` that stays. Raises ``Refused`` where something is there, ``NotASpool`` where the parent is missing."""
+    full = os.path.abspath(path)
+    try:
+        os.mkdir(full)
+    except FileExistsError:
+        if not os.path.isdir(full) or os.listdir(full):
+            raise Refused("demo: it is there already", path=path, advice="name a new or an empty directory") from None
+    except FileNotFoundError:
+        advice = f"first: mkdir -p {escape(os.path.dirname(full))}"
+        raise NotASpool("demo: its parent is not there", path=path, advice=advice) from None
+    Spool.create(full, durable=False).close()
+    return Place(full)
+
+
+def sweep(parent: str | None = None) -> list[str]:
+    """Removes what demos of this user left in ``parent`` when they were killed. The names that are gone."""
+    folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, folder)]
+    except OSError:
+        return []  # a directory that may be written and not listed: what lies there cannot be known
+    finally:
+        os.close(folder)
+
+
+def _swept(name: str, parent: int) -> bool:
+    directory = lock = -1
+    try:
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        lock = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        marker = os.fstat(lock)
+        mine = {os.fstat(directory).st_uid, marker.st_uid} == {os.geteuid()}
+        if not mine or not stat.S_ISREG(marker.st_mode) or os.read(lock, len(_TEXT) + 1) != _TEXT:
+            return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(name, parent)
+    except OSError:
+        return False  # not a demo's, one that lives, or not ours to remove: it stays
+    finally:
+        for fd in (directory, lock):
+            if fd >= 0:
+                os.close(fd)
+    return True
+
+
+def _remove(name: str, parent: int) -> None:
+    """Follows no link (``shutil.rmtree`` goes by descriptors). The marker goes last: cut off in between, it is swept again."""
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        for entry in os.listdir(directory):
+            if entry == MARKER:
+                continue
+            if stat.S_ISDIR(os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode):
+                shutil.rmtree(entry, dir_fd=directory)
+            else:
+                os.unlink(entry, dir_fd=directory)
+        try:
+            os.unlink(MARKER, dir_fd=directory)
+        except FileNotFoundError:
+            pass  # it was cut off just here, the last time
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)

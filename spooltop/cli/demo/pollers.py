@@ -1,0 +1,182 @@
+"""Five pollers on one ``cursors.json``: each asks its source, puts what is new and saves how far it got.
+
+Three save their own section only (``CursorFile.advance``). Two read the whole file and write the whole of it back, which loses
+what others saved in between: ``email`` takes its time about it, so ``imessage`` is put back and delivers the same rows again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from ...engine import CursorFile, Spool
+from ...errors import SpooltopError
+from . import pace
+from .family import Kin
+from .rows import NEWEST, SOURCES, row
+
+__all__ = ["CURSORS", "LOGS", "Poller", "begin", "pollers"]
+
+CURSORS = "cursors.json"
+LOGS = "logs"
+_DRAFT = "cursors.json.tmp"
+_ROWS_AT_ONCE = 50
+_LOG_MOST = 64 << 10
+_UNTOUCHED = 4
+"""Rounds that imessage may stand still; then four new rows arrive."""
+
+Act = Callable[[Kin], None]
+
+
+def begin(spool: str) -> None:
+    """The cursors as they stand before the first poll, and a place for the logs."""
+    os.mkdir(os.path.join(spool, LOGS))
+    cursors = CursorFile(os.path.join(spool, CURSORS))
+    for source in SOURCES:
+        cursors.advance(source, NEWEST[source])
+
+
+def pollers(spool: str, began: float) -> dict[str, Act]:
+    """By the name of its process what each poller does. ``began`` is the moment (``time.monotonic``) of the first round."""
+    arrivals: dict[str, Callable[[int], int]] = {
+        "teams": lambda _: 2,
+        "signal": lambda turn: 18 if turn % 10 == 3 else 3,
+        "email": lambda _: 3,
+        "messenger": lambda turn: 2 if turn % 5 == 0 else 0,
+    }
+    at = {"signal": 0.5, "teams": 0.8, "messenger": 1.1, "imessage": 1.9}
+    acts: dict[str, Act] = {"poll_imessage.py": lambda kin: _imessage(kin, Poller(spool, "imessage"), began + at["imessage"])}
+    for source in ("teams", "messenger", "signal"):
+        acts[f"poll_{source}.py"] = _steadily(spool, source, began + at[source], arrivals[source])
+    acts["poll_email.py"] = lambda kin: _email(kin, Poller(spool, "email"), began, arrivals["email"])
+    return acts
+
+
+@dataclass
+class Poller:
+    """One source, read from its cursor on. ``newest`` is the last row that the source has."""
+
+    spool: str
+    source: str
+
+    def __post_init__(self) -> None:
+        self.newest = NEWEST[self.source]
+        self.rounds_still = 0
+        self._box = Spool(self.spool, durable=False)
+        self._cursors = CursorFile(os.path.join(self.spool, CURSORS))
+        self._log = Path(self.spool, LOGS, f"poll-{self.source}.log")
+
+    def poll(self) -> int:
+        """Puts what is new, then saves the cursor, its own section only; how many rows."""
+        try:
+            value = self._value(self._cursors.read())
+            if value != self.newest:
+                self._put(value)
+                self._cursors.advance(self.source, self.newest)
+        except (SpooltopError, OSError) as error:
+            self.log(f"poll failed: {error}")
+            return 0
+        return self._polled(value)
+
+    def poll_whole(self, read: dict[str, object] | None, stands: Callable[[], object] = lambda: None) -> int:
+        """The same with the whole file: ``read`` is what ``read_whole`` gave, some time ago. ``stands`` is called while the
+        draft, which has the same name for everybody, stands there."""
+        if read is None:
+            self.log("poll failed: cursors.json does not read")
+            return 0
+        try:
+            value = self._value(read)
+            self._put(value)
+            draft = Path(self.spool, _DRAFT)
+            draft.write_text(json.dumps(read | {self.source: self.newest}), encoding="utf-8")
+            stands()
+            draft.replace(Path(self.spool, CURSORS))
+        except (SpooltopError, OSError) as error:
+            self.log(f"poll failed: {error}")
+            return 0
+        return self._polled(value)
+
+    def read_whole(self) -> dict[str, object] | None:
+        try:
+            found = json.loads(Path(self.spool, CURSORS).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None  # the poll says so
+        return found if isinstance(found, dict) else None
+
+    def log(self, line: str) -> None:
+        """A line at the end of the log, which starts anew where it has grown long."""
+        try:
+            if self._log.exists() and self._log.stat().st_size > _LOG_MOST:
+                self._log.replace(self._log.with_suffix(".log.1"))
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+        except OSError:
+            return  # a log on a full disk: the poll went well all the same
+
+    def _value(self, cursors: Mapping[str, object]) -> int:
+        value = cursors.get(self.source)
+        usable = isinstance(value, int) and 0 <= value <= self.newest
+        return max(int(str(value)), self.newest - _ROWS_AT_ONCE) if usable else self.newest
+
+    def _put(self, value: int) -> None:
+        self._box.put_many([row(self.source, rowid) for rowid in range(value + 1, self.newest + 1)], source=self.source)
+
+    def _polled(self, value: int) -> int:
+        new = self.newest - value
+        at = f"cursor {value} -> {self.newest}" if new else f"cursor={value}"
+        self.log(f"poll ok: {new} new ({at})")
+        return new
+
+
+def _turns(kin: Kin, first: float) -> Iterator[int]:
+    """Counts the polls from ``first`` on as they become due; those that were slept through are left out."""
+    for turn in count(max(0, int((time.monotonic() - first) / pace.POLL))):
+        due = first + turn * pace.POLL
+        if time.monotonic() < due + pace.POLL:
+            if not kin.until(due):
+                return
+            yield turn
+
+
+def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int]) -> Act:
+    every = round(pace.ROUND / pace.POLL)
+
+    def act(kin: Kin) -> None:
+        poller = Poller(spool, source)
+        for turn in _turns(kin, first):
+            if turn % every == 0:
+                poller.newest += arrive(turn // every)
+            if source == "signal":
+                poller.poll_whole(poller.read_whole())
+            else:
+                poller.poll()
+
+    return act
+
+
+def _imessage(kin: Kin, poller: Poller, first: float) -> None:
+    """Four rows arrive once. That they are new again and again is the doing of ``email``."""
+    still = 0
+    for turn in _turns(kin, first):
+        if turn == 0:
+            continue  # a look or two at the old value first
+        if turn == 1 or still > _UNTOUCHED * pace.ROUND / pace.POLL:
+            poller.newest += 4
+        still = 0 if poller.poll() else still + 1
+
+
+def _email(kin: Kin, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
+    """Reads the whole file early in a round, then the mail, which takes its time, and writes the whole file back."""
+    turn = max(0, int((time.monotonic() - began) / pace.ROUND))
+    while kin.until(began + turn * pace.ROUND + pace.EMAIL_READS):
+        read = poller.read_whole()
+        turn += 1
+        if not kin.until(began + turn * pace.ROUND + pace.EMAIL_WRITES - pace.DRAFT_STANDS):
+            return
+        poller.newest += arrive(turn)
+        poller.poll_whole(read, lambda: kin.wait(pace.DRAFT_STANDS))

@@ -1,0 +1,48 @@
+"""Rows as five messengers would give them. The same row of a source always reads the same."""
+
+from __future__ import annotations
+
+import json
+
+__all__ = ["NEWEST", "SOURCES", "poison", "row"]
+
+SOURCES = ("imessage", "teams", "signal", "email", "messenger")
+NEWEST = {"imessage": 89632, "teams": 77120, "signal": 5120, "email": 204510, "messenger": 18003}
+"""Where each cursor stands when a demo begins."""
+
+_WHO = {
+    "imessage": ("+49 170 5550134", "+49 171 5550172", "mum"),
+    "teams": ("Priya Raman", "Tom Okafor", "build bot"),
+    "signal": ("Lena", "climbing group", "Jo"),
+    "email": ("billing@example.com", "list@lists.example.org", "anna@example.net"),
+    "messenger": ("Uncle Ray", "football parents", "Mia"),
+}
+_SAID = (
+    "running ten minutes late, start without me",
+    "did the backup finish last night?",
+    "photos from sunday are in the shared folder",
+    "the build is green again",
+    "can you bring the long ladder?",
+    "your invoice for october is attached",
+    "re: re: who has the keys?",
+    "train is cancelled, taking the next one",
+    "happy birthday!",
+    "meeting moved to 15:30, same room",
+    "call me when you see this",
+)
+
+
+def row(source: str, rowid: int) -> bytes:
+    """The payload of one row."""
+    who = _WHO[source]
+    told = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)]}
+    return json.dumps(told, indent=1).encode() + b"\n"
+
+
+def poison(rowid: int) -> bytes:
+    """A row that no worker survives: what is attached needs more memory than there is."""
+    told = {
+        "source": "teams", "rowid": rowid, "from": "Tom Okafor", "text": "the whole scan, sorry about the size",
+        "attachment": {"name": "scan.tiff", "width": 200000, "height": 280000},
+    }  # fmt: skip
+    return json.dumps(told, indent=1).encode() + b"\n"

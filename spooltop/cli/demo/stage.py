@@ -1,0 +1,154 @@
+"""The process that starts the actors, kills one now and then, and replaces whoever died. It has no threads, so it may fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...engine import Spool, names
+from . import consumers, lockers, pace, pollers, rows, writers
+from .family import Kin, fork
+
+__all__ = ["Stage", "play"]
+
+WORKERS = ("worker.py a", "worker.py b")
+CONSUMERS = (*WORKERS, "indexer.py")
+LITTERER = "fetch_mail.py"
+
+Act = Callable[[Kin], None]
+
+
+def play(spool: str, *, kept: bool) -> Act:
+    """The whole demo on ``spool``, until it is over. ``kept``: whoever has a claim gives it back then."""
+    return lambda kin: Stage(kin, spool).run(kept=kept)
+
+
+@dataclass
+class Stage:
+    """``running`` are the actors by pid, ``due`` the moments (``time.monotonic``) at which they start again, ``poison`` is the
+    id of the message that kills whoever takes it."""
+
+    kin: Kin
+    spool: str
+    running: dict[int, str] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
+    dead: set[int] = field(default_factory=set)
+    poison: str = ""
+
+    def run(self, *, kept: bool) -> None:
+        self.began = time.monotonic()
+        self._counted: set[str] = set()
+        self._crash_at = self.began + pace.FIRST_CRASH
+        self._litterers: set[int] = set()
+        self._litter_at = self.began + pace.FIRST_LITTER
+        self._poison_at = float("inf")
+        self._acts: dict[str, Act] = {
+            **pollers.pollers(self.spool, self.began),
+            WORKERS[0]: consumers.worker(self.spool, 0.4, 0.8),
+            WORKERS[1]: consumers.worker(self.spool, 0.15, 0.4),
+            "indexer.py": consumers.slow(self.spool),
+            "export_mail.py": writers.slow(self.spool),
+            "import.py": lockers.holder(self.spool),
+            "backup.py": lockers.waiter(self.spool),
+        }
+        self._before_we_looked()
+        self.due = dict.fromkeys(self._acts, self.began)
+        while True:
+            now = time.monotonic()
+            self._reap(now)
+            for title in [title for title, at in self.due.items() if at <= now]:
+                del self.due[title]
+                self._start(title, self._acts[title])
+            self._casualties(now)
+            self._litter(now)
+            if not self.kin.wait(pace.TICK):
+                break
+        self._end(gently=kept)
+
+    def _before_we_looked(self) -> None:
+        """One message has had two consumers killed already, who were recovered; and some wait."""
+        with Spool(self.spool, durable=False) as box:
+            self.poison = box.put(rows.poison(77119), source="teams")
+            for _ in range(2):
+                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
+                box.recover()
+            for source in ("email", "signal"):
+                newest = rows.NEWEST[source]
+                box.put_many([rows.row(source, newest - back) for back in range(6)], source=source)
+
+    def _die_with_it(self) -> None:
+        with Spool(self.spool, durable=False) as box:
+            box.claim()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _start(self, title: str, act: Act) -> int:
+        pid = fork(title, lambda: act(self.kin))
+        self.dead.discard(pid)  # the number is used again
+        self.running[pid] = title
+        return pid
+
+    def _reap(self, now: float) -> None:
+        while self.running:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            title = self.running.pop(pid)
+            self.dead.add(pid)
+            if title in self._acts:
+                self.due[title] = now + pace.RESTART
+
+    def _casualties(self, now: float) -> None:
+        claims = [(name, name.pid) for name in map(_claim, os.listdir(os.path.join(self.spool, "cur"))) if name.pid is not None]
+        gone = {name.raw for name, pid in claims if pid in self.dead}
+        for _ in gone - self._counted:
+            self.kin.report()
+        self._counted = gone
+        poisoned = any(name.id == self.poison for name, pid in claims if pid not in self.dead) or self._poison_waits(now)
+        if now < self._crash_at or len(gone) + poisoned >= pace.MOST_DEAD:
+            return
+        for name, pid in claims:
+            if self.running.get(pid) in WORKERS and name.id != self.poison:
+                os.kill(pid, signal.SIGKILL)
+                self._crash_at = now + pace.NEXT_CRASH
+                return
+
+    def _poison_waits(self, now: float) -> bool:
+        """True where it waits in ``new``. Where it is nowhere it comes again after a while."""
+        boxes = [set(os.listdir(os.path.join(self.spool, box))) for box in ("new", "cur")]
+        waits, claimed = (any(raw.startswith(self.poison) for raw in box) for box in boxes)
+        if waits or claimed:
+            self._poison_at = now + pace.POISON_AGAIN
+        elif now >= self._poison_at:
+            with Spool(self.spool, durable=False) as box:
+                self.poison = box.put(rows.poison(77119), source="teams")
+            return True
+        return waits
+
+    def _litter(self, now: float) -> None:
+        if now < self._litter_at:
+            return
+        self._litter_at = now + pace.NEXT_LITTER
+        files = os.listdir(os.path.join(self.spool, "tmp"))
+        self._litterers = {pid for pid in self._litterers if any(f".P{pid}R" in raw for raw in files)}
+        if len(self._litterers) < pace.MOST_LITTER:
+            self._litterers.add(self._start(LITTERER, writers.dying(self.spool)))
+
+    def _end(self, *, gently: bool) -> None:
+        """All of them have read the end from the lifeline; those whose work is thrown away need not finish it."""
+        end = time.monotonic() + (2 * pace.RESTART if gently else 0.0)
+        while self.running:
+            if time.monotonic() >= end:
+                for pid in self.running:
+                    os.kill(pid, signal.SIGKILL)
+            pid, _ = os.waitpid(-1, os.WNOHANG if time.monotonic() < end else 0)
+            if pid:
+                del self.running[pid]
+            else:
+                time.sleep(0.02)
+
+
+def _claim(raw: str) -> names.Name:
+    return names.parse(raw, claimed=True)

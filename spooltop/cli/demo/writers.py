@@ -1,0 +1,66 @@
+"""Writers in ``tmp``: one that is slow, one that dies before its message is complete."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+from ...engine import Spool
+from . import pace
+from .family import Kin
+
+__all__ = ["dying", "slow"]
+
+_CHUNK = b"From anna@example.net Sat Nov 21 02:41:09 2026\n" * 1024
+
+
+class Export(io.RawIOBase):
+    """A mailbox that comes in piece by piece, each after ``every`` seconds. ``last`` is called where a piece more is wanted than
+    there are."""
+
+    def __init__(self, kin: Kin, pieces: int, every: float, last: Callable[[], object]) -> None:
+        super().__init__()
+        self._kin = kin
+        self._left = pieces
+        self._every = every
+        self._last = last
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._left == 0:
+            self._last()
+            return b""
+        self._left -= 1
+        return _CHUNK if self._kin.wait(self._every) else b""
+
+
+def slow(spool: str) -> Callable[[Kin], None]:
+    """Writes one message for half a minute, then, after a pause, the next."""
+
+    def act(kin: Kin) -> None:
+        with Spool(spool, durable=False) as box:
+            while kin.wait(pace.SLOW_PAUSE / 4):
+                box.put(_export(kin, pace.SLOW_CHUNKS, pace.SLOW_CHUNK_EVERY, lambda: None), source="email")
+                if not kin.wait(pace.SLOW_PAUSE):
+                    return
+
+    return act
+
+
+def dying(spool: str) -> Callable[[Kin], None]:
+    """Writes the beginning of a message and is killed."""
+
+    def act(kin: Kin) -> None:
+        with Spool(spool, durable=False) as box:
+            box.put(_export(kin, 1, 0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)), source="email")
+
+    return act
+
+
+def _export(kin: Kin, pieces: int, every: float, last: Callable[[], object]) -> BinaryIO:
+    return cast("BinaryIO", Export(kin, pieces, every, last))  # the engine asks for read(size) only
