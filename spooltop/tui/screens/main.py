@@ -60,7 +60,7 @@ class MainScreen(TableScreen[None]):
             rows: VirtualList[Row] = VirtualList(self._draw_row, lambda row: row.key, glyphs=glyphs, colour=colour, id="rows")
             rows.can_focus = False
             yield rows
-            yield LinesView(glyphs=glyphs, colour=colour, id="detail")
+            yield LinesView(self._draw_detail, glyphs=glyphs, colour=colour, id="detail")
         yield LinesView(glyphs=glyphs, colour=colour, id="bottom")
 
     def on_mount(self) -> None:
@@ -261,6 +261,9 @@ class MainScreen(TableScreen[None]):
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         return paint.row(self, row, width, selected, marked)
+
+    def _draw_detail(self, width: int, height: int) -> list[Line]:
+        return paint.detail_of(self, width, height)
 
     def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
         """What was read of a row so far, and why it could not be."""
