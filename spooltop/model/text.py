@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["escape", "escape_text", "unescape"]
+__all__ = ["escape", "escape_text", "program", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
+
+_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|dash|sh|env)[0-9.]*")
 
 
 def escape(name: str) -> str:
@@ -69,3 +71,17 @@ def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
         parts = line.split(b"\t") if keep_newlines else [line]
         lines.append("    ".join(escape(part.decode("utf-8", "surrogateescape")) for part in parts))
     return "\n".join(lines)
+
+
+def program(command: str) -> str:
+    """What a process is called by people: its command line without path, interpreter and arguments. Not escaped.
+
+    >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
+    ('worker.py', 'rsync', 'sh', 'worker')
+    """
+    words = command.split()
+    if not words:
+        return command
+    first = words[0].rsplit("/", 1)[-1] or words[0]
+    script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and not words[1].startswith("-") else ""
+    return script if script and _INTERPRETERS.fullmatch(first) else first

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..model.problem import Problem, Severity
 from ..model.row import Row
 from ..model.selection import Selection
-from ..model.text import escape
+from ..model.text import escape, program
 from ..model.units import age, count, fit, interval, rate
 from ..model.words import Box, Verdict
 from .seen import Seen
@@ -103,7 +103,8 @@ def _long_words(rows: Sequence[Row], now: float) -> str:
     oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
     held = _held(oldest, now)
     owner = oldest.owner
-    who = " ".join(escape(str(part)) for part in (owner and owner.pid, owner and owner.command) if part)
+    command = program(owner.command) if owner and owner.command else ""
+    who = " ".join(escape(str(part)) for part in (owner and owner.pid, command) if part)
     by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
     if len(rows) == 1:
         return f"1 claim held {held}{by}: alive"

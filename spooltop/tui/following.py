@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.plan import Outcome, Result
 from ..model.snapshot import Snapshot
-from ..model.units import age
+from ..model.units import age, duration
 from ..model.words import Action
 
 __all__ = ["since_then"]
@@ -25,7 +25,7 @@ def since_then(result: Result, snapshot: Snapshot | None) -> tuple[str, ...]:
         by_pid.setdefault(pid, []).append(max(0.0, (row.in_box_since or result.finished_at) - result.finished_at))
     for pid, waits in by_pid.items():
         who = f"by {pid}" if pid is not None else "by somebody who is not visible"
-        lines.append(f"{len(waits)} claimed {who} after {age(max(waits))}")
+        lines.append(f"{len(waits)} claimed {who} after {duration(max(waits))}")
     rest = len(ids) - len(claims)
     if rest and snapshot.sight.judged_all:
         lines.append(f"{rest} in new still, or done since (looked {age(snapshot.taken_at - result.finished_at)} after it)")

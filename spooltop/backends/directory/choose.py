@@ -182,11 +182,15 @@ def _decide(
         return Refusal(row, f"it is being written: {row.evidence}")
     if row.verdict is Verdict.ALIVE:
         if action is not Action.REQUEUE:
-            return Refusal(row, f"its holder is alive: {row.evidence}")
+            return Refusal(row, _alive(row))
         if not force:
-            return Refusal(row, f"its holder is alive: {row.evidence}", forceable=True)
+            return Refusal(row, _alive(row), forceable=True)
         return Item(row, ref, "taken from a living holder, whose ack will find out")
     return Item(row, ref, _poison(row) if action is Action.REQUEUE else "")
+
+
+def _alive(row: Row) -> str:
+    return "its holder is alive" + (f": {row.evidence}" if row.evidence not in ("", "lives") else "")
 
 
 def _poison(row: Row) -> str:

@@ -18,7 +18,8 @@ _CELLS = 20
 
 
 def spark(values: Sequence[float | None], cells: int) -> str:
-    """One character a value, oldest first, the height in eighths of the highest; ``·`` where nothing was watched."""
+    """One character a value, oldest first, the height in sevenths of the highest: an eighth is left free, so that bars of two
+    lines never meet. ``·`` where nothing was watched."""
     drawn = list(values[-cells:]) if cells else []
     top = max((value for value in drawn if value is not None), default=0.0)
     out = [UNWATCHED] * (cells - len(drawn))
@@ -26,7 +27,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
         if value is None:
             out.append(UNWATCHED)
         else:
-            out.append(BARS[0] if value <= 0 else BARS[max(1, round(value / top * 7))])
+            out.append(BARS[0] if value <= 0 else BARS[max(1, round(value / top * 6))])
     return "".join(out)
 
 

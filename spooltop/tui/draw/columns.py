@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spooltop.model import units
 from spooltop.model.row import Row
+from spooltop.model.text import program
 from spooltop.model.words import Box, Owner, Verdict
 
 from .lamp import Times
 from .spans import Span, Style, safe, shown
 
-__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text", "program"]
+__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text"]
 
 GAP = 2
 MARGIN = 3
@@ -61,23 +61,6 @@ def owner_text(owner: Owner | None) -> str:
     elif owner.pid is None and owner.host:
         words.append(f"on {safe(owner.host)}")
     return " ".join(words) or "?"
-
-
-_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|dash|sh|env)[0-9.]*")
-
-
-def program(command: str) -> str:
-    """What a process is called by people.
-
-    >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
-    ('worker.py', 'rsync', 'sh', 'worker')
-    """
-    words = command.split()
-    if not words:
-        return command
-    first = words[0].rsplit("/", 1)[-1] or words[0]
-    script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and not words[1].startswith("-") else ""
-    return script if script and _INTERPRETERS.fullmatch(first) else first
 
 
 def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str:

@@ -18,6 +18,8 @@ __all__ = ["detail", "payload_lines"]
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at their own place."""
+_SHORT = {"set aside": "reason"}
+"""Labels of a reader that are wider than their column."""
 _BARE = ("gone", "lives")
 """Evidence that says no more than the verdict does."""
 _PAYLOAD_LINES = 20_000
@@ -78,7 +80,10 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
     facts = dict(payload.facts) if payload is not None else {}
     put = facts.get("enqueued")
     if put is not None:
-        lines += _wrapped("enqueued", shown(put), width)
+        whole = shown(put)
+        parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
+        for i, part in enumerate(parts):
+            lines += _wrapped("" if i else "enqueued", part, width)
         history = f"{units.age(row.age(now))} since put"
     else:
         history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago"
@@ -88,7 +93,7 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         history += f" · held {bound}{held}" if put else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"
-    if row.attempt is not None:
+    if row.attempt:
         history += f" · in work {row.attempt}×"
     lines += _wrapped("age" if put else "enqueued", history, width)
     if row.not_before is not None and row.not_before > now:
@@ -97,7 +102,8 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
         word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
         why = _why(row, facts)
-        lines += _wrapped("verdict", f"{word}: {why}" if why else word, width, style)
+        stop = ", " if ": " in why else ": "
+        lines += _wrapped("verdict", f"{word}{stop}{why}" if why else word, width, style)
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
@@ -108,7 +114,7 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         lines += _wrapped("note", shown(row.note), width, Style.WARN)
     for label, text in payload.facts if payload is not None else ():
         if label not in _DRAWN and text != row.evidence:
-            lines += _wrapped(shown(label), shown(text), width)
+            lines += _wrapped(_SHORT.get(label, shown(label)), shown(text), width)
     return lines
 
 
@@ -118,7 +124,7 @@ def _why(row: Row, facts: dict[str, str]) -> str:
     told = facts.get("holder") or facts.get("writer") or ""
     if row.owner is not None and row.owner.pid is not None:
         told = told.removeprefix(f"pid {row.owner.pid} ")
-        told = told.removeprefix(f"({escape(row.owner.command or '')}) ")
+        told = told.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ")
     if row.evidence and row.evidence not in told and (row.evidence not in _BARE or not told):
         told = f"{told} · {row.evidence}" if told else row.evidence
     return shown(told)

@@ -9,7 +9,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
 from .lamp import Lamp, lamp_line
-from .spans import Line, Span, Style, clip_left, crop, join, line_width, merge, safe, shown, spread, text_width
+from .spans import Line, Span, Style, clip_left, crop, join, line_width, safe, shown, spread, text_width
 
 __all__ = ["disk_line", "header", "is_mail"]
 
@@ -65,15 +65,19 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     disk = sight.disk
     full = disk.bytes_free == 0 or disk.inodes_free == 0
     inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
-    room = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}{inodes}"
+    bytes_free = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}"
+    room = bytes_free + inodes
     who = sight.who.words
     if not who:
         why = sight.can.why_not(Action.REQUEUE)
         who = "may change" if sight.can.change else f"may look only{f': {why}' if why else ''}"
-    parts: list[Span] = [
-        Span(f" {safe(disk.fs_type)} "),
-        Span(room, Style.BAD if full else Style.NORMAL),
-        Span(", mounted read-only" if disk.readonly else "", Style.BAD),
-        Span(f" · you are {safe(sight.who.user)}, {shown(who)}"),
+    variants = [
+        join(
+            f" {safe(disk.fs_type)} ",
+            Span(one, Style.BAD if full else Style.NORMAL),
+            Span(", mounted read-only" if disk.readonly else "", Style.BAD),
+            f" · you are {safe(sight.who.user)}, {shown(who)}",
+        )
+        for one in (room, bytes_free if disk.inodes_free != 0 else room)
     ]
-    return crop(merge(parts), width)
+    return crop(next((line for line in variants if line_width(line) < width), variants[-1]), width)

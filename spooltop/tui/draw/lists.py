@@ -46,13 +46,16 @@ def list_header(
     marked: int = 0,
     complete: bool = True,
     filter: str = "",
+    total: int | None = None,
     lamp: Lamp = Lamp(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> Line:
-    """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``."""
+    """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412
+    match src:email``, ``total`` being all that stand in the box."""
     left: list[Span] = [Span(f" {shown(title)} {units.count(length, complete=complete)}", Style.TITLE)]
     if filter:
-        left += [Span(" of those that match "), Span(safe(filter), Style.KEY)]
+        of = f" of {total:,}" if total is not None and total >= length else ""
+        left += [Span(f"{of} match "), Span(safe(filter), Style.KEY)]
     if sort is not None:
         left.append(Span(f" · sorted by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))
     left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))

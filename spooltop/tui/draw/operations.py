@@ -9,7 +9,24 @@ from spooltop.model import units
 from spooltop.model.plan import OperationRecord
 
 from .lamp import when
-from .spans import Line, Span, Style, crop, line_width, merge, pad, pad_left, plain, restyle, safe, shown
+from .spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    crop,
+    join,
+    line_text,
+    line_width,
+    merge,
+    pad,
+    pad_left,
+    plain,
+    restyle,
+    safe,
+    shown,
+    wrap,
+)
 
 __all__ = ["operations_lines"]
 
@@ -29,12 +46,19 @@ def operations_lines(
     if not records:
         return [plain(" no operation has been done here", width)][:height]
     chosen = max(0, min(chosen, len(records) - 1))
-    fits = max(1, height - 1)
+    record = records[chosen]
+    words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
+    told = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
+    below = len(told) + 1 if height >= len(told) + 6 else 0  # in full, where there is room
+    fits = max(1, height - 1 - below)
     top = max(0, min(chosen - fits + 1, len(records) - fits))
     at = f"{'at':<8}  " if width >= _WITH_TIME else ""
     title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  "
     lines = [plain(f"{title}undo", width, Style.DIM)]
     lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
+    if below:
+        lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
+        lines += told
     return lines[:height]
 
 
@@ -47,7 +71,15 @@ def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzin
         f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "
         f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
     )
-    parts: list[Span] = [Span(text)]
+    line = crop(join(text, _outcome(record)), width)
+    if chosen:
+        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+    return line
+
+
+def _outcome(record: OperationRecord) -> Line:
+    """What went wrong with it, and whether it can be undone."""
+    parts: list[Span] = []
     if record.open:
         parts.append(Span("BROKE OFF: no result was written · ", Style.BAD))
     if record.failed or record.skipped:
@@ -60,7 +92,4 @@ def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzin
         parts.append(Span("can be undone"))
     if record.words:
         parts.append(Span(f" · {shown(record.words)}"))
-    line = crop(merge(parts), width)
-    if chosen:
-        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
-    return line
+    return merge(parts)

@@ -31,8 +31,7 @@ _DONE = {
 _WHAT = {
     Action.REQUEUE: ("goes back to new under its own name, next to be taken.",
                      "go back to new under their own names, oldest first, next to be taken."),
-    Action.PURGE: ("goes to the trash. That frees no space; undo brings it back.",
-                   "go to the trash. That frees no space; undo brings them back."),
+    Action.PURGE: ("goes to the trash.", "go to the trash."),
     Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
                   "are set aside into held, where no consumer takes them, until released."),
     Action.RELEASE: ("goes back to new under its own name.", "go back to new under their own names."),
@@ -47,6 +46,7 @@ _WHATEVER = {
 }
 
 _MOST_REFUSALS = 4
+_COMMAND_LINES = 3
 
 
 def _noun(box: Box | None, n: int) -> str:
@@ -102,7 +102,10 @@ def plan_lines(
 def _foot(plan: Plan, inner: int, typed: str, busy: str) -> list[Line]:
     lines: list[Line] = [BLANK]
     if plan.command and plan.count:
-        lines.append(crop(join(Span("c", Style.KEY), f" copy as command: {shown(shlex.join(plan.command))}"), inner))
+        parts = wrap(f"copy as command: {shown(shlex.join(plan.command))}", max(8, inner - 2))
+        if len(parts) > _COMMAND_LINES:
+            parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
+        lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
     if busy:
         lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
         return lines
@@ -199,7 +202,7 @@ def _refusals(plan: Plan, inner: int) -> list[Line]:
     forceable = sum(refusal.forceable for refusal in plan.refused)
     if forceable and not plan.force:
         it = "it from its live or unknown owner" if forceable == 1 else f"{forceable:,} of them from live or unknown owners"
-        lines.append(crop(join("   ", Span("f", Style.KEY), f" takes {it} all the same, the count typed"), inner))
+        lines.append(crop(join("   ", Span("f", Style.KEY), f" takes {it}, once the count is typed"), inner))
     return lines
 
 

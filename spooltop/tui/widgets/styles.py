@@ -23,7 +23,7 @@ COLOURED: Mapping[Style, RichStyle] = {
     Style.TITLE: RichStyle(bold=True),
     Style.KEY: RichStyle(bold=True),
     Style.RULE: RichStyle(dim=True),
-    Style.BAR: RichStyle(color="cyan"),
+    Style.BAR: RichStyle(color="cyan", dim=True),
     Style.SELECTED: RichStyle(reverse=True),
     Style.MARKED: RichStyle(bold=True),
 }

@@ -114,7 +114,7 @@ def test_a_cursor_file_alone_has_no_boxes_and_no_flow() -> None:
 
 
 def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
-    assert spark((None, 0, 1, 50, 100), 7) == "···▁▂▅█"
+    assert spark((None, 0, 1, 50, 100), 7) == "···▁▂▄▇"
     assert spark((), 3) == "···"
     assert spark((0, 0), 2) == "▁▁"
 
