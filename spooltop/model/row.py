@@ -15,10 +15,10 @@ class Row:
 
     ``id`` and ``name`` are as ``os.fsdecode`` gives them and go through ``escape`` before anyone reads them. Times are epoch
     seconds and None where not known: ``enqueued_at`` when it was put, ``in_box_since`` when it came into this box (``cur``:
-    claimed; for claims of other consumers an upper bound, ``since_is_bound``). ``size`` is in bytes. ``attempt`` is the
-    number of times it was in work, this one included, None where nobody counts. ``evidence`` says in words what the verdict
-    rests on. ``note`` is a trouble of the file itself ("a fifo, not a message"); ``actionable`` is False only for things that no
-    operation takes. ``forceable`` claims are of living or unknown holders.
+    claimed; for claims of other consumers an upper bound, ``since_is_bound``; ``tmp``: begun, as our own names tell, of others
+    last written). ``size`` is in bytes. ``attempt`` is the number of times it was in work, this one included, None where nobody
+    counts. ``evidence`` says in words what the verdict rests on. ``note`` is a trouble of the file itself ("a fifo, not a
+    message").
     """
 
     key: Key

@@ -21,7 +21,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class BoxState:
     """One box. ``count`` None: not visible; ``complete`` False: a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
-    ``oldest_at``: when its oldest was put (``new``), claimed (``cur``), last written (``tmp``), set aside (others).
+    ``oldest_at``: when its oldest was put (``new``), claimed (``cur``), begun (``tmp``), set aside (others).
     ``error`` says why it is not visible ("tmp is missing", "you may not list it").
     """
 

@@ -181,6 +181,5 @@ def _held(row: Row, now: float) -> str:
 
 
 def _oldest(rows: Sequence[Row], now: float) -> str:
-    """By the last write where that is known, as the line of the box tells it."""
-    times = [at for row in rows if (at := row.in_box_since if row.written_at is None else row.written_at) is not None]
+    times = [row.in_box_since for row in rows if row.in_box_since is not None]
     return f", oldest {age(max(0.0, now - min(times)))}" if times else ""

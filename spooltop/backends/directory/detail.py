@@ -73,8 +73,9 @@ def facts_of(
 ) -> tuple[tuple[str, str], ...]:
     """Lines for the detail. ``row`` is the row as judged, if it was; ``sentence`` gives the evidence on a token in full."""
     name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
-    put_at = found.st_mtime if name.put_us is None else name.put_us / 1e6
-    facts = [("enqueued", when(put_at) + ("" if name.put_us is not None else " (last written; its name tells no time)"))]
+    told_us = name.put_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
+    put_at = found.st_mtime if told_us is None else told_us / 1e6
+    facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name tells no time)"))]
     if box is Box.CUR:
         claimed = f"claimed {when(name.claimed_us / 1e6)}" if name.claimed_us else f"claimed {when(found.st_ctime)} at the latest"
         facts[0] = ("enqueued", f"{facts[0][1]} · {claimed}")

@@ -36,8 +36,8 @@ def state_of_cur(scan: BoxScan, claims: Sequence[Row] | None, *, whole: bool) ->
 
 
 def state_of_tmp(scan: BoxScan, files: Sequence[Row], *, whole: bool) -> BoxState:
-    written = [row.written_at for row in files if row.written_at is not None]
-    return _state(Box.TMP, scan, sum(row.size or 0 for row in files) if whole else None, min(written, default=None))
+    since = [row.in_box_since for row in files if row.in_box_since is not None]
+    return _state(Box.TMP, scan, sum(row.size or 0 for row in files) if whole else None, min(since, default=None))
 
 
 def count_verdicts(claims: Sequence[Row], files: Sequence[Row]) -> VerdictCounts:

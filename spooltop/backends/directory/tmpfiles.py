@@ -74,7 +74,7 @@ class TmpFiles:
         table: Callable[[], LockTable],
         device: Device | None,
     ) -> tuple[list[Row], bool]:
-        """Judged rows of ``names``, oldest written first, and whether that was all. ``table`` is asked where there is a file."""
+        """Judged rows of ``names``, oldest first, and whether that was all. ``table`` is asked where there is a file."""
         if fd is None:
             self._files, self.strange, self.bytes = {}, (), 0
             return [], True
@@ -107,7 +107,7 @@ class TmpFiles:
         self.bytes = sum(file.size for file in files.values())
         if files:
             self._judge(fd, files, found, now, sure, table(), device)
-        rows = sorted((file.row for file in self._files.values()), key=lambda row: (row.written_at or 0.0, row.name))
+        rows = sorted((file.row for file in self._files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
     def _judge(
@@ -182,14 +182,14 @@ class TmpFiles:
             return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._person(writer.pid)
         if writer is None and not (own and locks_whole):
             return Verdict.UNKNOWN, "nobody has it open, its name tells no writer", owner
+        if writer is not None:  # gone: it cannot be between two steps, so one look is enough
+            if self._hidden_namesake(writer.pid):
+                return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
+            return Verdict.ABANDONED, f"{writer.pid} gone · nobody has it open", owner
         # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
         if now - file.still_since < _SETTLED:
             return Verdict.UNKNOWN, "not watched long enough", owner
-        if writer is None:
-            return Verdict.ABANDONED, "its lock is free · nobody has it open", owner
-        if self._hidden_namesake(writer.pid):
-            return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
-        return Verdict.ABANDONED, f"{writer.pid} gone · nobody has it open", owner
+        return Verdict.ABANDONED, "its lock is free · nobody has it open", owner
 
     def _hidden_namesake(self, pid: int) -> bool:
         namesakes = self._processes.namesakes([pid])
@@ -224,15 +224,17 @@ def _stands(fd: int, key: tuple[str, int]) -> bool:
 
 
 def _row(raw: str, found: os.stat_result) -> Row:
+    """The row of a file, not judged. What a foreign name begins with is not when it was written: there the last write counts."""
     name = grammar.parse(raw, claimed=False)
+    began = name.put_us / 1e6 if name.put_us is not None and grammar.is_own_id(name.id) else found.st_mtime
     return Row(
         key=(Box.TMP.value, raw),
         box=Box.TMP,
         id=name.id,
         name=raw,
         size=found.st_size,
-        enqueued_at=found.st_mtime if name.put_us is None else name.put_us / 1e6,
-        in_box_since=found.st_mtime if name.put_us is None else name.put_us / 1e6,
+        enqueued_at=began,
+        in_box_since=began,
         source=name.source,
         canary=name.canary,
         written_at=found.st_mtime,

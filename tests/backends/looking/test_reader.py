@@ -17,6 +17,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Sight
 from spooltop.model.words import Action, Box, Verdict
+from spooltop.observe import Observer
 
 from .table import FakeProcesses, see_until
 from .test_scan import HOSTILE
@@ -310,3 +311,16 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
     words, why, complete = told.stdout.strip().split(" | ")
     assert (words, complete) == ("may look only: cur is root:root 0755", "True")
     assert why == f"requeue: you are nobody, cur belongs to root 0755. Try: sudo -u root spooltop {spool}"
+
+
+def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: Callable[[], float]) -> None:
+    path = spool / "tmp" / "1700000000000000.1.elsewhere"
+    path.touch()
+    os.utime(path, (clock() - 400, clock() - 400))
+    reader = opened(spool, clock=clock)
+    sight = reader.see()
+    (row,) = reader.listing(ListQuery(Box.TMP)).window(0, 1)
+    snapshot = Observer().add(sight)
+    assert row.in_box_age(clock()) == 400.0
+    assert sight.boxes[Box.TMP].oldest_at == clock() - 400
+    assert [problem.text for problem in snapshot.problems] == ["1 in tmp for over 5m, writer unknown, oldest 6m"]

@@ -68,15 +68,34 @@ def test_writer_in_a_name(name: str, writer: Writer | None) -> None:
 @pytest.mark.parametrize("name", [OURS, THEIRS])
 def test_gone_writer_and_nobody_has_it_open(tmp: Tmp, name: str) -> None:
     (tmp.folder / name).touch()
-    assert [row.evidence for row in tmp.look()] == ["not watched long enough"]
-    tmp.table.boot += 10
     (row,) = tmp.look()
     assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 gone · nobody has it open")
 
 
+@pytest.mark.parametrize("name", [OURS, OURS + ",s=email"])
+def test_a_put_that_waits_for_its_group_is_not_abandoned(tmp: Tmp, name: str) -> None:
+    tmp.table.pids[4290] = Process(4290, 10.0)  # its lock is free: a file is closed before it is moved
+    (tmp.folder / name).touch()
+    assert tmp.settled().verdict is Verdict.UNKNOWN
+
+
 def test_own_file_without_a_pid_whose_lock_is_free(tmp: Tmp) -> None:
     (tmp.folder / "order-17,n=0").touch()
-    assert tmp.settled().verdict is Verdict.ABANDONED
+    assert [row.evidence for row in tmp.look()] == ["not watched long enough"]
+    tmp.table.boot += 10
+    (row,) = tmp.look()
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "its lock is free · nobody has it open")
+
+
+@pytest.mark.parametrize(
+    ("name", "since"),
+    [("1700000000000000.1.h", 5.0), ("half.txt", 5.0), ("1700000000000000.1.h,n=0", 5.0), (OURS, 1_795_220_920.443125)],
+)
+def test_only_our_own_names_tell_when_a_file_was_begun(tmp: Tmp, name: str, since: float) -> None:
+    (tmp.folder / name).touch()
+    os.utime(tmp.folder / name, (5, 5))
+    (row,) = tmp.look()
+    assert (row.enqueued_at, row.in_box_since, row.written_at) == (since, since, 5.0)
 
 
 def test_what_is_abandoned_is_not_asked_for_again(tmp: Tmp) -> None:
