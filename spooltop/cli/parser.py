@@ -187,7 +187,7 @@ def _list(parser: Parser) -> None:
 _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a living spool of its own",
-        "  spooltop demo", "demo.command:demo", _demo,
+        "  spooltop demo\n  spooltop demo --dir /tmp/demo", "demo.command:demo", _demo,
         "Pollers that undo each other's work, consumers that crash, a writer that dies; all real processes, which end with it.\n"
         "It runs faster than life: pollers every 2 s, and 5 s in tmp, 15 s of a claim or 10 s of a lock count as long. What\n"
         "you do in it is thrown away with it, unless --dir keeps it.",

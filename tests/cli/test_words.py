@@ -22,7 +22,7 @@ def test_each_command_has_help_with_an_example(name: str) -> None:
     done = spooltop(name, "-h")
     assert done.code == 0
     assert f"usage: spooltop {name}" in done.out
-    assert re.search(rf"example:\n.*spooltop {name} /", done.out)
+    assert re.search(rf"example:\n(.*\n)?.*spooltop {name} (--dir )?/", done.out)
 
 
 @pytest.mark.parametrize("words", [["-h"], ["--help"]])

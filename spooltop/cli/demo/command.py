@@ -27,6 +27,8 @@ __all__ = ["BANNER", "demo", "goodbye"]
 
 BANNER = " DEMO faster than life, thrown away · r on the red line, y, z · 5 Enter · ? keys"
 BANNER_KEPT = " DEMO faster than life, and kept · r on the red line, y, z · 5 Enter · ? keys"
+HUNG_UP = 128 + signal.SIGHUP
+"""The exit code where the terminal went away: nobody is there to be told."""
 
 
 def demo(args: argparse.Namespace, context: Context) -> int:
@@ -46,13 +48,13 @@ def demo(args: argparse.Namespace, context: Context) -> int:
             with context.open(ground.spool, watch=True, settings=pace.SETTINGS) as control:
                 code = _headless(control, args, context) if args.headless is not None else _drawn(control, args, context)
                 records = control.operations()
-            deaths = family.told()
         finally:
-            family.end()
+            deaths = family.end()
     finally:
         ground.close()
-    said = context.terminal.err if args.json else context.terminal.out
-    said(goodbye(records, deaths, None if ground.base is not None else args.dir))
+    if code != HUNG_UP:
+        said = context.terminal.err if args.json else context.terminal.out
+        said(goodbye(records, deaths, None if ground.base is not None else args.dir))
     return code
 
 

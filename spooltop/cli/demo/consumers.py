@@ -13,7 +13,7 @@ from ...errors import ClaimLost
 from . import pace
 from .family import Kin
 
-__all__ = ["is_poison", "slow", "worker"]
+__all__ = ["is_poison", "slow", "work", "worker"]
 
 _AWAKE = 1.0
 """Seconds after which a consumer that finds nothing looks whether the demo goes on."""
@@ -27,7 +27,7 @@ def worker(spool: str, quickest: float, slowest: float) -> Callable[[Kin], None]
             while kin.wait(0):
                 claim = box.claim(timeout=_AWAKE)
                 if claim is not None:
-                    _work(kin, claim, random.uniform(quickest, slowest))
+                    work(kin, claim, random.uniform(quickest, slowest))
 
     return act
 
@@ -40,7 +40,7 @@ def slow(spool: str) -> Callable[[Kin], None]:
             while kin.wait(pace.SLOW_CLAIM_PAUSE):
                 claim = box.claim(timeout=_AWAKE)
                 if claim is not None:
-                    _work(kin, claim, pace.SLOW_CLAIM)
+                    work(kin, claim, pace.SLOW_CLAIM)
 
     return act
 
@@ -54,10 +54,12 @@ def is_poison(data: bytes) -> bool:
     return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
 
 
-def _work(kin: Kin, claim: Claim, seconds: float) -> None:
+def work(kin: Kin, claim: Claim, seconds: float, *, poison: float = pace.POISON_WORK) -> None:
+    """Acks after ``seconds``; with a message that kills the process is killed after ``poison`` seconds instead. Gives the claim
+    back where the demo is over before that."""
     try:
         if is_poison(claim.data):
-            if kin.wait(pace.POISON_WORK):
+            if kin.wait(poison):
                 os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does with one that takes too much memory
             claim.release()
         elif kin.wait(seconds):

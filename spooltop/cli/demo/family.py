@@ -78,19 +78,15 @@ class Family:
         os.close(written)
         return cls(pid, lifeline, reports)
 
-    def told(self) -> int:
-        """How many dead claims there were so far."""
-        self._read()
-        return self._told
-
-    def end(self) -> None:
-        """Lets all of them end and waits until the last is gone."""
+    def end(self) -> int:
+        """Lets all of them end and waits until the last is gone. How many dead claims there were."""
         os.close(self._lifeline)
         if not self._gone(_KILLED_AFTER):
             os.kill(self.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
             self._gone(_KILLED_AFTER)
         os.waitpid(self.pid, 0)
         os.close(self._reports)
+        return self._told
 
     def _gone(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -146,6 +142,7 @@ def _own_streams(errors: str) -> None:
         os.dup2(fd, stream)
     os.close(null)
     os.close(log)
+    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  lasts
 
 
 def _call_it(title: str) -> None:

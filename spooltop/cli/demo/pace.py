@@ -34,6 +34,8 @@ POISON_WORK = 12.0
 """The message that kills is worked on for so long before it does."""
 POISON_AGAIN = 60.0
 RESTART = 1.5
+LAST_WORK = 2.0
+"""When it is over, consumers of a spool that is kept have so long to give their claims back."""
 
 FIRST_LITTER = 0.5
 NEXT_LITTER = 45.0

@@ -77,11 +77,12 @@ def keep(path: str) -> Place:
 
 def sweep(parent: str | None = None) -> list[str]:
     """Removes what demos of this user left in ``parent`` when they were killed. The names that are gone."""
-    folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []  # it may be one that can be written and not listed: what lies there cannot be known
     try:
         return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, folder)]
-    except OSError:
-        return []  # a directory that may be written and not listed: what lies there cannot be known
     finally:
         os.close(folder)
 

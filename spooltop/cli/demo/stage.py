@@ -14,7 +14,7 @@ from .family import Kin, fork
 
 __all__ = ["Stage", "play"]
 
-WORKERS = ("worker.py a", "worker.py b")
+WORKERS = ("worker-1.py", "worker-2.py")
 CONSUMERS = (*WORKERS, "indexer.py")
 LITTERER = "fetch_mail.py"
 
@@ -28,8 +28,8 @@ def play(spool: str, *, kept: bool) -> Act:
 
 @dataclass
 class Stage:
-    """``running`` are the actors by pid, ``due`` the moments (``time.monotonic``) at which they start again, ``poison`` is the
-    id of the message that kills whoever takes it."""
+    """``running`` are the actors by pid, ``due`` the moments (``time.monotonic``) at which they start again, ``dead`` the
+    pids that have a claim and ended, ``poison`` is the id of the message that kills whoever takes it."""
 
     kin: Kin
     spool: str
@@ -48,7 +48,7 @@ class Stage:
         self._acts: dict[str, Act] = {
             **pollers.pollers(self.spool, self.began),
             WORKERS[0]: consumers.worker(self.spool, 0.4, 0.8),
-            WORKERS[1]: consumers.worker(self.spool, 0.15, 0.4),
+            WORKERS[1]: consumers.worker(self.spool, 0.3, 0.6),
             "indexer.py": consumers.slow(self.spool),
             "export_mail.py": writers.slow(self.spool),
             "import.py": lockers.holder(self.spool),
@@ -102,18 +102,29 @@ class Stage:
 
     def _casualties(self, now: float) -> None:
         claims = [(name, name.pid) for name in map(_claim, os.listdir(os.path.join(self.spool, "cur"))) if name.pid is not None]
-        gone = {name.raw for name, pid in claims if pid in self.dead}
-        for _ in gone - self._counted:
-            self.kin.report()
-        self._counted = gone
+        self.dead.intersection_update(pid for _, pid in claims)
+        self._count({name.raw for name, pid in claims if pid in self.dead})
         poisoned = any(name.id == self.poison for name, pid in claims if pid not in self.dead) or self._poison_waits(now)
-        if now < self._crash_at or len(gone) + poisoned >= pace.MOST_DEAD:
+        if now < self._crash_at or len(self._counted) + poisoned >= pace.MOST_DEAD:
             return
         for name, pid in claims:
             if self.running.get(pid) in WORKERS and name.id != self.poison:
-                os.kill(pid, signal.SIGKILL)
-                self._crash_at = now + pace.NEXT_CRASH
+                self._crash(name.raw, pid, now)
                 return
+
+    def _count(self, gone: set[str]) -> None:
+        for _ in gone - self._counted:
+            self.kin.report()
+        self._counted = gone
+
+    def _crash(self, claimed: str, pid: int, now: float) -> None:
+        """Kills a worker. What it still held then is counted at once, before anybody can put it back."""
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        if os.path.lexists(os.path.join(self.spool, "cur", claimed)):
+            self._count(self._counted | {claimed})
+            self._crash_at = now + pace.NEXT_CRASH
+        self._reap(now)
 
     def _poison_waits(self, now: float) -> bool:
         """True where it waits in ``new``. Where it is nowhere it comes again after a while."""
@@ -137,8 +148,8 @@ class Stage:
             self._litterers.add(self._start(LITTERER, writers.dying(self.spool)))
 
     def _end(self, *, gently: bool) -> None:
-        """All of them have read the end from the lifeline; those whose work is thrown away need not finish it."""
-        end = time.monotonic() + (2 * pace.RESTART if gently else 0.0)
+        """All of them have read the end from the lifeline. Those whose work is thrown away need not finish it."""
+        end = time.monotonic() + (pace.LAST_WORK if gently else 0.0)
         while self.running:
             if time.monotonic() >= end:
                 for pid in self.running:

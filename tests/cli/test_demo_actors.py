@@ -1,0 +1,238 @@
+"""What single actors of the demo do, without waiting for their turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.cli.demo import consumers, lockers, pace, pollers, rows, writers
+from spooltop.cli.demo.command import BANNER, BANNER_KEPT, goodbye
+from spooltop.cli.demo.family import Family, Kin, fork
+from spooltop.engine import Claim, CursorFile, Spool
+from spooltop.engine import names as grammar
+from spooltop.model.plan import OperationRecord
+from spooltop.model.words import Action
+from spooltop.observe.thresholds import Thresholds
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> str:
+    path = str(tmp_path / "spool")
+    Spool.create(path, durable=False).close()
+    pollers.begin(path)
+    return path
+
+
+@pytest.fixture
+def kin() -> Iterator[Kin]:
+    """A demo that goes on as long as the test."""
+    ends = [*os.pipe(), *os.pipe()]
+    yield Kin(ends[0], ends[3])
+    for fd in ends:
+        os.close(fd)
+
+
+@pytest.fixture
+def over() -> Iterator[Kin]:
+    """A demo that has ended."""
+    lifeline, write = os.pipe()
+    os.close(write)
+    yield Kin(lifeline, -1)
+    os.close(lifeline)
+
+
+def cursors(spool: str) -> dict[str, object]:
+    return dict(CursorFile(os.path.join(spool, pollers.CURSORS)).read())
+
+
+def payloads(spool: str) -> list[dict[str, object]]:
+    with Spool(spool, durable=False) as box:
+        found = []
+        for claim in box.claims():
+            found.append(json.loads(claim.data))
+            claim.ack()
+        return found
+
+
+def log(spool: str, source: str) -> list[str]:
+    lines = Path(spool, pollers.LOGS, f"poll-{source}.log").read_text().splitlines()
+    return [line.partition(" ")[2] for line in lines]
+
+
+def test_a_poll_puts_the_new_rows_and_saves_the_cursor(spool: str) -> None:
+    poller = pollers.Poller(spool, "imessage")
+    poller.newest += 4
+    assert (poller.poll(), poller.poll()) == (4, 0)
+    assert cursors(spool)["imessage"] == 89636
+    assert [(row["source"], row["rowid"]) for row in payloads(spool)] == [("imessage", 89633 + n) for n in range(4)]
+    assert log(spool, "imessage") == ["poll ok: 4 new (cursor 89632 -> 89636)", "poll ok: 0 new (cursor=89636)"]
+
+
+def test_writing_the_whole_file_puts_the_others_back(spool: str) -> None:
+    email, imessage = pollers.Poller(spool, "email"), pollers.Poller(spool, "imessage")
+    read = email.read_whole()
+    imessage.newest += 4
+    imessage.poll()
+    email.newest += 1
+    seen: list[bool] = []
+    assert email.poll_whole(read, lambda: seen.append(os.path.exists(os.path.join(spool, "cursors.json.tmp")))) == 1
+    assert seen == [True]
+    assert (cursors(spool)["imessage"], cursors(spool)["email"]) == (89632, 204511)
+    assert imessage.poll() == 4  # the same rows again
+    assert not os.path.exists(os.path.join(spool, "cursors.json.tmp"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_poll_over_a_file_that_does_not_read_fails_and_says_so(spool: str, text: str) -> None:
+    Path(spool, pollers.CURSORS).write_text(text)
+    poller = pollers.Poller(spool, "teams")
+    poller.newest += 1
+    assert (poller.poll(), poller.poll_whole(poller.read_whole())) == (0, 0)
+    assert all(line.startswith("poll failed: ") for line in log(spool, "teams"))
+    assert Path(spool, pollers.CURSORS).read_text() == text
+    assert payloads(spool) == []
+
+
+@pytest.mark.parametrize(("value", "new"), [(0, 50), (77000, 50), (77119, 1), (99999999, 0), ("x", 0), (None, 0)])
+def test_whatever_a_person_sets_a_cursor_to_few_rows_come(spool: str, value: int | str | None, new: int) -> None:
+    CursorFile(os.path.join(spool, pollers.CURSORS)).advance("teams", value)
+    assert pollers.Poller(spool, "teams").poll() == new
+    assert len(payloads(spool)) == new
+
+
+def test_a_log_starts_anew_where_it_has_grown_long(spool: str) -> None:
+    poller = pollers.Poller(spool, "signal")
+    path = Path(spool, pollers.LOGS, "poll-signal.log")
+    path.write_text("x" * 70_000)
+    poller.log("poll ok: 0 new (cursor=5120)")
+    assert path.stat().st_size < 100
+    assert path.with_suffix(".log.1").stat().st_size == 70_000
+
+
+def test_the_same_row_always_reads_the_same() -> None:
+    assert rows.row("signal", 5121) == rows.row("signal", 5121)
+    assert set(json.loads(rows.row("email", 7))) == {"source", "rowid", "from", "text"}
+    assert consumers.is_poison(rows.poison(1))
+    assert not any(map(consumers.is_poison, (rows.row("teams", 1), b"\xff", b"[]", b"")))
+
+
+def test_a_worker_acks_until_the_demo_is_over(spool: str, kin: Kin) -> None:
+    with Spool(spool, durable=False) as box:
+        box.put(rows.row("teams", 1))
+        consumers.work(kin, claimed(box), 0.0)
+        assert os.listdir(os.path.join(spool, "cur")) == []
+
+
+def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Kin) -> None:
+    with Spool(spool, durable=False) as box:
+        for payload in (rows.row("teams", 1), rows.poison(2)):
+            id = box.put(payload)
+            consumers.work(over, claimed(box), 60.0)
+            assert box.peek() == id
+            claimed(box).ack()
+
+
+def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, kin: Kin) -> None:
+    with Spool(spool, durable=False) as box:
+        box.put(rows.poison(1))
+
+    def act() -> None:
+        with Spool(spool, durable=False) as box:
+            consumers.work(kin, claimed(box), 0.0, poison=0.0)
+
+    pid = fork("worker.py", act)
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    (name,) = os.listdir(os.path.join(spool, "cur"))
+    assert grammar.parse(name, claimed=True).pid == pid
+
+
+def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Kin) -> None:
+    with Spool(spool, durable=False) as box:
+        box.put(rows.row("teams", 1))
+        claim = claimed(box)
+        os.unlink(os.path.join(spool, "cur", claim.name))
+        consumers.work(kin, claim, 0.0)
+
+
+def test_a_writer_dies_in_tmp(spool: str, kin: Kin) -> None:
+    pid = fork("fetch_mail.py", lambda: writers.dying(spool)(kin))
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    (name,) = os.listdir(os.path.join(spool, "tmp"))
+    assert f".P{pid}R" in name
+    assert os.listdir(os.path.join(spool, "new")) == []
+
+
+def test_everybody_ends_when_the_demo_is_over(spool: str, over: Kin) -> None:
+    began = time.monotonic() + 1000
+    acts = [
+        *pollers.pollers(spool, began).values(), consumers.worker(spool, 60, 60), consumers.slow(spool), writers.slow(spool),
+        lockers.holder(spool), lockers.waiter(spool),
+    ]  # fmt: skip
+    for act in acts:
+        act(over)  # returns, else the test is stopped
+    assert payloads(spool) == []
+
+
+def test_a_family_ends_and_counts(tmp_path: Path) -> None:
+    def act(kin: Kin) -> None:
+        kin.report()
+        kin.report()
+        fork("sleeper", lambda: wait_for_ever(kin))
+        wait_for_ever(kin)
+
+    family = Family.begin("parent", act, errors=str(tmp_path / "errors"))
+    assert family.end() == 2
+    assert (tmp_path / "errors").read_text() == ""
+
+
+def test_a_child_that_fails_says_so_and_goes_no_further(tmp_path: Path) -> None:
+    def act(kin: Kin) -> None:
+        raise ValueError("broken actor")
+
+    Family.begin("parent", act, errors=str(tmp_path / "errors")).end()
+    assert "ValueError: broken actor" in (tmp_path / "errors").read_text()
+
+
+def wait_for_ever(kin: Kin) -> None:
+    while kin.wait(60):
+        continue
+
+
+def claimed(box: Spool) -> Claim:
+    claim = box.claim()
+    assert claim is not None
+    return claim
+
+
+@pytest.mark.parametrize("banner", [BANNER, BANNER_KEPT])
+def test_the_last_line_fits_80_columns(banner: str) -> None:
+    assert len(banner) <= 80
+
+
+def test_the_settings_are_thresholds_below_the_usual() -> None:
+    fast, usual = Thresholds.from_settings(pace.SETTINGS), Thresholds()
+    assert (fast.tmp_old, fast.claim_long) == (5.0, 15.0)
+    for name in pace.SETTINGS:
+        field = name.removeprefix("SPOOLTOP_").lower()
+        assert getattr(fast, field) < getattr(usual, field)
+
+
+def operation(action: Action, done: int, undone_by: str | None = None) -> OperationRecord:
+    return OperationRecord("7f3a", action, 0.0, "me", done, done, undone_by=undone_by)
+
+
+def test_the_goodbye_counts_what_was_requeued() -> None:
+    records = [operation(Action.REQUEUE, 2), operation(Action.REQUEUE, 1), operation(Action.PURGE, 9)]
+    assert goodbye(records, 5, None) == (
+        "demo over: you requeued 3 of 5 dead claims; the spool is removed. Yours: spooltop PATH, or make one: spooltop init PATH"
+    )
+    assert "requeued 0 of 1 dead claims;" in goodbye([operation(Action.REQUEUE, 1, undone_by="99aa")], 1, None)
+    assert "the spool is kept: spooltop 'my spool'." in goodbye([], 0, "my spool")

@@ -1,0 +1,124 @@
+"""Where a demo lives, and what the next one sweeps away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.cli.demo import place
+from spooltop.engine import Spool
+from spooltop.errors import NotASpool, Refused
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Path:
+    """What a killed demo leaves: its lock is free, its spool has messages."""
+    ground = place.make(str(tmp_path))
+    os.close(ground.lock)
+    with Spool(ground.spool, durable=False) as spool:
+        spool.put(b"x")
+    assert ground.base is not None
+    return Path(ground.base)
+
+
+def test_a_demo_removes_all_of_its_directory_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    ground = place.make(str(tmp_path))
+    with Spool(ground.spool, durable=False) as spool:
+        spool.put(b"x")
+    outside = tmp_path / "mine" / "letter"
+    outside.write_text("keep")
+    os.symlink(tmp_path / "mine", Path(ground.spool, "link"))
+    os.symlink(tmp_path / "mine", Path(ground.base or "", "link"))
+    ground.close()
+    assert os.listdir(tmp_path) == ["mine"]
+    assert outside.read_text() == "keep"
+
+
+def test_a_leftover_is_swept(tmp_path: Path, left_behind: Path) -> None:
+    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_leftover_whose_removal_was_cut_off_is_swept_again(tmp_path: Path, left_behind: Path) -> None:
+    (left_behind / "memex" / "tmp").rmdir()
+    assert place.sweep(str(tmp_path)) == [left_behind.name]
+
+
+def test_a_demo_that_lives_is_left_alone(tmp_path: Path) -> None:
+    ground = place.make(str(tmp_path))
+    assert place.sweep(str(tmp_path)) == []
+    assert ground.base is not None
+    assert os.path.isdir(ground.spool)
+    ground.close()
+
+
+def test_one_process_of_it_that_lives_keeps_it(tmp_path: Path, left_behind: Path) -> None:
+    child = os.open(left_behind / place.MARKER, os.O_RDONLY)
+    fcntl.flock(child, fcntl.LOCK_SH)
+    assert place.sweep(str(tmp_path)) == []
+    os.close(child)
+    assert place.sweep(str(tmp_path)) == [left_behind.name]
+
+
+def test_what_has_not_the_marker_is_left_alone(tmp_path: Path, left_behind: Path) -> None:
+    (tmp_path / f"{place.PREFIX}empty").mkdir()
+    (tmp_path / f"{place.PREFIX}file").write_text("x")
+    (tmp_path / f"{place.PREFIX}other").mkdir()
+    (tmp_path / f"{place.PREFIX}other" / place.MARKER).write_text("something else")
+    (tmp_path / f"{place.PREFIX}deep" / place.MARKER).mkdir(parents=True)
+    (tmp_path / f"{place.PREFIX}linked").mkdir()
+    os.symlink(left_behind / place.MARKER, tmp_path / f"{place.PREFIX}linked" / place.MARKER)
+    os.mkfifo(tmp_path / f"{place.PREFIX}fifo")
+    before = set(os.listdir(tmp_path)) - {left_behind.name}
+    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert set(os.listdir(tmp_path)) == before
+
+
+def test_another_name_with_the_marker_is_left_alone(tmp_path: Path, left_behind: Path) -> None:
+    left_behind.rename(tmp_path / "precious")
+    assert place.sweep(str(tmp_path)) == []
+    assert (tmp_path / "precious" / "memex" / "new").is_dir()
+
+
+def test_a_link_to_a_leftover_elsewhere_is_not_followed(tmp_path: Path, left_behind: Path) -> None:
+    swept = tmp_path / "swept"
+    swept.mkdir()
+    os.symlink(left_behind, swept / left_behind.name)
+    assert place.sweep(str(swept)) == []
+    assert (left_behind / "memex").is_dir()
+    assert os.path.lexists(swept / left_behind.name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
+@pytest.mark.parametrize("whose", ["", place.MARKER])
+def test_what_another_user_owns_is_left_alone(tmp_path: Path, left_behind: Path, whose: str) -> None:
+    os.chown(left_behind / whose, 65534, 65534)
+    assert place.sweep(str(tmp_path)) == []
+    assert (left_behind / "memex").is_dir()
+
+
+def test_sweeping_where_nothing_can_be_listed_finds_nothing(tmp_path: Path) -> None:
+    assert place.sweep(str(tmp_path / "missing")) == []
+
+
+def test_a_kept_spool_stays(tmp_path: Path) -> None:
+    ground = place.keep(str(tmp_path / "spool"))
+    ground.close()
+    with Spool(ground.spool) as spool:
+        assert spool.depth() == 0
+    assert sorted(os.listdir(tmp_path / "spool")) == ["cur", "new", "tmp"]
+
+
+def test_a_kept_spool_is_not_made_over_something(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("x")
+    with pytest.raises(Refused, match="there already"):
+        place.keep(str(tmp_path))
+    with pytest.raises(Refused, match="there already"):
+        place.keep(str(tmp_path / "letter"))
+    with pytest.raises(NotASpool, match="parent"):
+        place.keep(str(tmp_path / "missing" / "spool"))
+    assert os.listdir(tmp_path) == ["letter"]

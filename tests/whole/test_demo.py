@@ -1,0 +1,193 @@
+"""The demo as a person has it: what it shows, how it ends, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spooltop.cli.demo import pace, place
+from spooltop.control import open_control
+from spooltop.engine import Spool
+from spooltop.model.snapshot import Snapshot
+
+from .terminal import SPOOLTOP, Terminal
+
+Dashboard = Callable[..., Terminal]
+Demo = Callable[..., subprocess.Popen[str]]
+ACTORS = 13
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    """Starts a demo without a terminal, its directory below ``tmp_path / "temp"``."""
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*args: str, seconds: str = "600") -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*SPOOLTOP, "demo", "--headless", seconds, *args],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temp)},
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def family_of(process: subprocess.Popen[str], least: int = ACTORS) -> list[psutil.Process]:
+    """All that the demo started, once it has started them."""
+    demo = psutil.Process(process.pid)
+    end = time.monotonic() + 30
+    while len(children := demo.children(recursive=True)) < least:
+        assert time.monotonic() < end, children
+        assert process.poll() is None
+        psutil.wait_procs([demo], timeout=0.1)
+    return children
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    assert not alive
+
+
+def codes(snapshot: Snapshot) -> set[str]:
+    return {problem.code for problem in snapshot.problems}
+
+
+def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(demo: Demo, tmp_path: Path) -> None:
+    spool = tmp_path / "kept"
+    process = demo("--dir", str(spool))
+    processes = family_of(process)
+    wanted = {"claims-dead", "tmp-abandoned", "cursor-reverted", "lock-blocked", "claim-long", "poison"}
+    seen: set[str] = set()
+    end = time.monotonic() + 90
+    with open_control(str(spool), settings=pace.SETTINGS) as control:
+        while not wanted <= seen:
+            assert time.monotonic() < end, wanted - seen
+            control.changes(0.5)
+            snapshot = control.look()
+            seen |= codes(snapshot)
+        counts = snapshot.sight.counts
+        assert 1 <= counts.dead <= pace.MOST_DEAD
+        assert counts.unknown == 0
+        lines = [problem.text for problem in snapshot.problems if problem.code == "cursor-reverted"]
+        assert all(line.startswith("imessage put back 89636→89632") for line in lines)
+        (lock,) = [lock for lock in snapshot.sight.locks if lock.path.endswith("import.lock")]
+        assert [party.command for party in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
+        assert {row.owner.command for row in snapshot.sight.claims if row.owner} <= {"worker-1.py", "worker-2.py", "indexer.py"}
+    log = (spool / "logs" / "poll-imessage.log").read_text()
+    assert "poll ok: 4 new (cursor 89632 -> 89636)\n" in log
+    assert "poll ok: 0 new (cursor=89636)\n" in log
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert_gone(processes)
+    with open_control(str(spool), watch=False) as control:
+        after = control.look().sight
+    assert (after.counts.dead, after.counts.alive) == (len(after.claims), 0)  # the living gave theirs back
+    assert (spool / "logs" / "demo.log").read_text() == ""
+    with Spool(spool) as box:
+        assert box.recover() != []
+
+
+def test_the_status_is_printed_and_the_spool_removed(demo: Demo, tmp_path: Path) -> None:
+    process = demo("--json", seconds="1")
+    out, err = process.communicate(timeout=60)
+    status = json.loads(out)
+    assert status["spool"].startswith(str(tmp_path / "temp" / place.PREFIX))
+    assert set(status["cursors"]) == {"imessage", "teams", "signal", "email", "messenger"}
+    assert process.returncode == 0
+    assert err.startswith("demo over: you requeued 0 of ")
+    assert os.listdir(tmp_path / "temp") == []
+
+
+def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(demo: Demo, tmp_path: Path) -> None:
+    process = demo()
+    processes = family_of(process)
+    (tmp_path / "temp" / "spooltop-demo-notes").mkdir()
+    (left,) = [name for name in os.listdir(tmp_path / "temp") if name != "spooltop-demo-notes"]
+    process.kill()
+    assert_gone(processes)
+    assert (tmp_path / "temp" / left / "memex").is_dir()
+    demo(seconds="0").communicate(timeout=60)
+    assert os.listdir(tmp_path / "temp") == ["spooltop-demo-notes"]
+
+
+def test_two_at_once_leave_each_other_alone(demo: Demo, tmp_path: Path) -> None:
+    first = demo()
+    family_of(first)
+    demo(seconds="0").communicate(timeout=60)
+    (left,) = os.listdir(tmp_path / "temp")
+    assert (tmp_path / "temp" / left / "memex" / "new").is_dir()
+
+
+def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, tmp_path: Path) -> None:
+    process = demo()
+    processes = family_of(process)
+    (first,) = psutil.Process(process.pid).children()
+    first.kill()
+    assert_gone([child for child in processes if child != first])
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err.strip()) == (130, "", "")
+    assert os.listdir(tmp_path / "temp") == []
+
+
+def test_without_a_terminal_it_says_what_it_needs() -> None:
+    done = subprocess.run([*SPOOLTOP, "demo"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("spooltop: demo draws on a terminal")
+
+
+def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_path: Path) -> None:
+    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    assert screen.screen.display[-1].startswith(" DEMO faster than life, thrown away")
+    screen.wait_for("claim of a dead consumer")
+    screen.type("r")
+    screen.wait_for("y requeue 1")
+    screen.type("y")
+    screen.wait_for("Requeued 1")
+    screen.type("\x1b")
+    screen.wait_for("imessage put back 89636→89632")
+    screen.type("5\r")
+    screen.wait_for("Cursors › ")
+    assert "DEMO" in screen.screen.display[-1] or "Esc back" in screen.text
+    family = psutil.Process(screen.process.pid).children(recursive=True)
+    assert len(family) >= ACTORS - 3
+    screen.type("qqq")
+    assert screen.wait_exit() == 0
+    assert_gone(family)
+    assert b"demo over: you requeued 1 of " in screen.raw
+    assert b"the spool is removed. Yours: spooltop PATH" in screen.raw
+    assert b"; undo: " not in screen.raw
+    assert os.listdir(tmp_path) == []
+
+
+def test_it_writes_under_three_kilobytes_a_second(dashboard: Dashboard, tmp_path: Path) -> None:
+    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    assert screen.collect(8.0) < 8 * 3000
+    screen.type("q")
+    assert screen.wait_exit() == 0
+
+
+def test_a_terminal_that_goes_away_ends_it_tidily(dashboard: Dashboard, tmp_path: Path) -> None:
+    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    family = psutil.Process(screen.process.pid).children(recursive=True)
+    screen.process.send_signal(signal.SIGHUP)
+    assert screen.wait_exit() == 129
+    assert_gone(family)
+    assert os.listdir(tmp_path) == []
