@@ -37,6 +37,8 @@ class Spool:
     Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
     """
 
+    _closed = True  # until it is open
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -55,7 +57,6 @@ class Spool:
         self._host = host if host is not None else this_machine().host
         self._max_attempts = max_attempts
         self._watch: Watch | None = None
-        self._closed = True
         self._dirs = _open(self.path, files or Files())
         try:
             if not as_spool and (sign := mail_sign(self._dirs)) is not None:

@@ -87,7 +87,7 @@ class FileTicketQueue(BaseTicketQueue):
         self._clock = clock
         self._gone = gone or _gone
         self._judges = gone is not None or sees_all_pids()
-        os.makedirs(self.queue_dir, exist_ok=True)
+        _make(self.queue_dir)
 
     def register(self) -> tuple[int, str]:
         files = self._files
@@ -106,7 +106,7 @@ class FileTicketQueue(BaseTicketQueue):
                         files.close(fd)
                     return ticket, member
             except FileNotFoundError:
-                os.makedirs(self.queue_dir, exist_ok=True)  # an empty queue was cleaned up meanwhile
+                _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
 
     def _count(self, seq: int, ticket: int) -> None:
         # In place, and cut only afterwards: cut off anywhere, the file holds the old number or the new one, as they only grow.
@@ -141,7 +141,11 @@ class FileTicketQueue(BaseTicketQueue):
             return False
 
     def _members(self, folder: int) -> list[tuple[int, str]]:
-        return sorted((int(found[1]), found[0]) for name in self._files.list(folder) if (found := _MEMBER.match(name)))
+        try:
+            names = self._files.list(folder)
+        except FileNotFoundError:
+            return []  # the directory was removed since it was opened: it was empty
+        return sorted((int(found[1]), found[0]) for name in names if (found := _MEMBER.match(name)))
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
@@ -294,6 +298,17 @@ class RedisTicketQueue(BaseTicketQueue):
 
     def maybe_cleanup(self) -> None:
         self.ensure_client().eval(_CLEANUP, 2, *self._keys)
+
+
+def _make(path: str) -> None:
+    while True:
+        try:
+            os.makedirs(path, exist_ok=True)
+            return
+        except FileExistsError:
+            if os.path.lexists(path) and not os.path.isdir(path):
+                raise
+            # A cleanup removed it between the two looks of makedirs.
 
 
 def _text(value: bytes | str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, names
+from spooltop.engine.files import Files
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, SpooltopError, UsageError
 from tests.engine.helpers import Interposed, in_child, places
 
@@ -493,7 +494,6 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
 
 def test_a_file_from_the_future_does_not_starve(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
     from spooltop.engine.backlog import Backlog
-    from spooltop.engine.files import Files
 
     with Spool.create(tmp_path, False, clock=clock) as spool:
         drop(spool, "ahead", mtime=clock() + 1e6)
@@ -519,7 +519,6 @@ def test_a_file_from_the_future_does_not_starve(tmp_path: Path, clock) -> None: 
 
 def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
     from spooltop.engine.backlog import Backlog
-    from spooltop.engine.files import Files
 
     for number in range(100):
         (tmp_path / f"{1795220920443125 + (number * 37) % 100:016d}.P1R{number:016x}.h").touch()
@@ -542,6 +541,17 @@ def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: 
         files.calls.clear()
         spool.ack_many(spool.claims())
         assert files.calls.count("scan") <= 3
+
+
+def test_an_unchanged_directory_is_not_listed_again(tmp_path: Path) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, False, files=files) as spool:
+        os.utime(tmp_path / "new", (1, 1))  # long ago: a time that a change within the same tick cannot have
+        files.calls.clear()
+        assert [spool.claim() for _ in range(5)] == [None] * 5 and files.calls.count("scan") == 1
+        spool.put(b"")
+        with spool.claim() as claim:  # type: ignore[union-attr]
+            assert claim.attempt == 1
 
 
 # Waiting
@@ -812,3 +822,24 @@ def test_the_key_that_another_put_recorded_in_between_is_theirs(tmp_path: Path) 
         other.put(b"", key="the directories stand already")
         assert mine.put(b"mine", key="k") == theirs[0]
         assert mine.depth() == 2 and os.listdir(tmp_path / "tmp") == []
+
+
+def test_nobody_else_puts_the_same_id_meanwhile(tmp_path: Path) -> None:
+    free: list[bool] = []
+
+    def locked(_number: int, name: str) -> None:
+        if name == "create":
+            [path] = (tmp_path / ".spooltop/ids").iterdir()
+            with open(path, "rb+") as file:
+                free.append(Files().lock(file.fileno()))
+
+    Spool.create(tmp_path).close()
+    with Spool(tmp_path) as spool:
+        spool.put(b"", id="x")
+    with Spool(tmp_path, files=Interposed(locked)) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+        free.clear()
+        spool.put(b"", id="x")
+    assert free == [False]

@@ -119,6 +119,25 @@ def test_maybe_cleanup_leaves_a_queue_in_use_and_foreign_files(tmp_path: Path) -
     assert os.listdir(tmp_path / "q") == ["note"]
 
 
+def test_a_queue_that_vanishes_while_it_is_looked_at_is_empty(tmp_path: Path) -> None:
+    def vanish(_number: int, name: str) -> None:
+        if name == "list":
+            os.rmdir(tmp_path / "q")
+
+    queue = FileTicketQueue(tmp_path / "q", stale_timeout=1, files=Interposed(vanish))
+    assert queue.is_empty()
+    (tmp_path / "q").mkdir()
+    queue.cleanup_stale()
+    (tmp_path / "q").mkdir()
+    assert not queue.is_head(1)
+
+
+def test_a_file_in_place_of_the_queue_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "q").touch()
+    with pytest.raises(FileExistsError):
+        FileTicketQueue(tmp_path / "q")
+
+
 def test_a_counter_that_was_removed_while_waiting_for_it_excludes_nobody(tmp_path: Path) -> None:
     # Opened, then removed by a cleanup before the lock is had: the ticket must come from the new counter.
     def swap(_number: int, name: str) -> None:
@@ -156,7 +175,9 @@ def test_one_owner_at_a_time_even_while_the_queue_is_cleaned_up(tmp_path: Path) 
         for _ in range(3)
     ]
     for worker in workers:
-        worker.communicate(b"go\n") if worker is workers[-1] else (worker.stdin.write(b"go\n"), worker.stdin.flush())  # type: ignore[union-attr]
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
     for worker in workers:
         worker.communicate()
         assert worker.returncode == 0
