@@ -21,6 +21,7 @@ from .spans import (
     clip_left,
     crop,
     join,
+    line_text,
     line_width,
     merge,
     pad,
@@ -39,6 +40,10 @@ __all__ = ["cursor_detail", "cursor_glance", "cursor_table", "verdict_words"]
 _CLAUSE = re.compile(r"[,;] |(?<=\?) ")
 """Where what a verdict rests on may end."""
 
+_STOPS = (
+    "What stops it: every poller must change its section only, under .cursors.lock (CursorFile.advance), or one file per source."
+)
+
 _LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
     "stalled": Style.WARN, "stopped": Style.WARN,
@@ -48,7 +53,7 @@ _LOUD = {
 def _widths(width: int) -> tuple[int, int]:
     """Cells for the source and for the value."""
     extra = max(0, width - 80)
-    return 11 + min(13, extra // 4), 12 + min(24, extra // 3)
+    return 11 + min(6, extra // 8), 12 + min(12, extra // 4)
 
 
 def _title(width: int) -> Line:
@@ -158,7 +163,7 @@ def cursor_detail(
     right = f"{clip_left(where, max(10, width - 30 - len(name)))} · watched for {units.span(snapshot.watched_for)}"
     lines: list[Line] = [
         crop(spread((Span(name, Style.TITLE),), (Span(right),), width - 1), width),
-        crop(join(" ", verdict_words(cursor)), width),
+        *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1),
     ]
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
@@ -170,18 +175,23 @@ def cursor_detail(
     lock = ", ".join(party(one) for one in cursor.lock_holders)
     facts.append(f" lock     {f'held by {lock}' if lock else 'nobody held it when the file was read'}")
     lines += [crop((Span(fact),), width) for fact in facts]
-    room = height - len(lines)
+    advice = [BLANK, *(plain(f" {text}", width) for text in wrap(_STOPS, max(1, width - 2)))]
+    if cursor.verdict != "reverted" or height - len(lines) - len(advice) < 4:
+        advice = []
+    room = height - len(lines) - len(advice)
     if room >= 2:
         lines += _ring(cursor, width, room, chosen, zone)
-    if cursor.verdict == "reverted":
-        advice = (
-            "What stops it: every poller must change its section only, under .cursors.lock (CursorFile.advance),"
-            " or one file per source."
-        )
-        words = [plain(f" {text}", width) for text in wrap(advice, max(1, width - 2))]
-        if len(lines) + len(words) <= height:
-            lines += words
-    return lines[:height]
+    return [*lines, *advice][:height]
+
+
+def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
+    """The verdict over at most so many lines, its word as loud as it is."""
+    head = verdict[0] if verdict else Span("")
+    parts = wrap(line_text(verdict), max(1, width - 2))
+    if len(parts) > most or not parts[0].startswith(head.text):
+        return [crop(join(" ", verdict), width)]
+    first = join(" ", head, parts[0].removeprefix(head.text))
+    return [first, *(plain(f" {part}", width) for part in parts[1:])]
 
 
 def _ring(cursor: Cursor, width: int, room: int, chosen: int, zone: datetime.tzinfo | None) -> list[Line]:

@@ -75,11 +75,18 @@ def _entry(entry: HelpEntry, keys: int) -> Line:
     return merge((Span(f"   {pad(shown(entry.keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
 
 
+def _keys(names: str, room: int) -> str:
+    """As many of the keys as fit, each in full."""
+    while text_width(names) > room and " " in names:
+        names = names.rpartition(" ")[0]
+    return clip(names, room)
+
+
 def _long(entry: HelpEntry, keys: int, width: int) -> list[Line]:
     words = f"{shown(entry.words)}: {shown(entry.why_not)}" if entry.why_not else shown(entry.words)
     parts = wrap(words, max(8, width - keys - 6))
     style = Style.DIM if entry.why_not else Style.NORMAL
-    first = join(Span(f"   {pad(clip(shown(entry.keys), keys), keys)}", Style.DIM if entry.why_not else Style.KEY))
+    first = join(Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.DIM if entry.why_not else Style.KEY))
     lines = [crop(join(first, Span(f"  {parts[0]}", style)), width)]
     lines += [plain(f"{' ' * (keys + 5)}{part}", width, style) for part in parts[1:]]
     return lines

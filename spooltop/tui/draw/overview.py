@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import datetime
+from itertools import zip_longest
 
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
+from .beside import beside, depth_chart
 from .boxes import box_table, flow_lines
 from .cursors import cursor_glance
 from .header import is_mail
 from .lamp import Lamp
 from .locks import lock_lines
-from .spans import BLANK, Line, Span, Style, crop, restyle, safe, shown, wrap
+from .spans import BLANK, Line, Span, Style, crop, join, line_width, restyle, safe, shown, wrap
 from .trouble import trouble
 
 __all__ = ["overview", "trouble_rows"]
 
 _TINY = 14
 """Lines. Below that no room is kept for trouble that is not there."""
+
+_WIDE, _HIGH = 150, 30
+"""From this size on there are two columns."""
 
 _NO_BOXES = ("cursors", "tickets")
 """Layouts that are no spool: a cursor file or tickets alone."""
@@ -39,11 +44,19 @@ def overview(
     lamp: Lamp = Lamp(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """At most ``height`` lines. Where there is no room, panels go from the bottom up; the trouble stays."""
+    """At most ``height`` lines. Where there is no room, panels go from the bottom up; the trouble stays. A wide screen has the
+    same at its left, and at its right what it is about."""
     if snapshot is None:
         return [BLANK, crop((Span(" looking for the first time…", Style.DIM),), width)][:height]
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
+    if width >= _WIDE and height >= _HIGH:
+        left = max(80, width // 2)
+        narrow = overview(snapshot, left, height, now=now, chosen=chosen, lamp=lamp, zone=zone)
+        aside = beside(snapshot, width - left - 1, height, now=now, zone=zone)
+        if lamp.stale_for is not None:
+            aside = [restyle(line, Style.DIM) for line in aside]
+        return [_both(a, b, left, width) for a, b in zip_longest(narrow, aside, fillvalue=BLANK)]
     lines = trouble(snapshot, width, trouble_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
@@ -64,9 +77,17 @@ def overview(
         if locks:
             locks = [BLANK, *locks]
     below += glance + locks
+    if height >= _HIGH:
+        below.append(BLANK)
+        chart = depth_chart(snapshot, width, height - len(lines) - len(below))
+        below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
     if lamp.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
     return [crop(line, width) for line in (lines + below)[:height]]
+
+
+def _both(left: Line, right: Line, at: int, width: int) -> Line:
+    return crop(join(left, " " * (at + 1 - line_width(left)) if right else "", right), width)
 
 
 def _mail(snapshot: Snapshot, width: int) -> list[Line]:

@@ -102,13 +102,17 @@ def _more(rest: list[Problem], width: int) -> Line:
 
 def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
     """Never a bare "OK": for how long, and what cannot be judged or seen."""
-    words = (
-        f"nothing wrong in what was seen for {units.span(snapshot.watched_for)}."
-        f" Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}."
-        f" Not visible: {', '.join(snapshot.not_visible) or 'none'}."
+    sentences = (
+        f"nothing wrong in what was seen for {units.span(snapshot.watched_for)}.",
+        f"Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}.",
+        f"Not visible: {', '.join(snapshot.not_visible) or 'nothing'}.",
     )
+    room = max(1, width - 4)
+    parts = [part for sentence in sentences for part in wrap(shown(sentence), room)]
+    if len(parts) > rows:  # each on a line of its own only where there is room
+        parts = wrap(shown(" ".join(sentences)), room)
     lines: list[Line] = []
-    for i, part in enumerate(wrap(shown(words), max(1, width - 4))):
+    for i, part in enumerate(parts):
         start = (Span(" "), Span("✓", Style.GOOD), Span(" ")) if i == 0 else (Span("   "),)
         lines.append(crop((*start, Span(part)), width))
     if len(lines) > rows and rows > 0:

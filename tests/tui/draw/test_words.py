@@ -90,8 +90,8 @@ def test_figures_say_over_what() -> None:
 
 def test_what_is_not_measured_is_not_zero() -> None:
     words = text(overview(scenes.calm(), 80, 20, now=NOW))
-    assert "✓ nothing wrong in what was seen for 12s. Not judged yet: rates (need 60s)," in words
-    assert "Not visible:\n   none." in words
+    assert "✓ nothing wrong in what was seen for 12s.\n   Not judged yet: rates (need 60s)," in words
+    assert "\n   Not visible: nothing." in words
     assert "growth not measured yet" in words
     assert "····················" in words
     assert "0.0/s" not in words
