@@ -1,0 +1,142 @@
+"""Draws the pictures of this folder, and the words of the same screens in ``tests/pictures/text``.
+
+    python screenshots/make.py              draws them all anew (PNG needs rsvg-convert)
+    python screenshots/make.py --check      says which are not what the code draws now; exit code 1 where any is not
+
+The scenes stand in ``tests/pictures/scenes.py``. Each runs in the real app at a fixed time in a fixed zone, so that the same
+code draws the same bytes. What is shown is told from words and styles alone: PNG are made of the SVG and are not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+TEXTS = ROOT / "tests" / "pictures" / "text"
+PNG = {
+    "overview-80x23-dark": "overview-80x23",  # the first screen of the README
+    "overview-160x50-dark": "",
+    "overview-80x23-light": "",
+    "claims-80x23-dark": "",
+    "claims-160x50-dark": "",
+    "plan-80x23-dark": "",
+    "plan-160x50-dark": "",
+    "result-80x23-dark": "",
+    "cursor-80x23-dark": "",
+    "cursor-160x50-dark": "",
+}
+"""The pictures that are there as PNG too, and under which name where it is another."""
+
+
+def drawn(only: str | None) -> Iterator[tuple[Path, str]]:
+    """(path below the root, content) of each file, PNG left out."""
+    from screenshots.svg import DARK, LIGHT, svg
+    from tests.pictures.drawing import draw, text
+    from tests.pictures.scenes import SCENES
+
+    for scene in SCENES:
+        if only is not None and scene.name != only:
+            continue
+        for width, height in scene.sizes:
+            rows = asyncio.run(draw(scene, (width, height)))
+            name = f"{scene.name}-{width}x{height}"
+            yield TEXTS.relative_to(ROOT) / f"{name}.txt", text(rows)
+            if scene.pictures:
+                for palette in (DARK, LIGHT):
+                    title = f"spooltop, {scene.name.replace('-', ' ')}, {width} by {height}, {palette.name}"
+                    yield HERE.relative_to(ROOT) / f"{name}-{palette.name}.svg", svg(rows, width, palette, title)
+
+
+def write(only: str | None) -> None:
+    """Writes what differs and takes away what is drawn no more."""
+    wanted = set()
+    for path, content in drawn(only):
+        wanted.add(path)
+        if _read(ROOT / path) != content:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(content, encoding="utf-8")
+            print(f"drew {path}")
+            if path.suffix == ".svg" and path.stem in PNG:
+                _png(ROOT / path)
+    for path in wanted:
+        if path.stem in PNG and path.suffix == ".svg" and not _png_of(path.stem).exists():
+            _png(ROOT / path)
+    if only is None:
+        for path in _committed() - wanted:
+            (ROOT / path).unlink()
+            print(f"took away {path}")
+
+
+def check(only: str | None, root: Path) -> int:
+    """Prints what differs from what is there below ``root``; how many files do."""
+    wanted, wrong = set(), 0
+    for path, content in drawn(only):
+        wanted.add(path)
+        there = _read(root / path)
+        if there == content:
+            continue
+        wrong += 1
+        print(f"{path} is not what the code draws now" if there is not None else f"{path} is missing")
+        if path.suffix == ".txt" and there is not None:
+            diff = difflib.unified_diff(there.splitlines(), content.splitlines(), "committed", "drawn", lineterm="", n=1)
+            print("\n".join(diff))
+    if only is None:
+        left = _committed() - wanted
+        missing = [stem for stem in PNG if not _png_of(stem).exists()]
+        for path in left:
+            print(f"{path} is drawn no more")
+        for stem in missing:
+            print(f"{_png_of(stem).relative_to(ROOT)} is missing")
+        wrong += len(left) + len(missing)
+    return wrong
+
+
+def _committed() -> set[Path]:
+    return {path.relative_to(ROOT) for path in [*HERE.glob("*.svg"), *TEXTS.glob("*.txt")]}
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def _png_of(stem: str) -> Path:
+    return HERE / f"{PNG[stem] or stem}.png"
+
+
+def _png(path: Path) -> None:
+    zoom = "1.5" if "-80x" in path.stem else "1"
+    subprocess.run(["rsvg-convert", f"--zoom={zoom}", str(path), "-o", str(_png_of(path.stem))], check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Draw the pictures of the README, or compare them with the code.")
+    parser.add_argument("--check", action="store_true", help="draw nothing, say what differs")
+    parser.add_argument("--only", metavar="SCENE", help="only this scene")
+    parser.add_argument("--against", metavar="DIR", type=Path, default=ROOT, help="compare with a copy of this project")
+    options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    from tests.pictures.values import ZONE
+
+    os.environ["TZ"] = ZONE
+    time.tzset()
+    os.environ["TEXTUAL_ANIMATIONS"] = "none"
+    if not options.check:
+        write(options.only)
+        return 0
+    wrong = check(options.only, options.against)
+    if wrong:
+        print(f"{wrong} files differ; look at them, then run: python screenshots/make.py")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

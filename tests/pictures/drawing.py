@@ -1,0 +1,79 @@
+"""Draws a scene through the real app, without a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.segment import Segment
+
+from spooltop.tui import Options
+from spooltop.tui.app import SpooltopApp
+from spooltop.tui.looker import Looker
+
+from ..tui.driving import Driver
+from .scenes import Clock, Scene, SceneControl
+
+__all__ = ["Rows", "draw", "text"]
+
+PATIENCE = 30.0
+"""Seconds after which a scene that does not come to what it should show is given up."""
+
+Rows = list[list[Segment]]
+"""A screen: for each of its lines the pieces of it."""
+
+AN_AGE = 86400.0
+"""Seconds between two looks where nothing happens: a scene is looked at once, and again when it says so."""
+
+
+async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> Rows:
+    """The screen at the end of a scene."""
+    clock = Clock()
+    control = SceneControl(scene.snapshot(), clock)
+    app = SpooltopApp(control, Options(light=light, ascii=scene.ascii))
+    app.looker = Looker(
+        control, lambda found: app.post_message(app.Arrived(found)), quiet=AN_AGE, busy=0.0, monotonic=clock
+    )
+    async with app.run_test(size=size) as pilot:
+        driver = Driver(app, pilot, control)
+        try:
+            await _until(driver, lambda: app.main.snapshot is not None, "the first look")
+            for step in scene.steps:
+                if step.act is not None:
+                    step.act(control)
+                await driver.press(*step.keys)
+                await _until(driver, lambda words=step.see: all(word in driver.text for word in words), step.see)
+            return await _settled(driver)
+        finally:
+            control.hang.set()
+            app.looker.stop(timeout=5.0)
+            app.finish()
+
+
+async def _until(driver: Driver, holds: Callable[[], object], what: object) -> None:
+    """What looks and what draws take turns: that takes as long as it takes."""
+    until = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > until:
+            raise AssertionError(f"waited for {what}; the screen is:\n{driver.text}")
+        await driver.pilot.pause(0.01)
+
+
+async def _settled(driver: Driver) -> Rows:
+    """The screen once it stays as it is over some turns of the event loop."""
+    rows = _rows(driver)
+    same = 0
+    while same < 3:
+        await driver.pilot.pause()
+        before, rows = rows, _rows(driver)
+        same = same + 1 if rows == before else 0
+    return rows
+
+
+def _rows(driver: Driver) -> Rows:
+    return [list(strip) for strip in driver.app.screen._compositor.render_strips()]
+
+
+def text(rows: Rows) -> str:
+    """The words of a screen, line by line."""
+    return "".join("".join(segment.text for segment in row).rstrip() + "\n" for row in rows)

@@ -1,0 +1,147 @@
+"""The scenes that are drawn for the eye: what the spool is, which keys are pressed, what must stand there then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spooltop.model.plan import Item, Plan, Refusal, Result
+from spooltop.model.row import Payload
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action, Key, Verdict
+
+from ..tui.fake import FakeControl
+from . import values
+
+__all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
+
+SMALL, LARGE = (80, 23), (160, 50)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds since start, as the looker measures how long a look takes; a scene can let more of them go by."""
+
+    skipped: float = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.skipped
+
+
+class SceneControl(FakeControl):
+    """A control whose every look gives the same picture, until an operation was done."""
+
+    def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
+        rows = [row for box in values.rows(snapshot).values() for row in box]
+        super().__init__(rows, target=snapshot.sight.target, can=snapshot.sight.can)
+        self.layout = snapshot.sight.layout
+        self.time = values.NOW
+        self.records = values.operations()
+        self.snapshot = snapshot
+        self.clock = clock
+        self.after: Callable[[Snapshot, Result], Snapshot] | None = None
+        self.done: Result | None = None
+
+    def look(self, rescan: bool = False) -> Snapshot:
+        if not self.hang.is_set():
+            self.clock.skipped += 41
+        self.hang.wait()
+        return self.snapshot if self.after is None or self.done is None else self.after(self.snapshot, self.done)
+
+    def read(self, key: Key, limit: int = 65536) -> Payload:
+        return values.payload(next(row for row in self.rows if row.key == key))
+
+    def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
+        plan = super().plan(action, selection, **more)
+        items = [
+            Item(item.row, item.ref, "in work when 4 consumers died" if (item.row.attempt or 0) >= 4 else "")
+            for item in plan.items
+        ]
+        refused = [Refusal(one.row, "its holder is alive", True) for one in plan.refused]
+        notes = ("At work now: 2 consumers, last claim <10s ago.",)
+        return replace(plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6)
+
+    def apply(self, plan: Plan, *args: Any, **more: Any) -> Result:
+        result = super().apply(plan, *args, **more)
+        self.time = values.NOW + 22
+        self.done = replace(result, finished_at=values.NOW + 10, notes=("in the audit log as memex",))
+        return self.done
+
+
+def _one_was_taken(before: Snapshot, result: Result) -> Snapshot:
+    """Twelve seconds after a requeue of two: one of them is in work again."""
+    first = next(row for row in before.sight.claims if row.verdict is Verdict.DEAD)
+    live = before.sight.claims[-1]
+    taken = replace(first, verdict=Verdict.ALIVE, evidence="lives", in_box_since=result.finished_at + 0.3, owner=live.owner)
+    alive = [row for row in before.sight.claims if row.verdict is Verdict.ALIVE]
+    sight = replace(before.sight, claims=(*alive, taken), taken_at=values.NOW + 22, generation=2)
+    return replace(before, sight=sight, problems=before.problems[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Keys, and words that stand on the screen after them. ``act`` does what no key does."""
+
+    keys: tuple[str, ...] = ()
+    see: tuple[str, ...] = ()
+    act: Callable[[SceneControl], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One picture in each of ``sizes``. ``pictures`` False: only its words are kept, no SVG."""
+
+    name: str
+    snapshot: Callable[[], Snapshot] = values.trouble
+    steps: tuple[Step, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = (SMALL, LARGE)
+    ascii: bool = False
+    pictures: bool = True
+
+
+def _pressed(*keys: str, see: tuple[str, ...]) -> Step:
+    return Step(keys, see)
+
+
+def _hang(control: SceneControl) -> None:
+    control.hang.clear()
+    control.change()
+
+
+def _let_one_be_taken(control: SceneControl) -> None:
+    control.after = _one_was_taken
+
+
+TITLE = ("PROBLEMS",)
+CLAIMS = _pressed("3", see=("Claims 4", "presence lock"))
+PLAN = _pressed("a", see=("4 marked",)), _pressed("r", see=("requeue 2", "Esc Cancel"))
+
+SCENES: tuple[Scene, ...] = (
+    Scene("overview", steps=(Step(see=TITLE),)),
+    Scene("problems", steps=(Step(see=TITLE), _pressed("exclamation_mark", see=("stale lock",)),)),
+    Scene("calm", values.calm, (Step(see=("nothing wrong",)),)),
+    Scene("first-seconds", values.first_seconds, (Step(see=("Not judged yet",)),)),
+    Scene("read-only", values.read_only, (Step(see=("may look only",)), _pressed("r", see=("sudo -u memex",)))),
+    Scene("stale", steps=(Step(see=TITLE), Step(see=("STALE",), act=_hang))),
+    Scene("mail", values.mail, (Step(see=("READ-ONLY", "mail folder")),)),
+    Scene("new", steps=(_pressed("2", see=("New 4,310", "0640")),)),
+    Scene("claims", steps=(CLAIMS, _pressed("j", see=("presence lock is free",)))),
+    Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
+    Scene("cursors", steps=(_pressed("5", see=("REVERTED",)),)),
+    Scene("cursor", steps=(_pressed("5", see=("REVERTED",)), _pressed("enter", see=("What stops it",)))),
+    Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
+    Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
+    Scene("message", steps=(CLAIMS, _pressed("j", see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
+    Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
+    Scene("plan", steps=(CLAIMS, *PLAN)),
+    Scene("result", steps=(CLAIMS, *PLAN, Step(("y",), ("Requeued 2", "since then"), _let_one_be_taken))),
+    Scene("help", steps=(CLAIMS, _pressed("question_mark", see=("requeue: put claims",)))),
+    Scene("palette", steps=(CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",)))),
+    Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL,), ascii=True),
+    Scene("overview", steps=(Step(see=TITLE),), sizes=((80, 24), (60, 18), (40, 10)), pictures=False),
+    Scene("claims", steps=(_pressed("3", see=("Claims 4",)),), sizes=((60, 18), (40, 10)), pictures=False),
+)  # fmt: skip
+

@@ -1,0 +1,79 @@
+"""The pictures of the README and the words of all scenes are what the code draws now."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spooltop.tui.draw.glyphs import ASCII
+
+from . import drawing
+from .scenes import SCENES, SMALL
+
+ROOT = Path(__file__).resolve().parents[2]
+SCREENSHOTS = ROOT / "screenshots"
+TEXTS = Path(__file__).parent / "text"
+MOST = 3_500_000
+"""Bytes that a clone pays for the pictures."""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, because a time zone belongs to a process."""
+    return subprocess.run(
+        [sys.executable, str(SCREENSHOTS / "make.py"), *words], capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+def test_each_picture_is_what_the_code_draws_now() -> None:
+    done = run("--check")
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun python screenshots/make.py and look at what changed"
+
+
+def test_a_picture_that_is_not_is_named_with_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "pictures" / "text").mkdir(parents=True)
+    (tmp_path / "screenshots").mkdir()
+    for path in [*TEXTS.glob("calm-*.txt"), *SCREENSHOTS.glob("calm-*.svg")]:
+        kept = tmp_path / path.relative_to(ROOT)
+        kept.write_bytes(path.read_bytes().replace(b"nothing wrong", b"all is well"))
+    done = run("--check", "--only", "calm", "--against", str(tmp_path))
+    assert done.returncode == 1
+    assert "screenshots/calm-80x23-dark.svg is not what the code draws now" in done.stdout
+    assert "- ✓ all is well in what was seen" in done.stdout
+    assert "python screenshots/make.py" in done.stdout
+
+
+async def test_a_light_terminal_gets_the_same_screen() -> None:
+    """Only the palette differs, and that is the terminal's: so the light pictures are of the dark screen."""
+    scene = next(scene for scene in SCENES if scene.name == "overview")
+    dark, light = await drawing.draw(scene, SMALL), await drawing.draw(scene, SMALL, light=True)
+    assert drawing.text(dark) == drawing.text(light)
+    assert [[segment.style for segment in row] for row in dark] == [[segment.style for segment in row] for row in light]
+
+
+def test_the_pictures_need_nothing_from_elsewhere_and_stay_small() -> None:
+    files = [path for path in SCREENSHOTS.iterdir() if path.suffix in (".svg", ".png")]
+    assert sum(path.stat().st_size for path in files) < MOST
+    for path in files:
+        if path.suffix == ".svg":
+            words = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+            assert not any(word in words for word in ("http:", "https:", "url(", "@import", "<script", "href")), path.name
+
+
+def test_the_readme_shows_pictures_that_are_there() -> None:
+    words = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = {part.partition(")")[0] for part in words.split("](screenshots/")[1:]}
+    assert "overview-80x23.png" in shown
+    assert [name for name in sorted(shown) if not (SCREENSHOTS / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", sorted(TEXTS.glob("*.txt")), ids=lambda path: path.stem)
+def test_no_line_is_wider_than_the_screen(path: Path) -> None:
+    width, height = (int(part) for part in path.stem.rpartition("-")[2].split("x"))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
+    if path.stem.startswith("ascii"):
+        assert all(line.isascii() and ASCII.text(line) == line for line in lines)

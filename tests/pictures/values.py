@@ -1,0 +1,321 @@
+"""A spool in trouble whose figures agree with each other (depth = rate × wait), and quieter forms of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from spooltop.model.can import Can
+from spooltop.model.plan import OperationRecord
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.row import Payload, Row
+from spooltop.model.selection import Selection
+from spooltop.model.sight import (
+    BoxState,
+    CursorSection,
+    CursorSource,
+    Disk,
+    Flow,
+    Lock,
+    LockParty,
+    Sight,
+    VerdictCounts,
+    Watch,
+    Who,
+)
+from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
+from spooltop.model.words import Action, Box, Owner, Verdict
+
+NOW = 1_795_225_269.0
+"""02:41:09 at one hour east of Greenwich."""
+ZONE = "CET-1"
+"""That hour as a value of ``TZ`` that needs no table of zones."""
+
+TARGET = "/var/spool/memex"
+CURSORS = "/opt/memex/cursors.json"
+SOURCES = ("imessage", "signal", "email", "teams", "messenger")
+WORKER = "python3 /opt/memex/worker.py"
+
+
+def _when(at: float) -> str:
+    zone = datetime.timezone(datetime.timedelta(hours=1))
+    return datetime.datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def _id(at: float, micro: int, pid: int) -> str:
+    return f"{int(at) * 1_000_000 + micro}.P{pid}R{(int(at) * 7919 + micro * 104_729) % 16**16:016x}.vm"
+
+
+def _claim(held: float, micro: int, pid: int, verdict: Verdict, evidence: str, **more: Any) -> Row:
+    waited = more.pop("waited", 2.0)
+    id = _id(NOW - held - waited, micro, 4290)
+    return Row(
+        key=("cur", id), box=Box.CUR, id=id, name=id, size=1200, enqueued_at=NOW - held - waited, in_box_since=NOW - held,
+        source="imessage", attempt=more.pop("attempt", 1), verdict=verdict, evidence=evidence,
+        owner=Owner("vm", pid, NOW - 9000, WORKER, "memex"), **more,
+    )  # fmt: skip
+
+
+def claims() -> tuple[Row, ...]:
+    return (
+        _claim(3307, 446_102, 5200, Verdict.ALIVE, "lives"),
+        _claim(2466, 446_548, 4312, Verdict.DEAD, "gone"),
+        _claim(2465, 446_313, 4313, Verdict.DEAD, "gone", attempt=4),
+        _claim(0.1, 449_120, 5201, Verdict.ALIVE, "lives", waited=424.0),
+    )
+
+
+def waiting(n: int = 4310) -> tuple[Row, ...]:
+    """What waits in ``new``, oldest first."""
+    rows = []
+    for i in range(n):
+        put = NOW - 424 + i * 424 / n
+        id = _id(put, (i * 131_071) % 1_000_000, 4290)
+        rows.append(Row(
+            key=("new", id), box=Box.NEW, id=id, name=id, size=900 + i * 37 % 4200, enqueued_at=put, in_box_since=put,
+            source=SOURCES[i * i % 5], attempt=0, not_before=NOW + 70 if i == 3 else None, canary=i == 5,
+        ))  # fmt: skip
+    return tuple(rows)
+
+
+def tmp_files() -> tuple[Row, ...]:
+    def file(age: float, written: float, verdict: Verdict, evidence: str, size: int, pid: int, micro: int) -> Row:
+        id = _id(NOW - age, micro, pid)
+        return Row(
+            key=("tmp", id), box=Box.TMP, id=id, name=id, size=size, enqueued_at=NOW - age, in_box_since=NOW - age,
+            verdict=verdict, evidence=evidence, owner=Owner("vm", pid), written_at=NOW - written,
+        )  # fmt: skip
+
+    nobody = "4290 gone · nobody has it open"
+    return (
+        file(725, 725, Verdict.ABANDONED, nobody, 0, 4290, 20_118),
+        file(724, 722, Verdict.ABANDONED, nobody, 4100, 4290, 20_119),
+        file(563, 563, Verdict.ABANDONED, nobody, 0, 4290, 20_344),
+        file(481, 0.4, Verdict.WRITING, "6120 rsync has it open", 1_900_000_000, 6120, 21_777),
+    )
+
+
+def trash() -> tuple[Row, ...]:
+    rows = []
+    for i in range(12):
+        put = NOW - 4 * 86400 - i * 611
+        id = _id(put, 301_007 + i, 4290)
+        rows.append(Row(
+            key=("trash", id), box=Box.TRASH, id=id, name=id, size=365_000 + i * 311, enqueued_at=put,
+            in_box_since=NOW - 3 * 86400 - 600, source="teams", attempt=0 if i % 3 else 2, reason="purged from new by root",
+        ))  # fmt: skip
+    return tuple(rows)
+
+
+def problems() -> tuple[Problem, ...]:
+    dead = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+    return (
+        Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers, pid 4312 and 4313, longest 41m", 2, dead),
+        Problem("new-growing", Severity.CRITICAL, "new grows 1.8/s over 5m, oldest waits 7m; 2 consumers take work", view="new"),
+        Problem("cursor-reverted", Severity.CRITICAL, "imessage put back 89636→89632, 5× in 5m, as email wrote (3 of 5)", 5,
+                view="cursors", subject="imessage"),
+        Problem("claim-long", Severity.WARNING, "1 claim held 55m by 5200 worker.py: alive", 1,
+                Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=600)),
+        Problem("tmp-abandoned", Severity.WARNING, "3 abandoned in tmp, oldest 12m", 3,
+                Selection(box=Box.TMP, verdict=Verdict.ABANDONED)),
+        Problem("lock-stale", Severity.NOTE, "stale lock leader.lock: pid 99 is gone", 1, view="locks", subject="leader.lock"),
+    )  # fmt: skip
+
+
+def cursors() -> tuple[Cursor, ...]:
+    ring = []
+    for i in range(5):
+        put_back, moved = NOW - 2 - 60 * i, NOW - 3 - 60 * i
+        ring.append(CursorSection(put_back, 89632, 71, ("email",) if i % 2 == 0 else ()))
+        ring.append(CursorSection(moved, 89636, 71, ()))
+
+    def one(source: str, value: int, verdict: str, evidence: str, moved: float, **more: Any) -> Cursor:
+        return Cursor(source, value, str(value), verdict, evidence, CURSORS, True, moved_at=NOW - moved, **more)
+
+    def moves(value: int, step: int, every: float, last: float, *also: str) -> tuple[CursorSection, ...]:
+        return tuple(
+            CursorSection(NOW - last - (every * i), value - step * i, 71, also if i % 2 == 0 else ()) for i in range(5)
+        )
+
+    return (
+        one("imessage", 89632, "reverted", "put back 89636→89632, 5× in 5m; email advanced in 3 of 5 of these writes", 2,
+            every=60.0, writes=10, put_back=5, history=tuple(ring)),
+        one("teams", 77120, "unmoved", "idle or stopped? 2h without a move, every 60s before", 7300, every=60.0),
+        one("signal", 5120, "advancing", "every 60s, last 30s ago", 31, every=60.0, writes=5, history=moves(5120, 3, 60, 31)),
+        one("email", 204511, "advancing", "every 60s, last <10s ago", 2, every=60.0, writes=5,
+            history=moves(204511, 1, 60, 2, "imessage")),
+        one("messenger", 18003, "unmoved", "within rhythm, every 11m, last 14m ago", 840, every=660.0),
+    )  # fmt: skip
+
+
+def locks() -> tuple[Lock, ...]:
+    return (
+        Lock("/opt/memex/.cursors.lock", "flock", (LockParty(5304, "python3 /opt/memex/poll.py", "memex", NOW - 12),),
+             (LockParty(5307, "python3 /opt/memex/poll.py", "memex", NOW - 11),), "held"),
+        Lock("/opt/memex/leader.lock", "soft", (LockParty(99, None, "memex"),), (), "stale", "pid 99 is gone"),
+        Lock(f"{TARGET}/.spooltop/setup.lock", "flock", verdict="free"),
+    )  # fmt: skip
+
+
+def trouble() -> Snapshot:
+    boxes = {
+        Box.TMP: BoxState(Box.TMP, 4, True, 1_900_000_000, False, NOW - 725),
+        Box.NEW: BoxState(Box.NEW, 4310, True, 12_300_000, True, NOW - 424),
+        Box.CUR: BoxState(Box.CUR, 4, True, 4800, False, NOW - 3307),
+        Box.HELD: BoxState(Box.HELD, 0, True, 0),
+        Box.REJECTED: BoxState(Box.REJECTED, 0, True, 0),
+        Box.TRASH: BoxState(Box.TRASH, 12, True, 4_400_000, False, NOW - 3 * 86400 - 600),
+    }
+    sight = Sight(
+        target=TARGET, layout="spool", taken_at=NOW, complete=True, boxes=boxes, claims=claims(), tmp=tmp_files(),
+        counts=VerdictCounts(alive=2, dead=2, writing=1, abandoned=3), flow=Flow(measured=True),
+        disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000), cursors=(CursorSource(CURSORS, True, {}),), locks=locks(),
+        consumers=2, last_claim_at=NOW - 0.1, who=Who("memex", 1000, "may change"), watch=Watch("live", since=NOW - 312),
+        generation=1,
+    )  # fmt: skip
+    return Snapshot(
+        sight=sight,
+        rates=Rates(60, 714, 606, 0, False, 1.8, 300, Percentiles(606, 410, 420, 425), Percentiles(606, 0.1, 0.3, 0.6)),
+        cursors=cursors(),
+        problems=problems(),
+        history={
+            Box.TMP: (1.0,) * 4 + (2.0,) * 5 + (4.0,) * 11,
+            Box.NEW: tuple(float(3797 + 27 * i) for i in range(20)),
+            Box.CUR: (3.0,) * 3 + (4.0,) * 17,
+        },
+    )
+
+
+def calm() -> Snapshot:
+    """An hour of work with nothing wrong."""
+    whole = trouble()
+    boxes = {
+        **whole.sight.boxes,
+        Box.TMP: BoxState(Box.TMP, 0, True, 0),
+        Box.NEW: BoxState(Box.NEW, 5, True, 11_000, False, NOW - 0.4),
+        Box.CUR: BoxState(Box.CUR, 2, True, 2400, False, NOW - 0.2),
+    }
+    steady = tuple(
+        replace(one, verdict="advancing", evidence="every 60s, last 20s ago", every=60.0, writes=5, put_back=0,
+                moved_at=NOW - 20 - i * 7, history=())
+        for i, one in enumerate(whole.cursors)
+    )  # fmt: skip
+    return replace(
+        whole,
+        sight=replace(
+            whole.sight, boxes=boxes, claims=tuple(replace(whole.sight.claims[-1], key=("cur", n)) for n in range(2)), tmp=(),
+            counts=VerdictCounts(alive=2), locks=whole.sight.locks[2:],
+            watch=Watch("live", since=NOW - 3790),
+        ),
+        rates=Rates(60, 714, 714, 0, False, 0.0, 300, Percentiles(714, 0.3, 0.5, 0.9), Percentiles(714, 0.1, 0.3, 0.6)),
+        problems=(),
+        cursors=steady,
+        history={
+            Box.TMP: (0.0,) * 20,
+            Box.NEW: tuple(float(3 + i * i % 7) for i in range(20)),
+            Box.CUR: tuple(float(1 + i * 3 % 2) for i in range(20)),
+        },
+    )  # fmt: skip
+
+
+def first_seconds() -> Snapshot:
+    """Twelve seconds after the start: no rate and no rhythm is known yet."""
+    whole = calm()
+    fresh = tuple(
+        replace(one, verdict="new", evidence="seen once, no write yet", every=None, writes=None, moved_is_bound=True)
+        for one in whole.cursors
+    )
+    return replace(
+        whole,
+        sight=replace(whole.sight, watch=Watch("live", since=NOW - 12)),
+        rates=Rates(),
+        cursors=fresh,
+        history={box: (None,) * 19 + (whole.history[box][-1],) for box in whole.history},
+        not_judged=("rates (need 60s)", "cursors (need 2 writes of each source; signal 0, email 1)"),
+    )
+
+
+def read_only() -> Snapshot:
+    whole = trouble()
+    why = "you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop /var/spool/memex"
+    return replace(
+        whole,
+        sight=replace(
+            whole.sight, can=Can.nothing(why), who=Who("deploy", 1001, "may look only: cur is memex:memex 0750")
+        ),
+    )  # fmt: skip
+
+
+def mail() -> Snapshot:
+    whole = calm()
+    why = (
+        "this is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read mail, not stuck work, so nothing here is"
+        " judged stale and nothing changes it; if it is a job spool all the same: spooltop --as spool /home/ann/Maildir"
+    )
+    boxes = {
+        Box.TMP: BoxState(Box.TMP, 0, True, 0),
+        Box.NEW: BoxState(Box.NEW, 3, True, 81_000, False, NOW - 5400),
+        Box.CUR: BoxState(Box.CUR, 18_211, True, 1_310_000_000, True, NOW - 900 * 86400),
+    }
+    return replace(
+        whole,
+        sight=replace(
+            whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes, can=Can.nothing(why), claims=(), tmp=(),
+            locks=(), cursors=(), consumers=None, who=Who("ann", 1004, "may look only"),
+        ),
+        rates=Rates(),
+        cursors=(),
+        history={Box.TMP: (0.0,) * 20, Box.NEW: (2.0,) * 12 + (3.0,) * 8, Box.CUR: (18_211.0,) * 20},
+    )  # fmt: skip
+
+
+def operations() -> list[OperationRecord]:
+    return [
+        OperationRecord("c41d0a7e92", Action.REQUEUE, NOW - 70, "memex", 3, 2, 1),
+        OperationRecord("9be2a60f13", Action.INJECT, NOW - 4100, "memex", 5, 5, why_not_undo="all 5 were done since"),
+        OperationRecord("70f3b5d8aa", Action.UNDO, NOW - 86400 * 3 - 400, "root", 300, 300, why_not_undo="it is an undo"),
+        OperationRecord("5d1c99e047", Action.PURGE, NOW - 86400 * 3 - 600, "root", 312, 312, undone_by="70f3b5d8aa"),
+        OperationRecord("1a88f0c3b6", Action.REQUEUE, NOW - 86400 * 9, "memex", 40, 17, open=True),
+    ]
+
+
+_BODIES = {
+    "imessage": b'{\n  "source": "imessage",\n  "rowid": 89633,\n  "from": "+1 555 0100",\n  "text": "see you at 7?"\n}\n',
+    "email": b'{\n  "source": "email",\n  "uid": 204511,\n  "subject": "Re: the lift"\n}\n',
+}
+
+
+def payload(row: Row) -> Payload:
+    """The message of a row with what a directory spool tells of it."""
+    body = b"" if row.size == 0 else _BODIES.get(row.source or "", b'{\n  "source": "%s"\n}\n' % (row.source or "?").encode())
+    put = f"{_when(row.enqueued_at or 0)}"
+    facts: list[tuple[str, str]] = []
+    owner = row.owner
+    if row.box is Box.CUR and owner is not None:
+        dead = row.verdict is Verdict.DEAD
+        tells = "is gone: its presence lock is free" if dead else "holds its presence lock"
+        facts += [
+            ("enqueued", f"{put} · claimed {_when(row.in_box_since or 0)}"),
+            ("owner", f"pid {owner.pid} {owner.command} of {owner.user} on {owner.host}"),
+            ("holder", f"pid {owner.pid} ({owner.command}) {tells}"),
+        ]
+        if dead:
+            facts.append(("look up", f"journalctl _PID={owner.pid}"))
+    else:
+        facts.append(("enqueued", put))
+    if row.source:
+        facts.insert(1, ("source", row.source))
+    if row.box is Box.TMP and owner is not None:
+        facts += [("owner", f"pid {owner.pid} on vm"), ("writer", row.evidence)]
+    if row.reason:
+        facts.append(("set aside", row.reason))
+    facts.append(("file", "memex 0640"))
+    return Payload(body, max(row.size or 0, len(body)) if body else 0, False, tuple(facts))
+
+
+def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:
+    """What the lists of a snapshot hold."""
+    new = snapshot.sight.boxes[Box.NEW].count or 0
+    return {Box.CUR: snapshot.sight.claims, Box.TMP: snapshot.sight.tmp, Box.NEW: waiting(new), Box.TRASH: trash()}
