@@ -32,6 +32,8 @@ SAID = 3
 """Lines that a message may take."""
 LONGEST = 5000
 """Lines of one message that can be scrolled through."""
+_ROOM_FOR_BOTH = 28
+"""Rows from which on the views stand above the banner instead of behind it."""
 
 
 def main(screen: MainScreen) -> None:
@@ -140,11 +142,12 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
     views = tab_line(screen.root, keys, width)
     banner = screen.owner.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
+    tabs = [views, line] if banner and screen.app.size.height >= _ROOM_FOR_BOTH else [line]
     if scene.view in LISTS:
         if len(said) > 1:
             return said
-        return [*(said or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), line]
-    return said or [line if screen.over is None else footer_line(keys, width)]
+        return [*(said or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]
+    return said or (tabs if screen.over is None else [footer_line(keys, width)])
 
 
 def _said(screen: MainScreen, width: int) -> list[Line]:
