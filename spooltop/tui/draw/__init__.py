@@ -14,7 +14,7 @@ Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, 
     problem_lines(snapshot, width, height, *, chosen=0) -> [Line]             ``!``: all problems
     problem_hint(problem, can) -> (key, words)                                "r", "requeue 2"
     detail(row, payload, width, height, *, now, zone=None, error="", scroll=0) -> [Line]   payload None: being read
-    cursor_table(snapshot, width, height, *, now, chosen=0) -> [Line]         the Cursors view
+    cursor_table(snapshot, width, height, *, now, chosen=0, zone=None) -> [Line]  the Cursors view
     cursor_detail(cursor, snapshot, width, height, *, now, chosen=0, zone=None) -> [Line]
     plan_lines(plan, width, height, *, now, typed="", zone=None, scroll=0, busy="") -> [Line]
     result_lines(result, width, height, *, since=(), zone=None, scroll=0) -> [Line]

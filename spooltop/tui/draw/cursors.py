@@ -129,20 +129,22 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
     return lines
 
 
-def cursor_table(snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0) -> list[Line]:
+def cursor_table(
+    snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0, zone: datetime.tzinfo | None = None
+) -> list[Line]:
     """The list of sources with one chosen, and below it what is known of that one."""
     cursors = snapshot.cursors
     if not cursors:
         return [plain(" no cursor file was found in the spool or beside it", width)][:height]
     chosen = max(0, min(chosen, len(cursors) - 1))
-    below = 6 if height >= 14 else 0
+    below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
     top = max(0, min(chosen - room + 1, len(cursors) - room))
     visible = range(top, min(len(cursors), top + room))
     lines = [_title(width), *(_row(cursors[i], width, now, chosen=i == chosen) for i in visible)]
     if below:
         lines.append(BLANK)
-        lines += cursor_detail(cursors[chosen], snapshot, width, below, now=now)
+        lines += cursor_detail(cursors[chosen], snapshot, width, below, now=now, chosen=-1, zone=zone)
     return lines[:height]
 
 

@@ -71,8 +71,8 @@ def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
 
 def _entry(entry: HelpEntry, keys: int) -> Line:
     if entry.why_not:
-        return (Span(f"   {pad(shown(entry.keys), keys)}  {shown(entry.words)}: {shown(entry.why_not)}", Style.DIM),)
-    return merge((Span(f"   {pad(shown(entry.keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
+        return (Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}  {shown(entry.words)}: {shown(entry.why_not)}", Style.DIM),)
+    return merge((Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
 
 
 def _keys(names: str, room: int) -> str:

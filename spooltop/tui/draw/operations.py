@@ -83,7 +83,8 @@ def _outcome(record: OperationRecord) -> Line:
     if record.open:
         parts.append(Span("BROKE OFF: no result was written · ", Style.BAD))
     if record.failed or record.skipped:
-        parts.append(Span(f"{record.skipped:,} skipped, {record.failed:,} failed · ", Style.WARN))
+        counts = ((record.skipped, "skipped"), (record.failed, "failed"))
+        parts.append(Span(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · ", Style.WARN))
     if record.undone_by is not None:
         parts.append(Span(f"undone by {shown(record.undone_by)}"))
     elif record.why_not_undo is not None:
