@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["NEWEST", "SOURCES", "poison", "row"]
+__all__ = ["NEWEST", "SOURCES", "export", "poison", "row"]
 
 SOURCES = ("imessage", "teams", "signal", "email", "messenger")
 NEWEST = {"imessage": 89632, "teams": 77120, "signal": 5120, "email": 204510, "messenger": 18003}
@@ -37,6 +37,11 @@ def row(source: str, rowid: int) -> bytes:
     who = _WHO[source]
     told = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)]}
     return json.dumps(told, indent=1).encode() + b"\n"
+
+
+def export(source: str, count: int) -> bytes:
+    """The payload of many rows in one, a line each."""
+    return b"".join(json.dumps(json.loads(row(source, rowid))).encode() + b"\n" for rowid in range(count))
 
 
 def poison(rowid: int) -> bytes:

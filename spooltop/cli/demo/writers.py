@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from ...engine import Spool
-from . import pace
+from . import pace, rows
 from .family import Kin
 
 __all__ = ["dying", "slow"]
 
-_CHUNK = b"From anna@example.net Sat Nov 21 02:41:09 2026\n" * 1024
+_ROWS = 400
+"""In each piece of an export."""
 
 
 class Export(io.RawIOBase):
@@ -25,6 +26,7 @@ class Export(io.RawIOBase):
         super().__init__()
         self._kin = kin
         self._left = pieces
+        self._piece = rows.export("email", _ROWS)
         self._every = every
         self._last = last
 
@@ -36,7 +38,7 @@ class Export(io.RawIOBase):
             self._last()
             return b""
         self._left -= 1
-        return _CHUNK if self._kin.wait(self._every) else b""
+        return self._piece if self._kin.wait(self._every) else b""
 
 
 def slow(spool: str) -> Callable[[Kin], None]:
