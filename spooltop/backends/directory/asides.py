@@ -14,7 +14,7 @@ from spooltop.model.row import Row
 from spooltop.model.sight import BoxState
 from spooltop.model.words import ASIDE, Box, Owner
 
-from .owners import kind_of_file
+from .rows import kind_of_file
 
 __all__ = ["Asides"]
 
@@ -144,7 +144,7 @@ class Asides:
             enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
             in_box_since=float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else found.st_ctime,
             reason=reason if isinstance(reason, str) else "",
-            note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found.st_mode),
+            note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found),
         )
 
 

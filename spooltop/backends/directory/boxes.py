@@ -12,7 +12,7 @@ from spooltop.model.row import Row
 from spooltop.model.words import LIVE, Box, Key
 
 from .listing import new_row
-from .owners import claim_row
+from .rows import claim_row
 from .scan import BoxScan, BoxScanner
 
 __all__ = ["Boxes", "Doubles"]

@@ -15,7 +15,7 @@ from spooltop.model.text import escape
 from spooltop.model.words import ASIDE, Box, Key, Verdict
 
 from .disk import user_name
-from .owners import kind_of_file
+from .rows import kind_of_file
 
 __all__ = ["facts_of", "read_message"]
 
@@ -49,7 +49,7 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
         fd = os.open(name, _FLAGS, dir_fd=folder if operation else dirs.box(box))
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(kind_of_file(found.st_mode), path=shown)
+            raise Unreadable(kind_of_file(found), path=shown)
         parts: list[bytes] = []
         offset = 0
         while offset < limit and (part := os.pread(fd, limit - offset, offset)):

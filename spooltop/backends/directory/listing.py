@@ -16,8 +16,8 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Box, Key
 
-from .owners import kind_of_file
 from .packed import PackedNames
+from .rows import kind_of_file
 
 __all__ = ["NameListing", "RowListing", "new_row", "selects"]
 
@@ -36,7 +36,7 @@ def new_row(raw: str, found: os.stat_result | None) -> Row:
     if found is None:
         note = "gone since"
     elif not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found.st_mode)
+        note = kind_of_file(found)
     elif not grammar.claimable(raw):
         note = "its name is too long to be claimed"
     elif found.st_nlink > 1:

@@ -18,91 +18,16 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.model.row import Row
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.words import Owner, Verdict
 
+from .pids import Clockwork, Sureness, judge_pid, later
 from .processes import Process, Processes
+from .rows import claim_row
 
-__all__ = ["Clockwork", "Owners", "Sureness", "claim_row", "judge_pid", "kind_of_file"]
+__all__ = ["Owners"]
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
-MARGIN = 2.0
-"""Seconds between a claim and the start of a process that prove that it is another process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sureness:
-    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace."""
-
-    local: bool
-    all_pids: bool
-
-
-class Clockwork:
-    """Ties file times to CLOCK_BOOTTIME. Only what happened while watching can be tied: how the wall clock was set before that
-    is not known."""
-
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-        self._began_boot = processes.boottime()
-        self._offset = processes.wall() - self._began_boot
-        self.jumped: float | None = None
-
-    def look(self) -> None:
-        """Notices jumps of the wall clock over 2 s since watching began."""
-        drift = self._processes.wall() - self._processes.boottime() - self._offset
-        if abs(drift) > 2.0:
-            self.jumped = drift
-
-    def latest(self, stamped: float, seen: float) -> float:
-        """A moment (CLOCK_BOOTTIME) at which a file stamped ``stamped`` (epoch) and first seen at ``seen`` was there already."""
-        if self.jumped is not None:
-            return seen
-        at = stamped - self._offset
-        return min(seen, at) if at >= self._began_boot else seen
-
-
-def judge_pid(
-    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Sureness
-) -> tuple[Verdict, str]:
-    """Whether the holder of a claim that names only a pid lives. Pure.
-
-    ``there`` is the answer of kill(pid, 0), ``process`` what is visible under that number, ``namesakes`` all processes with that
-    number in any pid namespace (None: not all are visible). ``known_at`` is a moment (CLOCK_BOOTTIME) at which the claim stood
-    already.
-    """
-    if there is None:
-        return Verdict.UNKNOWN, f"no process can have pid {pid}"
-    certain = sure.local and sure.all_pids and namesakes is not None
-    if there:
-        if process is not None and process.zombie:
-            return Verdict.UNKNOWN, f"pid {pid} has ended, its parent has not noticed"
-        if process is None or process.started is None or process.started <= known_at + MARGIN:
-            return Verdict.ALIVE, "lives"
-        if certain and all(_later(other, known_at) for other in namesakes or ()):
-            return Verdict.DEAD, f"pid {pid} lives, started after the claim"
-        return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
-    if not certain:
-        return Verdict.UNKNOWN, f"pid {pid} is gone here"
-    others = [other for other in namesakes or () if not _later(other, known_at)]
-    if not others:
-        return Verdict.DEAD, "gone"
-    return Verdict.UNKNOWN, f"pid {pid} is gone here, in a container it is {others[0].pid}"
-
-
-def _later(process: Process, known_at: float) -> bool:
-    return process.started is not None and process.started > known_at + MARGIN
-
-
-def kind_of_file(mode: int) -> str:
-    """What a thing that is no plain file is, in words."""
-    for test, word in (
-        (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a fifo"),
-        (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
-    ):  # fmt: skip
-        if test(mode):
-            return f"{word}, not a message"
-    return "not a message"
 
 
 @dataclass(slots=True)
@@ -260,7 +185,7 @@ class Owners:
         asked = {pid for pid, taken in there.items() if taken is False}
         for claim in claims:
             process = visible.get(claim.name.pid) if claim.name.pid is not None and claim.name.token is None else None
-            if process is not None and _later(process, self._clockwork.latest(claim.ctime, claim.seen)):
+            if process is not None and later(process, self._clockwork.latest(claim.ctime, claim.seen)):
                 asked.add(process.pid)
         return self._processes.namesakes(asked) if asked else {}
 
@@ -288,34 +213,3 @@ class Owners:
         except OSError:
             return False
         return found.st_ino == claim.inode
-
-
-def claim_row(name: Name, found: os.stat_result | None) -> Row:
-    """The row of a name in ``cur``, not judged; ``found`` None: it has gone since. ctime moves with chmod and restores, so
-    what it tells of the claim is a bound."""
-    put_at = None if name.put_us is None else name.put_us / 1e6
-    claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
-    note = ""
-    if found is None:
-        note = "gone since"
-    elif not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found.st_mode)
-    elif found.st_nlink > 1:
-        note = f"has {found.st_nlink} names"
-    return Row(
-        key=(Box.CUR.value, name.raw),
-        box=Box.CUR,
-        id=name.id,
-        name=name.raw,
-        size=None if found is None else found.st_size,
-        enqueued_at=put_at if put_at is not None or found is None else found.st_mtime,
-        in_box_since=claimed_at if claimed_at is not None or found is None else found.st_ctime,
-        since_is_bound=claimed_at is None,
-        source=name.source,
-        attempt=None if name.attempts is None else name.attempts + 1,
-        owner=None if name.pid is None else Owner(pid=name.pid),
-        note=note,
-        not_before=None if name.not_before is None else name.not_before / 1e6,
-        canary=name.canary,
-        written_at=None if found is None else found.st_mtime,
-    )

@@ -31,9 +31,11 @@ from .disk import disk_of, may, who_am_i
 from .listing import NameListing, RowListing, new_row
 from .locks import LockFiles, LockTable, device_of, read_table
 from .mounts import Mount, is_local, sends_no_events
-from .owners import Clockwork, Owners, Sureness, claim_row
+from .owners import Owners
+from .pids import Clockwork, Sureness
 from .place import Place
 from .processes import Processes
+from .rows import claim_row
 from .scan import BoxScan, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles

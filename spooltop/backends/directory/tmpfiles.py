@@ -17,8 +17,9 @@ from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
 
 from .locks import Device, LockTable, device_of
-from .owners import Sureness, kind_of_file
+from .pids import Sureness
 from .processes import Openers, Processes
+from .rows import kind_of_file
 
 __all__ = ["TmpFiles", "Writer", "writer_of"]
 
@@ -90,7 +91,7 @@ class TmpFiles:
             except OSError:
                 continue  # moved to new meanwhile, as it should be
             if not stat.S_ISREG(status.st_mode):
-                strange.append(replace(_row(raw, status), note=kind_of_file(status.st_mode)))
+                strange.append(replace(_row(raw, status), note=kind_of_file(status)))
                 continue
             key = (raw, status.st_ino)
             old = self._files.get(key)

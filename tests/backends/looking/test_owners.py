@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.owners import Clockwork, Owners, Sureness, judge_pid
+from spooltop.backends.directory.owners import Owners
+from spooltop.backends.directory.pids import Clockwork, Sureness, judge_pid
 from spooltop.backends.directory.processes import Process
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row

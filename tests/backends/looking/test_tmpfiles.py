@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.locks import LockTable, parse_locks
-from spooltop.backends.directory.owners import Sureness
+from spooltop.backends.directory.pids import Sureness
 from spooltop.backends.directory.processes import Process
 from spooltop.backends.directory.tmpfiles import TmpFiles, Writer, writer_of
 from spooltop.model.row import Row

@@ -1,0 +1,80 @@
+"""Whether the pid in the name of a claim still stands for the process that made it. A living holder is never called dead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spooltop.model.words import Verdict
+
+from .processes import Process, Processes
+
+__all__ = ["Clockwork", "Sureness", "judge_pid", "later"]
+
+MARGIN = 2.0
+"""Seconds between a claim and the start of a process that prove that it is another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sureness:
+    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace."""
+
+    local: bool
+    all_pids: bool
+
+
+class Clockwork:
+    """Ties file times to CLOCK_BOOTTIME. Only what happened while watching can be tied: how the wall clock was set before that
+    is not known."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._began_boot = processes.boottime()
+        self._offset = processes.wall() - self._began_boot
+        self.jumped: float | None = None
+
+    def look(self) -> None:
+        """Notices jumps of the wall clock over 2 s since watching began."""
+        drift = self._processes.wall() - self._processes.boottime() - self._offset
+        if abs(drift) > 2.0:
+            self.jumped = drift
+
+    def latest(self, stamped: float, seen: float) -> float:
+        """A moment (CLOCK_BOOTTIME) at which a file stamped ``stamped`` (epoch) and first seen at ``seen`` was there already."""
+        if self.jumped is not None:
+            return seen
+        at = stamped - self._offset
+        return min(seen, at) if at >= self._began_boot else seen
+
+
+def judge_pid(
+    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Sureness
+) -> tuple[Verdict, str]:
+    """Whether the holder of a claim that names only a pid lives. Pure.
+
+    ``there`` is the answer of kill(pid, 0), ``process`` what is visible under that number, ``namesakes`` all processes with that
+    number in any pid namespace (None: not all are visible). ``known_at`` is a moment (CLOCK_BOOTTIME) at which the claim stood
+    already.
+    """
+    if there is None:
+        return Verdict.UNKNOWN, f"no process can have pid {pid}"
+    certain = sure.local and sure.all_pids and namesakes is not None
+    if there:
+        if process is not None and process.zombie:
+            return Verdict.UNKNOWN, f"pid {pid} has ended, its parent has not noticed"
+        if process is None or process.started is None or process.started <= known_at + MARGIN:
+            return Verdict.ALIVE, "lives"
+        if certain and all(later(other, known_at) for other in namesakes or ()):
+            return Verdict.DEAD, f"pid {pid} lives, started after the claim"
+        return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
+    if not certain:
+        return Verdict.UNKNOWN, f"pid {pid} is gone here"
+    others = [other for other in namesakes or () if not later(other, known_at)]
+    if not others:
+        return Verdict.DEAD, "gone"
+    return Verdict.UNKNOWN, f"pid {pid} is gone here, in a container it is {others[0].pid}"
+
+
+def later(process: Process, known_at: float) -> bool:
+    """True where ``process`` was started so long after ``known_at`` (CLOCK_BOOTTIME) that it is another one."""
+    return process.started is not None and process.started > known_at + MARGIN
