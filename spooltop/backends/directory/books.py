@@ -6,9 +6,11 @@ owner of the spool cannot write. What stands in the spool's own journal is untru
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 
 from ...engine.dirs import SpoolDirs
@@ -17,6 +19,7 @@ from ...errors import AuditFailed
 from ...model.words import Json
 from .applog import AppendLog
 from .journal import Entry, Operation, decode, gather
+from .logfiles import LogFiles, open_path
 
 __all__ = ["STATE_DIR", "Books"]
 
@@ -29,8 +32,11 @@ _JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
 class Books:
     """The books of one spool as one user keeps them. Holds a descriptor only below ``state_dir``; close it."""
 
-    def __init__(self, dirs: SpoolDirs, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
+    def __init__(
+        self, dirs: SpoolDirs, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None
+    ) -> None:
         self._dirs = dirs
+        self._files = files
         self._apart = (os.geteuid() if uid is None else uid) == 0 and dirs.like.st_uid != 0
         real = os.path.realpath(dirs.path)
         mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
@@ -55,11 +61,11 @@ class Books:
         found: dict[str, Operation] = {}
         troubles: list[str] = []
         for trusted in (True, False) if self._apart else (True,):
-            log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
-            if log is None:
-                continue
             try:
-                lines, torn = log.lines()
+                log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
+                if log is None:
+                    continue
+                lines, torn, unread = log.lines()
             except OSError as error:
                 troubles.append(f"the journal cannot be read: {error.strerror}")
                 continue
@@ -70,6 +76,8 @@ class Books:
                     entries.append(decode(line))
                 except (ValueError, RecursionError):
                     bad += 1
+            if unread:
+                troubles.append(f"the first {unread / 1e6:.0f} MB of the journal were not read: what they tell cannot be undone")
             if torn:
                 troubles.append("the last line of the journal is cut off: a crash or a full disk")
             if bad:
@@ -80,7 +88,7 @@ class Books:
 
     def close(self) -> None:
         if self._state_fd is not None:
-            self._dirs.files.close(self._state_fd)
+            self._files.close(self._state_fd)
             self._state_fd = None
 
     def _append(self, name: str, line: bytes) -> None:
@@ -96,15 +104,15 @@ class Books:
             ) from error
 
     def _log(self, name: str, *, apart: bool, create: bool) -> AppendLog | None:
-        files = self._dirs.files
         if not apart:
             own = self._dirs.own(create=create)
-            return None if own is None else AppendLog(files, own, name, self._dirs.like)
+            return None if own is None else AppendLog(self._files, own, name, self._dirs.like)
         if self._state_fd is None:
-            if create:
-                os.makedirs(self._state, mode=0o700, exist_ok=True)
             try:
-                self._state_fd = files.open_dir(self._state, follow=True)
+                self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)
             except FileNotFoundError:
                 return None
-        return AppendLog(files, self._state_fd, name, files.fstat(self._state_fd))
+        found = self._files.fstat(self._state_fd)
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, "others may write its directory", self._state)
+        return AppendLog(self._files, self._state_fd, name, found)

@@ -6,12 +6,11 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from ...engine import names
 from ...engine.dirs import SpoolDirs
-from ...engine.files import Files
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.can import Can
 from ...model.kind import BATCH
@@ -25,6 +24,7 @@ from .detect import identify
 from .holder import Again, LastLook
 from .inject import Payload, inject_one, new_moves
 from .journal import Move, Moved, Operation, encode_intent, encode_result
+from .logfiles import LogFiles
 from .mover import Errand, Mover
 from .moves import RULES
 from .permission import can_change
@@ -55,7 +55,7 @@ class DirectoryOperator:
         again: Again,
         read_only: str | None = None,
         as_spool: bool = False,
-        files: Files | None = None,
+        files: LogFiles | None = None,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
         state_dir: str = STATE_DIR,
@@ -66,7 +66,7 @@ class DirectoryOperator:
         self._rows = rows
         self._again = again
         self._read_only = read_only or identify(path, as_spool).read_only
-        self._files = files or Files()
+        self._files = files or LogFiles()
         self._clock = clock
         self._wait = wait
         self._state_dir = state_dir
@@ -105,7 +105,7 @@ class DirectoryOperator:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
         with self._telling(), self._open() as dirs:
-            books = Books(dirs, state_dir=self._state_dir)
+            books = Books(dirs, self._files, state_dir=self._state_dir)
             try:
                 yield from self._perform(dirs, books, plan, stop)
             finally:
@@ -113,7 +113,7 @@ class DirectoryOperator:
 
     def audit(self, entry: Mapping[str, Json]) -> None:
         with self._telling(AuditFailed), self._open() as dirs:
-            books = Books(dirs, state_dir=self._state_dir)
+            books = Books(dirs, self._files, state_dir=self._state_dir)
             try:
                 books.write_audit(entry)
             finally:
@@ -236,7 +236,7 @@ class DirectoryOperator:
         return True
 
     def _read(self, dirs: SpoolDirs) -> tuple[Mapping[str, Operation], list[str]]:
-        books = Books(dirs, state_dir=self._state_dir)
+        books = Books(dirs, self._files, state_dir=self._state_dir)
         try:
             return books.read()
         finally:
@@ -248,7 +248,7 @@ class DirectoryOperator:
             raise Refused(f"{action}: {reason}", path=self._path)
 
     def _open(self) -> SpoolDirs:
-        return SpoolDirs(self._path, self._files)
+        return _Dirs(self._path, self._files)
 
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
@@ -257,6 +257,21 @@ class DirectoryOperator:
             yield
         except OSError as error:
             raise kind(f"the spool cannot be worked on: {error.strerror or error}", path=self._path) from error
+
+
+class _Dirs(SpoolDirs):
+    """A dashboard opens them anew for every call: none may stay open where closing another one failed."""
+
+    def close(self) -> None:
+        """Closes all, then raises the last error, if there was one."""
+        with ExitStack() as closing:
+            closing.callback(super().close)  # the last: by then it finds the root alone
+            for parts in tuple(self._own):
+                closing.callback(self.forget, *parts)
+            fds, self.tmp, self.new, self.cur = (self.tmp, self.new, self.cur), None, None, None
+            for fd in fds:
+                if fd is not None:
+                    closing.callback(self.files.close, fd)
 
 
 class _Intent:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.engine import machine, names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import Files
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import ASIDE, LIVE, Box, Verdict
@@ -70,13 +70,13 @@ class Desk:
                     evidence=evidence,
                 )  # fmt: skip
 
-    def operator(self, files: Files | None = None, **more: Any) -> DirectoryOperator:
+    def operator(self, files: LogFiles | None = None, **more: Any) -> DirectoryOperator:
         return DirectoryOperator(
             str(self.path), rows=self.rows, again=self.again, files=files, clock=lambda: self.now,
             **{"state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
         )  # fmt: skip
 
-    def operations(self, files: Files | None = None, **more: Any) -> Operations:
+    def operations(self, files: LogFiles | None = None, **more: Any) -> Operations:
         return Operations(self.operator(files, **more), str(self.path), lambda: self.now)
 
     # What others do

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.moves import requeue_name
-from spooltop.engine.files import Files
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
@@ -254,7 +254,7 @@ def test_selections_hold_together(desk):
 
 
 def test_without_renameat2_the_move_is_link_and_unlink(desk):
-    class Old(Files):
+    class Old(LogFiles):
         def rename_noreplace(self, name, dir_fd, to, to_fd):
             raise OSError(22, "Invalid argument")
 
@@ -292,7 +292,7 @@ def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(de
     yours = quicker.plan(Action.REQUEUE, DEAD)
     theirs = []
 
-    class Late(Files):
+    class Late(LogFiles):
         def rename_noreplace(self, name, dir_fd, to, to_fd):
             if name.startswith(desk.id(1)):
                 theirs.append(quicker.apply(yours))

@@ -1,0 +1,97 @@
+"""What the books of an operator need of the file system beyond what every message needs, through the same one object.
+
+So a test that ends the process at the k-th operation, or lets it fail, sees these too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+
+from ...engine.files import Files
+
+__all__ = ["LogFiles", "make_file", "open_path", "plain"]
+
+_KEEP_SIZE = 1
+_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+if _fallocate is not None:
+    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class LogFiles(Files):
+    """The real operations. Thread-safe."""
+
+    def reserve(self, fd: int, offset: int, length: int) -> None:
+        """``fallocate(2)`` of ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
+        if _fallocate is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if _fallocate(fd, _KEEP_SIZE, offset, length) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    def read_at(self, fd: int, length: int, offset: int) -> bytes:
+        """Up to ``length`` bytes from ``offset`` on; less only at the end of the file."""
+        parts: list[bytes] = []
+        while length > 0 and (part := os.pread(fd, min(length, 1 << 20), offset)):
+            parts.append(part)
+            length -= len(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def lock_whole(self, fd: int) -> bool:
+        """The lock of ``filelock`` on an open file, without waiting. False where somebody else holds it.
+
+        On the descriptor, not by a path: ``FileLock`` resolves the directory of its path, ``/proc/self/fd/N`` as well, and
+        makes it where it is missing, so that a directory that is swapped meanwhile would lead it out of the spool.
+        """
+        from filelock import lock_descriptor  # takes 40 ms to load, and hardly any change needs it
+
+        return lock_descriptor(fd, blocking=False)
+
+
+def plain(found: os.stat_result, name: str) -> None:
+    """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else
+    there, a link to a file of ours, a fifo."""
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise OSError(errno.EINVAL, "is no plain file; look who put it there", name)
+
+
+def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
+    """An empty file with owner, group and mode of ``like``, unless there is something under that name already.
+
+    Under another name until it has its owner: cut off in between, root would leave a file that locks others out. And only what
+    was made here is given away, never what stands there: that may have been put there to be given away.
+    """
+    draft = f".{name}.{os.urandom(8).hex()}"
+    fd = files.create(draft, dir_fd, 0o600)
+    try:
+        try:
+            files.own_as(fd, like)
+        finally:
+            files.close(fd)
+        files.move(draft, dir_fd, name, dir_fd)
+    except OSError as error:
+        files.unlink(draft, dir_fd)
+        if not isinstance(error, FileExistsError):  # somebody else was quicker
+            raise
+    files.sync_dir(dir_fd)
+
+
+def open_path(files: Files, path: str) -> int:
+    """A descriptor of the directory ``path``, made where it is missing, as are those above it, each closed to others."""
+    try:
+        return files.open_dir(path, follow=True)
+    except FileNotFoundError:
+        above, name = os.path.split(path)
+        parent = open_path(files, above)
+    try:
+        try:
+            files.mkdir(name, parent, 0o700)
+            files.sync_dir(parent)
+        except FileExistsError:
+            return files.open_dir(name, parent)  # made meanwhile
+        return files.open_dir(name, parent)
+    finally:
+        files.close(parent)

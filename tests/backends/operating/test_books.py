@@ -1,0 +1,135 @@
+"""Where journal and audit log lie, whose they are, and what else may stand under their names."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from spooltop.backends.directory.applog import READ_AT_MOST, AppendLog
+from spooltop.backends.directory.books import Books
+from spooltop.backends.directory.logfiles import LogFiles, make_file, open_path
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import AuditFailed, SpooltopError
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+NOBODY = 65534
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else, which root alone may")
+
+
+def purge_one(desk, name="one"):
+    desk.put(name)
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=(name,)))
+    return operations.apply(plan)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "audit.jsonl"])
+@pytest.mark.parametrize("planted", ["fifo", "link", "hard link", "directory"])
+def test_nothing_is_changed_where_something_else_stands_in_place_of_a_log(desk, tmp_path, name, planted):
+    own = desk.path / ".spooltop"
+    own.mkdir()
+    other = tmp_path / "other"
+    other.write_text("mine\n")
+    match planted:
+        case "fifo":
+            os.mkfifo(own / name)
+        case "link":
+            (own / name).symlink_to(other)
+        case "hard link":
+            (own / name).hardlink_to(other)
+        case "directory":
+            (own / name).mkdir()
+    with pytest.raises(AuditFailed, match=name):
+        purge_one(desk)
+    assert desk.names(Box.NEW) == ["one"]
+    assert other.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("linked", [".spooltop", ".spooltop/trash"])
+def test_no_link_beside_the_boxes_leads_anything_out_of_the_spool(desk, tmp_path, linked):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (desk.path / linked).parent.mkdir(exist_ok=True)
+    (desk.path / linked).symlink_to(outside)
+    try:
+        outcomes = [one.outcome for one in purge_one(desk).items]
+    except SpooltopError as error:
+        assert ".spooltop" in str(error)
+    else:
+        assert outcomes == [Outcome.FAILED]
+    assert desk.names(Box.NEW) == ["one"]
+    assert list(outside.iterdir()) == []
+
+
+def test_only_the_end_of_a_journal_is_read_and_what_is_not_read_is_said(desk):
+    purge_one(desk, "first")
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    line = b"x" * (1 << 20) + b"\n"
+    with open(journal, "ab") as file:
+        file.writelines(line for _ in range(READ_AT_MOST >> 20))
+    result = purge_one(desk, "last")
+    operations = desk.operations()
+    assert [record.operation for record in operations.records()] == [result.operation]
+    undo = operations.plan(Action.UNDO, Selection(), options={"undoes": result.operation})
+    assert [item.row.name for item in undo.items] == ["last"]
+    assert any("not read" in note for note in undo.notes)
+
+
+def test_a_line_that_was_cut_off_stays_one_bad_line(tmp_path, folder):
+    (tmp_path / "log").write_bytes(b'{"whole":1}\n{"cut o')
+    log = AppendLog(LogFiles(), folder, "log", os.stat(tmp_path))
+    assert log.lines() == ([b'{"whole":1}'], True, 0)
+    log.append(b'{"next":2}\n')
+    assert log.lines() == ([b'{"whole":1}', b'{"cut o', b'{"next":2}'], False, 0)
+
+
+@root_only
+def test_a_file_is_given_away_only_by_who_has_made_it(tmp_path, folder):
+    (tmp_path / "secret").write_text("of root")
+    os.chmod(tmp_path / "secret", 0o600)
+    os.chown(tmp_path, NOBODY, NOBODY)
+    make_file(LogFiles(), folder, "secret", os.fstat(folder))
+    make_file(LogFiles(), folder, "log", os.fstat(folder))
+    assert (tmp_path / "secret").stat().st_uid == 0
+    assert (tmp_path / "log").stat().st_uid == NOBODY
+    assert sorted(os.listdir(tmp_path)) == ["log", "secret"]
+
+
+@root_only
+def test_the_books_of_root_lie_where_nobody_else_writes(desk):
+    for box in ("new", "cur", "tmp", "."):
+        os.chown(desk.path / box, NOBODY, NOBODY)
+    result = purge_one(desk)
+    assert result.count(Outcome.DONE) == 1
+    [kept] = desk.state.iterdir()
+    assert stat.S_IMODE(desk.state.stat().st_mode) == stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert sorted(path.name for path in kept.iterdir()) == ["audit.jsonl", "journal.jsonl"]
+    os.chmod(kept, 0o777)
+    with pytest.raises(AuditFailed, match="others may write"):
+        purge_one(desk, "two")
+    with SpoolDirs(desk.path) as dirs:
+        books = Books(dirs, LogFiles(), state_dir=str(desk.state))
+        found, troubles = books.read()
+        books.close()
+    assert found == {}
+    assert any("others may write" in trouble for trouble in troubles)
+
+
+def test_the_way_to_the_books_is_closed_to_others_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        os.close(open_path(LogFiles(), str(tmp_path / "a" / "b")))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("a", "a/b")] == [0o700, 0o700]
