@@ -107,7 +107,8 @@ def _long_words(rows: Sequence[Row], now: float) -> str:
     who = " ".join(escape(str(part)) for part in (owner and owner.pid, command) if part)
     by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
     if len(rows) == 1:
-        return f"1 claim held {held}{by}: alive"
+        doing = oldest.evidence.partition(" · ")[2]  # what its holder was seen to do: "no CPU for 5m"
+        return f"1 claim held {held}{by}: alive" + (f", {escape(doing)}" if doing else "")
     return f"{len(rows)} claims held long by living consumers, longest {held}{by}"
 
 

@@ -20,6 +20,7 @@ from spooltop.engine.presence import Presence
 from spooltop.model.row import Row
 from spooltop.model.words import Owner, Verdict
 
+from .idle import Idle
 from .pids import Clockwork, Sureness, judge_pid, later
 from .processes import Process, Processes
 from .rows import claim_row
@@ -28,6 +29,8 @@ __all__ = ["Owners"]
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
+_HELD_LONG = 60.0
+"""Seconds from which on it is of interest what a living holder does."""
 
 
 @dataclass(slots=True)
@@ -41,8 +44,8 @@ class _Claim:
     row: Row
 
 
-_Holder = tuple[Verdict, str, Owner, str]
-"""Verdict, evidence, owner, the same evidence as a sentence."""
+_Holder = tuple[Verdict, str, Owner, str, bool]
+"""Verdict, evidence, owner, the same evidence as a sentence, and whether it lives under its pid here."""
 
 
 class Owners:
@@ -55,6 +58,7 @@ class Owners:
         self._claims: dict[str, _Claim] = {}
         self._tokens: dict[str, Presence] = {}
         self._people: dict[tuple[int, float | None], Process] = {}
+        self._idle = Idle(processes)
         self._rows: list[Row] = []
         self._dead: set[str] = set()
         self._scan = -1
@@ -79,21 +83,24 @@ class Owners:
         there = {pid: self._processes.exists(pid) for pid in pids}
         visible = {pid: self._person(pid) for pid in pids if there[pid]}
         namesakes = self._namesakes(asked, there, visible, sure)
+        self._idle.look(self._long_held(asked, holders, there))
         for claim in asked:
             before, name = claim.row, claim.name
             if name.token is not None:
-                verdict, evidence, owner, _ = holders[name.token]
+                verdict, evidence, owner, _, here = holders[name.token]
                 owner = replace(owner, pid=name.pid) if owner.pid is None else owner
             elif name.pid is not None:
                 known_at = self._clockwork.latest(claim.ctime, claim.seen)
                 others = None if namesakes is None else namesakes.get(name.pid)
                 process = visible.get(name.pid)
                 verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, sure)
-                lives = verdict is Verdict.ALIVE and process is not None
-                owner = Owner(pid=name.pid, command=process.command if lives and process else None,
-                              user=process.user if lives and process else None)  # fmt: skip
+                owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
+                if here and process is not None:
+                    owner = replace(owner, start=process.since, command=process.command, user=process.user)
             else:
-                verdict, evidence, owner = Verdict.UNKNOWN, "its name tells no owner", Owner()
+                verdict, evidence, owner, here = Verdict.UNKNOWN, "its name tells no owner", Owner(), False
+            if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
+                evidence += f" · {idle}"
             if verdict is Verdict.DEAD and not self._stands(fd, claim):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
                 changed = True
@@ -155,6 +162,7 @@ class Owners:
 
     def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], network: bool) -> dict[str, _Holder]:
         boot_id = self._processes.boot_id() or ""
+        mine = f"pid:[{self._processes.namespace()}]"
         holders: dict[str, _Holder] = {}
         looked: dict[str, Presence] = {}
         for token in tokens:
@@ -166,12 +174,15 @@ class Owners:
             words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
             if verdict is Verdict.DEAD and seen.boot_id not in (None, boot_id):
                 words = "gone, ran before the restart"
-            owner = seen.owner
-            if verdict is Verdict.ALIVE and seen.pid is not None and seen.pid_ns == f"pid:[{self._processes.namespace()}]":
+            owner, here = seen.owner, False
+            if verdict is Verdict.ALIVE and seen.pid is not None and seen.pid_ns == mine:
                 person = self._person(seen.pid)
                 if person is not None:
-                    owner = replace(owner, command=person.command or owner.command, user=person.user)
-            holders[token] = (verdict, words, owner, sentence)
+                    here = True
+                    owner = replace(
+                        owner, start=person.since or owner.start, command=person.command or owner.command, user=person.user
+                    )
+            holders[token] = (verdict, words, owner, sentence, here)
         self._tokens = looked
         self.sentences.update((token, holder[3]) for token, holder in holders.items())
         return holders
@@ -188,6 +199,24 @@ class Owners:
             if process is not None and later(process, self._clockwork.latest(claim.ctime, claim.seen)):
                 asked.add(process.pid)
         return self._processes.namesakes(asked) if asked else {}
+
+    def _long_held(
+        self, claims: Iterable[_Claim], holders: dict[str, _Holder], there: dict[int, bool | None]
+    ) -> Iterable[int]:
+        """Pids of those who live here and have held something for long."""
+        for claim in claims:
+            name = claim.name
+            if not self._held_long(claim):
+                continue
+            if name.token is not None:
+                pid = holders[name.token][2].pid
+                if holders[name.token][4] and pid is not None:
+                    yield pid
+            elif name.pid is not None and there[name.pid]:
+                yield name.pid
+
+    def _held_long(self, claim: _Claim) -> bool:
+        return (claim.row.in_box_age(self._processes.wall()) or 0.0) > _HELD_LONG
 
     def _person(self, pid: int) -> Process | None:
         """What is visible of a living process; its command and user are read once."""

@@ -6,7 +6,6 @@ A missing ``/proc`` entry proves nothing (``hidepid``); only kill(2) with signal
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,18 +15,21 @@ __all__ = ["Openers", "Process", "Processes", "short_command"]
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _PID_AT_MOST = 1 << 22
+_FAMILY_AT_MOST = 64
 _INTERPRETERS = ("python", "pypy", "bash", "dash", "sh", "perl", "ruby", "node", "php")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """``started`` is in seconds of CLOCK_BOOTTIME; ``zombie``: it has ended and its parent has not taken notice."""
+    """``started`` is in seconds of CLOCK_BOOTTIME, ``since`` the same in epoch seconds by the clock of now; ``zombie``: it has
+    ended and its parent has not taken notice. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
 
     pid: int
     started: float | None = None
     zombie: bool = False
     command: str | None = None
     user: str | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,12 @@ def short_command(arguments: list[str]) -> str | None:
 
 
 class Processes:
-    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept but names of users."""
+    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept."""
 
     def __init__(self, proc: str = "/proc", *, wall: Callable[[], float] = time.time) -> None:
         self._proc = proc
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._users: dict[int, str] = {}
         self._boot_id: str | None = None
 
     def wall(self) -> float:
@@ -139,7 +140,7 @@ class Processes:
         return found
 
     def process(self, pid: int, *, described: bool = False) -> Process | None:
-        """What ``/proc`` shows of a process, None where that is nothing. ``described`` reads its command and user too."""
+        """What ``/proc`` shows of a process, None where that is nothing. ``described`` tells its command, user and start too."""
         raw = self._bytes(f"{pid}/stat")
         if raw is None:
             return None
@@ -151,11 +152,44 @@ class Processes:
         started = int(fields[19]) / self._ticks
         if not described:
             return Process(pid, started, zombie)
-        line = self._bytes(f"{pid}/cmdline") or b""
-        command = short_command([os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0")]) if line else None
-        if command is None:
-            command = os.fsdecode(raw.partition(b"(")[2].rpartition(b")")[0]) or None
-        return Process(pid, started, zombie, command, self._user(pid))
+        command, user, since = _described(pid)
+        return Process(pid, started, zombie, command, user, since)
+
+    def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
+        """What a process and all its living descendants have used: (pid, start in epoch seconds, CPU seconds so far, those of
+        children that ended included) of each. None where not all of it is visible."""
+        import psutil  # the first process that is asked for pays the 20 ms
+
+        family = [pid]
+        used = []
+        try:
+            for member in family:  # grows while it is walked
+                children = self._children(member)
+                if children is None or len(family) + len(children) > _FAMILY_AT_MOST:
+                    return None
+                family += [child for child in children if child not in family]
+                one = psutil.Process(member)
+                with one.oneshot():
+                    times = one.cpu_times()
+                    total = times.user + times.system + times.children_user + times.children_system
+                    used.append((member, one.create_time(), total))
+        except psutil.Error:
+            return None  # ended meanwhile, or closed to this user
+        return tuple(used)
+
+    def _children(self, pid: int) -> list[int] | None:
+        """Children of all threads (proc(5) ``task/*/children``), None where the kernel does not list them."""
+        found: list[int] = []
+        try:
+            threads = os.listdir(f"{self._proc}/{pid}/task")
+        except OSError:
+            return None
+        for thread in threads:
+            line = self._bytes(f"{pid}/task/{thread}/children")
+            if line is None:
+                return None
+            found += [int(number) for number in line.split()]
+        return found
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
         """Which processes have one of ``files`` (device, inode) open. Looks at every descriptor there is: ask seldom."""
@@ -202,18 +236,6 @@ class Processes:
         """``/proc/locks``, read whole; None where there is none."""
         return self._bytes("locks", 1 << 26)
 
-    def _user(self, pid: int) -> str | None:
-        try:
-            uid = os.stat(f"{self._proc}/{pid}").st_uid
-        except OSError:
-            return None
-        if uid not in self._users:
-            try:
-                self._users[uid] = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                self._users[uid] = str(uid)
-        return self._users[uid]
-
     def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
         try:
             with open(f"{self._proc}/{path}", "rb", buffering=0) as file:
@@ -228,3 +250,20 @@ class Processes:
     def _text(self, path: str) -> str | None:
         raw = self._bytes(path)
         return None if raw is None else raw.decode("ascii", "replace").strip()
+
+
+def _described(pid: int) -> tuple[str | None, str | None, float | None]:
+    """Command, user and start (epoch seconds) of a process, as far as they are visible to this user."""
+    import psutil  # the first process that is named pays the 20 ms
+
+    command = user = since = None
+    try:
+        one = psutil.Process(pid)
+        with one.oneshot():
+            since = one.create_time()
+            command = one.name() or None
+            user = one.username()
+            command = short_command(one.cmdline()) or command
+    except psutil.Error:
+        return command, user, since  # it ended, or hides something: what was learnt until then is known
+    return command, user, since

@@ -214,7 +214,7 @@ class TmpFiles:
         if pid is None:
             return Owner()
         process = self._processes.process(pid, described=True)
-        return Owner(pid=pid, command=process.command if process else None, user=process.user if process else None)
+        return Owner(pid=pid) if process is None else Owner(None, pid, process.since, process.command, process.user)
 
 
 def _stands(fd: int, key: tuple[str, int]) -> bool:

@@ -24,6 +24,8 @@ class FakeProcesses(Processes):
         self.all_seen = True
         self.table = b""
         self.sweeps = 0
+        self.used: dict[int, float] = {}
+        self.asked_cpu = 0
 
     def wall(self) -> float:
         return self.boot + self.offset
@@ -49,6 +51,10 @@ class FakeProcesses(Processes):
 
     def process(self, pid: int, *, described: bool = False) -> Process | None:
         return self.pids.get(pid)
+
+    def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
+        self.asked_cpu += 1
+        return ((pid, 0.0, self.used[pid]),) if pid in self.used else None
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
         return Openers({key: pids for key, pids in self.open_files.items() if key in files}, self.all_seen)

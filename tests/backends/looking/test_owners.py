@@ -5,15 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spooltop.backends.directory.owners import Owners
 from spooltop.backends.directory.pids import Clockwork, Sureness, judge_pid
-from spooltop.backends.directory.processes import Process
+from spooltop.backends.directory.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.words import Verdict
@@ -207,3 +210,61 @@ def test_own_claim_from_before_the_restart(spool: Path, local: bool, verdict: Ve
     os.close(presence(spool, "another boot"))
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
         assert look(owners, dirs, 1, Sureness(local, True))[0].verdict is verdict
+
+
+def held_by(owners: Owners, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
+    """The evidence on the one claim after so many seconds, looked at every second."""
+    evidence = ""
+    for _ in range(int(seconds)):
+        table.boot += 1
+        evidence = look(owners, dirs, 1)[0].evidence
+    return evidence
+
+
+def test_a_living_holder_that_does_nothing_for_a_minute_is_said_to(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: BEFORE})
+    table.offset = os.stat(path).st_ctime - table.boot + 61
+    table.used[4242] = 7.0
+    with looking(spool, table) as (owners, dirs, _):
+        assert held_by(owners, dirs, table, 60) == "lives"
+        assert held_by(owners, dirs, table, 11) == "lives · no CPU for 1m"
+        assert held_by(owners, dirs, table, 240) == "lives · no CPU for 5m"
+        assert table.asked_cpu <= 32
+        table.used[4242] += 0.01
+        assert held_by(owners, dirs, table, 11) == "lives"
+
+
+def test_nobody_is_asked_what_it_does_with_a_claim_just_taken(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: BEFORE})
+    table.offset = os.stat(path).st_ctime - table.boot
+    with looking(spool, table) as (owners, dirs, _):
+        assert held_by(owners, dirs, table, 50) == "lives"
+    assert table.asked_cpu == 0
+
+
+def test_the_owner_of_a_claim_is_described(spool: Path) -> None:
+    claim(spool, f"a:2,P{os.getpid()}")
+    with SpoolDirs(spool) as dirs:
+        processes = Processes()
+        owners = Owners(processes, Clockwork(processes))
+        (row,) = look(owners, dirs, 1)
+    assert row.verdict is ALIVE and row.owner is not None
+    assert (row.owner.pid, row.owner.user) == (os.getpid(), pwd.getpwuid(os.geteuid()).pw_name)
+    assert row.owner.start == pytest.approx(psutil.Process().create_time(), abs=0.1)
+    assert row.owner.command
+
+
+def test_the_cpu_of_children_counts() -> None:
+    with subprocess.Popen(["sh", "-c", "read x; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read y"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # fmt: skip
+        assert child.stdin is not None and child.stdout is not None
+        before = {pid: used for pid, _, used in Processes().cpu(os.getpid()) or ()}
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"\n"
+        after = {pid: used for pid, _, used in Processes().cpu(os.getpid()) or ()}
+        assert before.keys() >= {os.getpid(), child.pid} and after[child.pid] > before[child.pid]
+        child.stdin.write(b"\n")
+    assert Processes().cpu(child.pid) is None
