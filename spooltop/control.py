@@ -1,14 +1,15 @@
 """Floor 3: the one door. A front end opens a target here and does everything else through the Control it gets.
 
-``look``, ``listing`` and ``read`` belong to one thread (they share the reader's scan); ``plan``, ``apply`` and ``operations`` may
-run in another, on a reader of their own; ``changes`` and ``wake`` may be called from any. All but ``wake`` and ``now`` may block.
+``look``, ``listing``, ``read`` and ``follow`` belong to one thread (they share the reader's scan); ``plan``, ``apply`` and
+``operations`` may run in another, on a reader of their own; ``changes``, ``wake`` and ``doing`` may be called from any. All but
+``wake``, ``doing`` and ``now`` may block.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .errors import Refused
@@ -17,6 +18,7 @@ from .model.words import Action
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .model.followed import Followed
     from .model.kind import Listing, ListQuery, Reader
     from .model.plan import OperationRecord, Plan, Result
     from .model.row import Payload
@@ -74,6 +76,15 @@ class Control:
     def read(self, key: Key, limit: int = 65536) -> Payload:
         """The first ``limit`` bytes of a message and what is known of it. Raises ``Unreadable`` where it is gone."""
         return self._reader.read(key, limit)
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
+        Of more than 1,000 the first. Claims before ``since`` (epoch seconds) do not count."""
+        return self._reader.follow(ids, since)
+
+    def doing(self) -> str:
+        """What the look under way is at, in words ("readdir of new"): asked when it does not come back."""
+        return self._reader.doing()
 
     def plan(
         self,

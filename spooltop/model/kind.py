@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .can import Can
+from .followed import Followed
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .row import Payload, Row
 from .selection import Selection
@@ -74,6 +75,15 @@ class Reader(Protocol):
 
     def read(self, key: Key, limit: int) -> Payload:
         """The first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` where it is gone or no file."""
+        ...
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        """Where the messages with these ids are as of the last look, by id; at most 1,000 of them. Keeps an eye on them until
+        asked for others (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
+        ...
+
+    def doing(self) -> str:
+        """What the look under way is at, in words ("readdir of new"): asked, from another thread, when it does not come back."""
         ...
 
     def changes(self, timeout: float) -> bool:

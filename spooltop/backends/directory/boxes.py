@@ -38,6 +38,8 @@ class Boxes:
         self._ids: frozenset[str] = frozenset()
         self._ids_of = -1
         self._claims: dict[str, list[str]] = {}
+        self.doing = ""
+        """What a scan is at, in words; read from other threads when it hangs."""
 
     @property
     def due(self) -> float | None:
@@ -59,9 +61,11 @@ class Boxes:
             trouble = dirs.troubles.get(box)
             missing = f"{box} is missing" if trouble is None or isinstance(trouble, FileNotFoundError) else _why(box, trouble)
             ids = self._ids if box is Box.NEW else frozenset[str]()
+            self.doing = f"readdir of {box}"
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing)
             if box is Box.CUR and scans[box].number != self._ids_of:
                 self._learn(scans[box])
+        self.doing = ""
         return scans
 
     def _learn(self, scan: BoxScan) -> None:

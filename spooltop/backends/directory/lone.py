@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...errors import Unreadable
 from ...model.can import Can
+from ...model.followed import Followed
 from ...model.kind import Listing, ListQuery
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, Sight, Watch
@@ -81,6 +82,12 @@ class LoneReader:
 
     def read(self, key: Key, limit: int) -> Payload:
         raise Unreadable("there are no messages here", path=self._path)
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        return {}
+
+    def doing(self) -> str:
+        return f"reading {self._path}"
 
     def changes(self, timeout: float) -> bool:
         changed = self._changed.wait(min(timeout, _PERIOD))

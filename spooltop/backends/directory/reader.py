@@ -9,7 +9,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from spooltop.engine import names
@@ -17,6 +17,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.can import Can
+from spooltop.model.followed import Followed
 from spooltop.model.kind import Listing, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, CursorSource, Disk, Lock, LockParty, Sight, Watch
@@ -28,6 +29,7 @@ from .cursorfiles import CursorFiles
 from .detail import read_message, split_key
 from .detect import identify
 from .disk import disk_of, may, who_am_i
+from .follow import Follower
 from .listing import NameListing, RowListing, new_row
 from .locks import LockFiles, LockTable, device_of, read_table
 from .mounts import Mount, is_local, sends_no_events
@@ -36,7 +38,7 @@ from .pids import Clockwork, Sureness
 from .place import Place
 from .processes import Processes
 from .rows import claim_row
-from .scan import BoxScan, quick_put_us
+from .scan import BoxScan, generation_of, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
 from .traffic import Traffic
@@ -91,6 +93,7 @@ class DirectoryReader:
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
         self._asides = Asides()
         self._traffic = Traffic(self._asides, self._in_new)
+        self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
         self._lock_files = LockFiles(self._processes, clock=clock, monotonic=monotonic)
         self._cursor_files = CursorFiles()
         self._table: tuple[float, LockTable] | None = None
@@ -102,6 +105,7 @@ class DirectoryReader:
         self._consumers: tuple[float, int | None] | None = None
         self._generation = 0
         self._state: object = None
+        self._doing = ""
 
     @staticmethod
     def _identified(path: str, as_spool: bool, layout: str | None, read_only: str | None) -> tuple[str, str | None]:
@@ -117,6 +121,7 @@ class DirectoryReader:
         now = self._clock()
         self._began = self._began or now
         self._clockwork.look()
+        self._doing = "opening the directory"
         try:
             dirs, reopened = self._place.open()
         except OSError as problem:
@@ -126,12 +131,16 @@ class DirectoryReader:
             self._watcher = None
         mount = self._place.mount(dirs)
         heard = self._heard(dirs, mount)
+        self._follower.hear(heard.batches)
         scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted)
         self._scans = scans
         sure = Sureness(is_local(mount), self._processes.in_first_namespace())
+        self._doing = "telling who holds what"
         self._judge(dirs, scans, sure, mount)
         doubles = self._boxes.doubles(dirs, scans[Box.NEW])
+        self._doing = "listing what is set aside"
         asides = self._asides.look(dirs, now)
+        self._doing = "looking at cursors and locks"
         beginning = self._watcher is not None and not heard.listening and not heard.reason
         flow = self._traffic.look(
             now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=beginning, exact=not reopened
@@ -206,6 +215,20 @@ class DirectoryReader:
         elif box in ASIDE:
             row = self._asides.row(self._place.dirs, box, operation, name)
         return read_message(self._place.dirs, key, limit, row, lambda token: self._owners.sentences.get(token, ""))
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        new, dirs = self._scans.get(Box.NEW), self._place.dirs
+        if new is None or dirs is None or dirs.new is None:
+            return {}
+        try:
+            current = generation_of(dirs.new) == new.generation
+        except OSError:
+            current = False
+        times = self._boxes.times(Box.NEW)
+        return self._follower.where(ids, since, self._clock(), new, self._claims, times, current=current)
+
+    def doing(self) -> str:
+        return self._boxes.doing or self._doing
 
     def changes(self, timeout: float) -> bool:
         due = self._due

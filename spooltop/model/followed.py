@@ -1,0 +1,27 @@
+"""Where messages went that somebody keeps an eye on, by their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .words import Box
+
+__all__ = ["Followed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Where the message with one id is, as far as it was seen. Times are epoch seconds.
+
+    ``box`` is where it stands now; None where it is in no box (``gone_at`` says since when at the latest) or not found yet.
+    ``place`` in ``new``: 1 is the oldest of the ``of`` that wait there. ``claimed_at`` and ``pid`` are of its last claim since
+    following began, None where none was seen.
+    """
+
+    id: str
+    box: Box | None = None
+    place: int | None = None
+    of: int | None = None
+    claimed_at: float | None = None
+    pid: int | None = None
+    gone_at: float | None = None
