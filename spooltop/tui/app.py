@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 from textual.app import App
 from textual.message import Message
@@ -11,9 +13,11 @@ from ..model.plan import Result
 from ..model.snapshot import Snapshot
 from . import Options
 from .deliver import deliver
+from .doer import Doer
 from .draw.glyphs import ASCII, UNICODE
+from .found import Found, SnapshotTaken
 from .lifecycle import catch_signals, goodbye, terminal_gone
-from .looker import Control, Doer, Found, Looker, SnapshotTaken
+from .looker import Control, Looker
 from .scene import View
 from .screens.main import MainScreen
 
@@ -38,13 +42,18 @@ class SpooltopApp(App[int], inherit_bindings=False):
             super().__init__()
             self.found = found
 
-    def __init__(self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25) -> None:
+    def __init__(
+        self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
         self.spool = control
         self.options = options or Options()
         self.glyphs = ASCII if self.options.ascii else UNICODE
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.looker = Looker(control, lambda found: deliver(self, self.Arrived(found)), quiet=quiet, busy=busy)
+        self.looker = Looker(
+            control, lambda found: deliver(self, self.Arrived(found)), quiet=quiet, busy=busy, monotonic=monotonic
+        )
         self.doer = Doer()
         self.snapshot: Snapshot | None = None
         self.results: list[Result] = []
@@ -93,7 +102,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _check_stale(self) -> None:
         waited = self.looker.looking_for()
-        self.main.stale(waited if waited >= STALE_AFTER else None)
+        self.main.stale(waited if waited >= STALE_AFTER else None, self.looker.looking_at())
 
     def _check_terminal(self) -> None:
         if terminal_gone():

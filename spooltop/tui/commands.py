@@ -103,8 +103,10 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("filter", ("slash",), "filter", "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead", LISTS,
             rank=7, group="look"),
-    Command("next-match", ("n",), "next match", "next match of the filter", LISTS, why.has_rows, group="look"),
-    Command("previous-match", ("N",), "previous match", "previous match of the filter", LISTS, why.has_rows, group="look"),
+    Command("next-match", ("n",), "next match", "next that matches the filter, or the last one set", LISTS, why.sought,
+            group="look"),
+    Command("previous-match", ("N",), "previous match", "the one before that matches the filter, or the last one set", LISTS,
+            why.sought, group="look"),
     Command("sort-left", ("less_than_sign",), "sort left", "sort by the column to the left", LISTS, why.sortable, group="look"),
     Command("sort-right", ("greater_than_sign",), "sort right", "sort by the column to the right", LISTS, why.sortable,
             group="look"),

@@ -1,32 +1,91 @@
-"""Where the messages of an operation are now, in words: what a look can tell of them."""
+"""Where the messages of an operation are now, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
+from ..model.followed import Followed
 from ..model.plan import Outcome, Result
-from ..model.snapshot import Snapshot
 from ..model.units import age, duration
-from ..model.words import Action
+from ..model.words import ASIDE, Action, Box
+from .found import Followers
 
-__all__ = ["since_then"]
+__all__ = ["FOLLOWS", "followed_ids", "since_then"]
+
+FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
+"""Actions after which messages go on by themselves."""
 
 
-def since_then(result: Result, snapshot: Snapshot | None) -> tuple[str, ...]:
-    """Who claimed what was put back, as far as the claims of this snapshot tell. Empty before the first look after it."""
-    if snapshot is None or snapshot.taken_at < result.finished_at:
+def followed_ids(result: Result) -> tuple[str, ...]:
+    """The ids of what was done, if there is anything to wait for."""
+    if result.action not in FOLLOWS:
         return ()
-    if result.action not in (Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT):
+    return tuple(item.id for item in result.items if item.outcome is Outcome.DONE)
+
+
+def since_then(result: Result, followers: Followers | None) -> tuple[str, ...]:
+    """Who took what was put back, what became of it, and what still waits. Empty before the first look after it."""
+    ids = followed_ids(result)
+    if followers is None or followers.taken_at < result.finished_at or not ids:
         return ()
-    ids = {item.id for item in result.items if item.outcome is Outcome.DONE}
-    claims = [row for row in snapshot.sight.claims if row.id in ids]
-    lines = []
-    by_pid: dict[int | None, list[float]] = {}
-    for row in claims:
-        pid = row.owner.pid if row.owner is not None else None
-        by_pid.setdefault(pid, []).append(max(0.0, (row.in_box_since or result.finished_at) - result.finished_at))
-    for pid, waits in by_pid.items():
-        who = f"by {pid}" if pid is not None else "by somebody who is not visible"
-        lines.append(f"{len(waits)} claimed {who} after {duration(max(waits))}")
-    rest = len(ids) - len(claims)
-    if rest and snapshot.sight.judged_all:
-        lines.append(f"{rest} in new still, or done since (looked {age(snapshot.taken_at - result.finished_at)} after it)")
+    found = [followers.found[id] for id in ids if id in followers.found]
+    end, now = result.finished_at, followers.taken_at
+    lines = _taken(found, end, now)
+    gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
+    if gone:
+        lines.append(f"{len(gone):,} taken and gone; by whom was not seen")
+    lines += _waiting([one for one in found if one.box is Box.NEW and one.claimed_at is None], now - end)
+    for box in (Box.CUR, *ASIDE):
+        if here := sum(1 for one in found if one.box is box and one.claimed_at is None):
+            lines.append(f"{here:,} {'in cur' if box is Box.CUR else f'set aside in {box}'}")
+    if unseen := sum(1 for one in found if one.box is None and one.gone_at is None):
+        lines.append(f"{unseen:,} on the way, not seen in any box yet")
+    if len(found) < len(ids):
+        lines.append(f"so much of the first {len(found):,}; {len(ids) - len(found):,} more are not followed")
     return tuple(lines)
+
+
+def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
+    """One line for each that took some of them, and for each thing that became of those."""
+    groups: dict[tuple[int | None, str], list[Followed]] = {}
+    for one in found:
+        if one.claimed_at is None:
+            continue
+        now_is = "gone" if one.gone_at is not None else str(one.box or "")
+        groups.setdefault((one.pid, now_is), []).append(one)
+    lines = []
+    for (pid, now_is), ones in sorted(groups.items(), key=lambda group: (group[0][0] or 0, group[0][1])):
+        who = f"by {pid}" if pid is not None else "by somebody who is not visible"
+        words = f"{len(ones):,} claimed {who} after {_times(ones, lambda one: (one.claimed_at or end) - end)}"
+        match now_is:
+            case "gone":
+                words += f", done after {_times(ones, lambda one: (one.gone_at or end) - end)}"
+            case Box.CUR:
+                words += f", in work for {age(max(now - (one.claimed_at or now) for one in ones))}"
+            case Box.NEW:
+                words += ", given back, waits in new again"
+            case "":
+                words += ", left its claim just now" if len(ones) == 1 else ", left their claims just now"
+            case _:
+                words += f", then set aside in {now_is}"
+        lines.append(words)
+    return lines
+
+
+def _waiting(ones: Sequence[Followed], since: float) -> list[str]:
+    if not ones:
+        return []
+    places = sorted(one.place for one in ones if one.place is not None)
+    of = max((one.of for one in ones if one.of is not None), default=None)
+    words = f"{len(ones):,} wait{'s' if len(ones) == 1 else ''} in new"
+    if places and of is not None:
+        span = f"{places[0]:,}" if places[0] == places[-1] else f"{places[0]:,} to {places[-1]:,}"
+        words += f", place {span} of {max(of, places[-1]):,}"
+    return [f"{words}, nobody took {'it' if len(ones) == 1 else 'them'} for {age(max(0.0, since))}"]
+
+
+def _times(ones: Iterable[Followed], of: Callable[[Followed], float]) -> str:
+    """The least and the longest of some times, as one where they are the same."""
+    times = sorted(max(0.0, of(one)) for one in ones)
+    least, longest = duration(times[0]), duration(times[-1])
+    return least if least == longest else f"{least} to {longest}"

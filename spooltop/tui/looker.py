@@ -1,6 +1,6 @@
-"""The thread that looks, and the one that changes. Neither touches a widget: what they found goes out as past-tense messages.
+"""The thread that looks. It touches no widget: what it found goes out as past-tense messages.
 
-The looker turns round as long as the dashboard runs: look, list what is in front, read what is chosen, post, wait for a
+It turns round as long as the dashboard runs: look, list what is in front, read what is chosen, post, wait for a
 change. A look may hang for ever (a dead NFS server): the thread is a daemon, so quitting does not wait for it, and
 ``looking_for`` tells how long. Whatever the screen asks for is one frozen ``Wish``; a newer wish replaces an older one that
 nobody served yet.
@@ -8,22 +8,35 @@ nobody served yet.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from ..errors import SpooltopError
+from ..model.followed import Followed
 from ..model.kind import Listing, ListQuery
 from ..model.plan import OperationRecord, Plan, Result
-from ..model.row import Payload, Row
+from ..model.row import Payload
 from ..model.selection import Selection
 from ..model.snapshot import Snapshot
 from ..model.words import Action, Box, Json, Key
+from .found import (
+    Followers,
+    Found,
+    KeysRead,
+    LookFailed,
+    MatchFound,
+    Page,
+    PayloadRead,
+    RowsRead,
+    Search,
+    SnapshotTaken,
+    Wish,
+)
 
-__all__ = ["Control", "Doer", "KeysRead", "LookFailed", "Looker", "Page", "PayloadRead", "RowsRead", "SnapshotTaken", "Wish"]
+__all__ = ["Control", "Looker"]
 
 PAYLOAD_LIMIT = 65536
 QUIET = 1.0
@@ -33,10 +46,10 @@ BUSY = 0.25
 
 SHARE = 3
 """How many times as long as a look took nothing is looked at: a large spool that never rests costs a quarter of a core."""
+LONGEST_REST = 10.0
+"""Seconds: a look that hung for a minute is no large spool."""
 MARGIN = 50
 """Rows read above and below the window, so that a step over its edge shows rows at once."""
-
-T = TypeVar("T")
 
 
 class Control(Protocol):
@@ -51,6 +64,8 @@ class Control(Protocol):
     def wake(self) -> None: ...
     def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing: ...
     def read(self, key: Key, limit: int = PAYLOAD_LIMIT) -> Payload: ...
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]: ...
+    def doing(self) -> str: ...
     def plan(
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None
     ) -> Plan: ...
@@ -59,79 +74,6 @@ class Control(Protocol):
     ) -> Result: ...
     def operations(self) -> list[OperationRecord]: ...
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the screen wants to know besides the snapshot: a list with a window of rows, and one payload.
-
-    ``anchor`` is the key that the cursor stands on, ``anchor_index`` where it stood. ``all_keys`` counts up each time all keys
-    of the list are wanted.
-    """
-
-    query: ListQuery | None = None
-    start: int = 0
-    stop: int = 0
-    anchor: Key | None = None
-    anchor_index: int = 0
-    payload: Key | None = None
-    all_keys: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A window of a list; ``generation`` differs for each listing made. ``anchor_at``: where the wish's anchor stands in it,
-    None where it is gone (or none was wished)."""
-
-    query: ListQuery
-    generation: int
-    length: int
-    complete: bool
-    start: int
-    rows: tuple[Row, ...]
-    anchor: Key | None
-    anchor_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
-    """A look came back; the page is of the same look."""
-
-    snapshot: Snapshot
-    page: Page | None
-
-
-@dataclass(frozen=True, slots=True)
-class RowsRead:
-    """Another window, filter or order, out of the last look."""
-
-    page: Page
-
-
-@dataclass(frozen=True, slots=True)
-class KeysRead:
-    query: ListQuery
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadRead:
-    """``payload`` None: it could not be read, ``error`` says why."""
-
-    key: Key
-    payload: Payload | None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LookFailed:
-    """A look or a listing raised; what was seen before stays on the screen."""
-
-    error: str
-    query: ListQuery | None = None
-
-
-Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | LookFailed
 
 
 class Looker:
@@ -156,7 +98,11 @@ class Looker:
         self._version = 0
         self._rescan = False
         self._stopped = False
-        self._looking_since: float | None = None
+        self._since: float | None = None
+        self._at = ""
+        self._following: tuple[tuple[str, ...], float] = ((), 0.0)
+        self._followed: Mapping[str, Followed] = {}
+        self._searched = 0
         self._listing: Listing | None = None
         self._serial = 0
         self._keys_served = 0
@@ -171,9 +117,13 @@ class Looker:
         return self._wish
 
     def looking_for(self) -> float:
-        """Seconds since the look that is under way began, 0 where none is."""
-        since = self._looking_since
+        """Seconds since what is under way began (a look, a list, a payload), 0 where nothing is."""
+        since = self._since
         return 0.0 if since is None else max(0.0, self._monotonic() - since)
+
+    def looking_at(self) -> str:
+        """What that is at, in words."""
+        return self._at or self._control.doing()
 
     def want(self, wish: Wish) -> None:
         """What the screen shows from now on. Served at once, even between two looks."""
@@ -181,6 +131,12 @@ class Looker:
             with self._lock:
                 self._wish = wish
             self._wake()
+
+    def follow(self, ids: Sequence[str], since: float = 0.0) -> None:
+        """Keeps an eye on these messages after each look, on none where it is empty."""
+        with self._lock:
+            self._following = (tuple(ids), since)
+        self._wake()
 
     def look_again(self) -> None:
         """Scans everything, now."""
@@ -218,7 +174,7 @@ class Looker:
                 self._post(LookFailed(f"internal error, please report: {error!r}", wish.query))
             if look:
                 looked_at = self._monotonic()
-                rest = max(self._busy, SHARE * (looked_at - began))
+                rest = max(self._busy, min(LONGEST_REST, SHARE * (looked_at - began)))
             due = self._wait(version, looked_at, rest)
 
     def _wait(self, version: int, looked_at: float, rest: float) -> bool:
@@ -233,26 +189,67 @@ class Looker:
         return self._version == version or self._monotonic() - looked_at >= self._quiet
 
     def _serve(self, wish: Wish, version: int, look: bool, rescan: bool) -> None:
-        if look:
-            self._looking_since = self._monotonic()
-            try:
-                snapshot = self._control.look(rescan)
-            finally:
-                self._looking_since = None
-            # A filter that makes no sense must not hide the snapshot.
-            try:
-                page = self._page(wish, version, snapshot)
-            except SpooltopError as error:
+        self._since, self._at = self._monotonic(), ""
+        try:
+            snapshot = self._control.look(rescan) if look else None
+            self._at = f"listing {wish.query.box}" if wish.query is not None else ""
+            self._show(wish, version, snapshot)
+            self._follow(look)
+            self._at = "reading a message"
+            self._read(wish.payload, look)
+        finally:
+            self._since = None
+
+    def _show(self, wish: Wish, version: int, snapshot: Snapshot | None) -> None:
+        # A filter that makes no sense must not hide the snapshot.
+        try:
+            page = self._page(wish, version, snapshot)
+        except SpooltopError as error:
+            if snapshot is not None:
                 self._post(SnapshotTaken(snapshot, None))
-                self._post(LookFailed(str(error), wish.query))
-                return
+            self._post(LookFailed(str(error), wish.query))
+            return
+        if snapshot is not None:
             self._post(SnapshotTaken(snapshot, page))
-        elif (page := self._page(wish, version, None)) is not None:
+        elif page is not None:
             self._post(RowsRead(page))
-        if self._listing is not None and wish.all_keys != self._keys_served:
+        if self._listing is None:
+            return
+        if wish.all_keys != self._keys_served:
             self._keys_served = wish.all_keys
             self._post(KeysRead(self._listing.query, tuple(self._listing.keys())))
-        self._read(wish.payload, look)
+        if wish.search is not None and wish.search.number != self._searched:
+            self._searched = wish.search.number
+            self._post(MatchFound(self._listing.query, wish.search, self._match(self._listing, wish, wish.search)))
+
+    def _match(self, listing: Listing, wish: Wish, search: Search) -> int | None:
+        """Place of the next row that matches, in ``listing``. They stand in one order, so it is halved to."""
+        matches = self._control.listing(replace(listing.query, filter=search.text))
+        stands = None if wish.anchor is None else listing.find(wish.anchor)
+        here = wish.anchor_index if stands is None else stands
+
+        def place(at: int) -> int | None:
+            return listing.find(matches.window(at, at + 1)[0].key)
+
+        low, high = 0, len(matches)  # the first that stands after (or at, looking back) the anchor
+        while low < high:
+            middle = (low + high) // 2
+            found = place(middle)
+            if found is not None and (found <= here if search.step > 0 else found < here):
+                low = middle + 1
+            else:
+                high = middle
+        at = low if search.step > 0 else low - 1
+        return place(at) if 0 <= at < len(matches) else None
+
+    def _follow(self, look: bool) -> None:
+        ids, since = self._following
+        if not ids and not self._followed:
+            return
+        found = self._control.follow(ids, since)
+        if look and ids:
+            self._post(Followers(self._control.now(), found))
+        self._followed = found
 
     def _page(self, wish: Wish, version: int, snapshot: Snapshot | None) -> Page | None:
         """The window of the list in front; of a new listing after a look, unless nothing can have changed in it."""
@@ -291,42 +288,3 @@ class Looker:
         if found != served:
             self._payload_served = found
             self._post(found)
-
-
-class Doer:
-    """Plans and applies, one after the other, in a thread of its own, so that a slow disk freezes neither keys nor looks."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="doer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def submit(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
-        """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
-
-        def run() -> None:
-            try:
-                outcome: T | SpooltopError = job()
-            except SpooltopError as error:
-                outcome = error
-            except OSError as error:
-                outcome = SpooltopError(error.strerror or str(error), path=error.filename)
-            except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread
-                outcome = SpooltopError(f"internal error, please report: {error!r}")
-            reply(outcome)
-
-        self._jobs.put(run)
-
-    def stop(self, timeout: float) -> bool:
-        """Takes no more jobs; True where the one under way ended within ``timeout`` seconds."""
-        self._jobs.put(None)
-        if self._thread.ident is None:
-            return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()

@@ -9,7 +9,8 @@ from .scene import Scene, View
 
 __all__ = [
     "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "forceable",
-    "has_problem_rows", "has_rows", "inject", "not_applying", "openable", "plan_there", "purge", "requeue", "sortable", "undo",
+    "has_problem_rows", "has_rows", "inject", "not_applying", "openable", "plan_there", "purge", "requeue", "sortable", "sought",
+    "undo",
 ]  # fmt: skip
 
 
@@ -23,6 +24,12 @@ def has_rows(scene: Scene) -> str | None:
 
 def sortable(scene: Scene) -> str | None:
     return None if scene.rows > 1 else "there is nothing to sort"
+
+
+def sought(scene: Scene) -> str | None:
+    if reason := has_rows(scene):
+        return reason
+    return None if scene.filter or scene.sought else "there is nothing to look for yet: / sets a filter"
 
 
 def anything_marked(scene: Scene) -> str | None:

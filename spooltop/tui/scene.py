@@ -40,7 +40,7 @@ class View(StrEnum):
 LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 """The views that list messages."""
 
-ORDER = {Box.CUR: Sort("held"), Box.TMP: Sort("held")}
+ORDER = {Box.CUR: Sort("held")}
 """How a list is sorted at first, where not by age."""
 
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
@@ -89,8 +89,8 @@ class Scene:
     """All that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
-    this one. ``plan`` is the plan in front; ``applying`` while it is being done; ``undoable`` says why what is chosen cannot be
-    undone ("" where it can).
+    this one. ``sought`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done;
+    ``undoable`` says why what is chosen cannot be undone ("" where it can).
     """
 
     view: View
@@ -100,6 +100,7 @@ class Scene:
     rows: int = 0
     marked: int = 0
     filter: str = ""
+    sought: str = ""
     narrowed: bool = False
     problem: Problem | None = None
     cursor: Cursor | None = None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.can import Can
+from spooltop.model.followed import Followed
 from spooltop.model.kind import ListQuery
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
@@ -69,7 +70,8 @@ class FakeListing:
 
 
 class FakeControl:
-    """``rows`` is the spool. ``change()`` says that something happened; ``hang`` makes looks wait, ``gate`` makes plans wait."""
+    """``rows`` is the spool. ``change()`` says that something happened; ``hang`` makes looks wait (``entered`` is set when one
+    begins), ``gate`` makes plans wait."""
 
     layout = "spool"
 
@@ -88,8 +90,11 @@ class FakeControl:
         self.planned: list[tuple[Action, Selection, bool, Mapping[str, Json]]] = []
         self.records: list[OperationRecord] = []
         self.payloads: dict[Key, bytes] = {}
+        self.whereabouts: dict[str, Followed] = {}
+        self.follows: list[tuple[tuple[str, ...], float]] = []
         self.confirm: Confirm | None = None
         self.broken: Exception | None = None
+        self.entered = threading.Event()
         self.hang = threading.Event()
         self.hang.set()
         self.gate = threading.Event()
@@ -108,6 +113,7 @@ class FakeControl:
         return [row for row in self.rows if row.box is box]
 
     def look(self, rescan: bool = False) -> Snapshot:
+        self.entered.set()
         self.hang.wait()
         if self.broken is not None:
             raise self.broken
@@ -191,6 +197,16 @@ class FakeControl:
             raise Unreadable("it is gone")
         data = self.payloads.get(key, b'{"source": "imessage"}\n')
         return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host is gone"),))
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        self.follows.append((tuple(ids), since))
+        return {id: self.whereabouts.get(id, Followed(id, self._box_of(id))) for id in ids}
+
+    def _box_of(self, id: str) -> Box | None:
+        return next((row.box for row in self.rows if row.id == id), None)
+
+    def doing(self) -> str:
+        return "readdir of new"
 
     def plan(
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None

@@ -11,14 +11,12 @@ import threading
 import pytest
 
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.snapshot import Rates, Snapshot
-from spooltop.model.words import Action, Verdict
+from spooltop.model.words import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.deliver import deliver
-from spooltop.tui.following import since_then
+from spooltop.tui.found import LookFailed
 from spooltop.tui.lifecycle import goodbye, printable, shell, terminal_gone
-from spooltop.tui.looker import LookFailed
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim
@@ -82,20 +80,6 @@ def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
     thread.start()
     thread.join()
     assert told == [False]
-
-
-def test_what_became_of_the_messages_is_told_from_a_later_look() -> None:
-    control = FakeControl([claim(1, Verdict.ALIVE, in_box_since=NOW + 3)])
-    ids = [claim(1).id, claim(2).id]
-    result = Result("7f3a", Action.REQUEUE, "/sp", NOW, [ItemResult(id, id, Outcome.DONE) for id in ids])
-    assert since_then(result, None) == ()
-    control.time = NOW - 1
-    assert since_then(result, control.look()) == ()
-    control.time = NOW + 20
-    snapshot = control.look()
-    assert isinstance(snapshot, Snapshot) and snapshot.rates == Rates()
-    lines = since_then(result, snapshot)
-    assert lines[0].startswith("1 claimed by 4301 after") and lines[1].startswith("1 in new still, or done since")
 
 
 @pytest.mark.parametrize("options", [Options(light=True), Options(colour=False), Options(view="claims")])

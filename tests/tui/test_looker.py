@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import queue
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.kind import ListQuery, Sort
-from spooltop.model.words import Box
+from spooltop.model.words import Box, Verdict
+from spooltop.tui.doer import Doer
+from spooltop.tui.found import Found, KeysRead, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
-from spooltop.tui.looker import Doer, Found, KeysRead, Looker, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
+from spooltop.tui.looker import Looker
 from spooltop.tui.steady import Steady
 
 from .driving import dashboard
@@ -106,23 +109,42 @@ def test_a_look_that_hangs_is_known_to(control: FakeControl, posts: Posts) -> No
     control.hang.clear()
     assert looker.looking_for() == 0.0
     looker.start()
-    while looker._looking_since is None:
-        continue
+    assert control.entered.wait(30)
     time[0] += 41
     assert looker.looking_for() == 41.0
+    assert looker.looking_at() == "readdir of new"
     control.hang.set()
     assert looker.stop(timeout=20)
 
 
-async def test_the_header_says_stale_and_quitting_still_works() -> None:
-    control = FakeControl([claim(1)])
-    async with dashboard(control) as driver:
-        driver.app.main.stale(41.0)
-        await driver.see("STALE 40s")
-        driver.app.main.stale(None)
-        await driver.gone("STALE")
+async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_q_quits() -> None:
+    control = FakeControl([claim(1), claim(2, Verdict.ALIVE)])
+    passed = [0.0]
+    async with dashboard(control, monotonic=lambda: time.monotonic() + passed[0]) as driver:
         control.hang.clear()
+        control.entered.clear()
         control.change()
+        await driver.until(control.entered.is_set, "a look that hangs")
+        passed[0] += 41
+        text = await driver.see("STALE 40s: readdir of new does not answer", "as of", "1 claims of dead consumers")
+        assert "live" not in text.split("\n")[0]
+        await driver.press("3")
+        await driver.see("Claims", "STALE 40s")
+        await driver.press("1")
+        await driver.see("1 claims of dead consumers")
+        await driver.press("r")
+        await driver.see("y requeue 1")
+        await driver.press("escape")
+        await driver.see("STALE")
+        passed[0] += 30
+        await driver.see("STALE 1m10s")
+        control.hang.set()
+        await driver.see("live · as of")
+        control.hang.clear()
+        control.entered.clear()
+        passed[0] += 30
+        control.change()
+        await driver.until(control.entered.is_set, "another look that hangs")
         await driver.press("q")
         await driver.until(driver.app.leaving.is_set)
     assert driver.app.return_code == 0

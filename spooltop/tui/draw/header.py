@@ -8,8 +8,8 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
-from .lamp import Lamp, lamp_line
-from .spans import Line, Span, Style, clip_left, crop, join, line_width, safe, shown, spread, text_width
+from .lamp import Lamp, lamp_line, stale_line, when
+from .spans import Line, Span, Style, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
 
 __all__ = ["disk_line", "header", "is_mail"]
 
@@ -24,7 +24,10 @@ def header(
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
     """Which spool and how fresh; then the room on its file system and what whoever runs this may do."""
-    return [_first(snapshot, width, target, lamp, zone), disk_line(snapshot, width)]
+    second = disk_line(snapshot, width)
+    if snapshot is not None and lamp.stale_for is not None:  # what does not answer has the first line
+        second = crop(restyle(join(f" as of {when(snapshot.taken_at, zone, offset=True)} ·", *second), Style.DIM), width)
+    return [_first(snapshot, width, target, lamp, zone), second]
 
 
 def is_mail(snapshot: Snapshot) -> bool:
@@ -47,6 +50,8 @@ def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone:
         lamp_line(snapshot, lamp=lamp, zone=zone, offset=False),
         lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False),
     ]
+    if lamp.stale_for is not None:
+        lamps = [stale_line(lamp)]
     room = width - text_width(title.text) - 2  # a cell between, and one at the edge
     whole, least = text_width(path), min(text_width(path), max(12, room // 5))
     # the path as a whole is worth more than for how long it was watched, but less than when it was seen

@@ -11,7 +11,7 @@ from spooltop.model.snapshot import Snapshot
 
 from .spans import Line, Span, Style, join, shown
 
-__all__ = ["Lamp", "Times", "lamp_line", "stale", "when"]
+__all__ = ["Lamp", "Times", "lamp_line", "stale", "stale_line", "when"]
 
 
 class Times(StrEnum):
@@ -38,6 +38,11 @@ def stale(snapshot: Snapshot | None, lamp: Lamp) -> bool:
     return lamp.frozen_at is not None or lamp.stale_for is not None
 
 
+def stale_line(lamp: Lamp) -> Line:
+    """``STALE 41s: readdir of new does not answer``."""
+    return (Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), Span(f": {shown(lamp.stale_why) or 'a look is not back'}"))
+
+
 def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool = False) -> str:
     """Time of day, ``—`` where not known."""
     return units.clock_time(at, zone, offset=offset)
@@ -54,8 +59,7 @@ def lamp_line(
         return (Span("looking…"),)
     as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
     if lamp.stale_for is not None:
-        why = "" if short else f": {shown(lamp.stale_why) or 'a look is not back'}"
-        return join(Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), f"{why} · {as_of}")
+        return join(*(stale_line(lamp) if not short else stale_line(lamp)[:1]), f" · {as_of}")
     if lamp.frozen_at is not None:
         return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z goes on'} · {as_of}")
     watch = snapshot.sight.watch

@@ -23,14 +23,15 @@ class FilterLine:
         self.error = ""
 
     def typed(self, screen: MainScreen, event: Key) -> bool:
-        """Takes every key but those that leave the dashboard or move in the list."""
+        """Takes every key but those that leave the dashboard or move in the list. As in less and vi, Enter keeps what was typed,
+        Esc clears it, and a Backspace where nothing is left leaves too."""
         state = screen.state
         if state is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
             return False
         if event.key == "escape":
             screen.filter_line = None
             screen.narrow(state.box, filter="")
-        elif event.key == "enter":
+        elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not self.edit.text):
             screen.filter_line = None
             screen.paint()
         elif self.edit.key(event.key, event.character):
@@ -38,8 +39,9 @@ class FilterLine:
         return True
 
     def apply(self, screen: MainScreen) -> None:
-        """What is no term yet is left out and said; the rest narrows at once."""
+        """What is no term yet is left out and said; the rest narrows at once. Kept for ``n``, also where Esc clears it."""
         found = query.parse(self.edit.text, lenient=True)
         self.error = found.hint
+        screen.sought = str(found) or screen.sought
         if screen.state is not None:
             screen.narrow(screen.state.box, filter=str(found))

@@ -15,7 +15,8 @@ from ...model.snapshot import Cursor, Snapshot
 from ...model.words import Box
 from ..commands import by_id
 from ..draw.spans import Line
-from ..looker import Control, Found, KeysRead, LookFailed, Page, PayloadRead, RowsRead, SnapshotTaken, Wish
+from ..found import Found, KeysRead, LookFailed, MatchFound, Page, PayloadRead, RowsRead, Search, SnapshotTaken, Wish
+from ..looker import Control
 from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
@@ -39,6 +40,7 @@ class MainScreen(TableScreen[None]):
         self.steady = Steady()
         self.frozen_at: float | None = None
         self.stale_for: float | None = None
+        self.stale_why = ""
         self.failed = ""
         self.zone_index = 0
         self.chosen: dict[View, int] = {}
@@ -50,6 +52,8 @@ class MainScreen(TableScreen[None]):
         self.page: Page | None = None
         self.payload: PayloadRead | None = None
         self.keys_wanted = 0
+        self.sought = ""
+        self.search: Search | None = None
         self.range = (0, 60)
 
     def compose(self) -> ComposeResult:
@@ -132,6 +136,7 @@ class MainScreen(TableScreen[None]):
             rows=length,
             marked=len(state.marks) if state is not None else 0,
             filter=state.filter if state is not None else "",
+            sought=self.sought,
             narrowed=narrowed,
             problem=problem,
             cursor=cursor,
@@ -162,6 +167,8 @@ class MainScreen(TableScreen[None]):
             self.paint()
         elif isinstance(found, KeysRead):
             self._take_keys(found)
+        elif isinstance(found, MatchFound):
+            self._take_match(found)
         elif isinstance(found, PayloadRead):
             self.payload = found
             self.paint()
@@ -169,13 +176,14 @@ class MainScreen(TableScreen[None]):
             self.failed = found.error
             self.paint()
 
-    def stale(self, waited: float | None) -> None:
-        """A look has not come back for so many seconds (None: it has)."""
+    def stale(self, waited: float | None, at: str = "") -> None:
+        """A look has not come back for so many seconds (None: it has); ``at``: what it waits for, in words."""
         shown = None if waited is None else (waited if waited < 60 else waited // 10 * 10)
         if shown is not None:
             shown = float(int(shown) // 10 * 10) or 5.0
         if shown != self.stale_for:
             self.stale_for = shown
+            self.stale_why = f"{at or 'a look'} does not answer"
             self.paint()
 
     def _differs(self, page: Page) -> bool:
@@ -200,6 +208,28 @@ class MainScreen(TableScreen[None]):
             self.rows.set_marks(state.marks)
             self.say(f"{len(state.marks):,} marked")
 
+    def _take_match(self, found: MatchFound) -> None:
+        if found.query != self.query_wanted() or found.search is not self.search:
+            return  # of a list that was left meanwhile, or not the last one asked for
+        if found.index is None:
+            self.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
+        else:
+            self.rows.go_to(found.index)
+
+    def seek(self, step: int) -> None:
+        """The next row that matches what was filtered by last (``step`` -1: the one before)."""
+        state = self.state
+        if state is None:
+            return
+        if not state.filter:
+            self.search = Search(self.search.number + 1 if self.search is not None else 1, self.sought, step)
+            self.want()
+            return
+        here = self.rows.cursor_index
+        self.rows.move_by(step)
+        if self.rows.cursor_index == here:
+            self.say(f"this is the {'last' if step > 0 else 'first'} that matches {state.filter}")
+
     # What is wanted
 
     def query_wanted(self) -> ListQuery | None:
@@ -222,6 +252,7 @@ class MainScreen(TableScreen[None]):
                 anchor_index=state.index,
                 payload=row.key if row is not None else None,
                 all_keys=self.keys_wanted,
+                search=self.search,
             )
         )
 

@@ -15,7 +15,7 @@ from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
 from ..draw.locks import lock_lines
 from ..draw.overview import overview
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown, wrap
+from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown, wrap
 from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
@@ -55,7 +55,7 @@ def main(screen: MainScreen) -> None:
 
 
 def _lamp(screen: MainScreen) -> Lamp:
-    return Lamp(screen.frozen_at, screen.stale_for, screen.failed or "a look does not come back" if screen.stale_for else "")
+    return Lamp(screen.frozen_at, screen.stale_for, screen.stale_why if screen.stale_for else "")
 
 
 def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]:
@@ -73,9 +73,11 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
         title += f" › {state.problem.code}"
     elif state.problems_only:
         title += " › problems only"
+    held = screen.snapshot.sight.boxes.get(state.box)
     head = list_header(
         screen.snapshot, title, len(screen.rows), width, now=screen.now, sort=state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
+        total=held.count if held is not None else None,
     )  # fmt: skip
     columns = columns_for(state.box, screen.rows.size.width or width)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
@@ -99,9 +101,10 @@ def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) 
     """One row of the list."""
     times, _, zone = ZONES[screen.zone_index]
     box = screen.box or Box.NEW
-    return row_line(
+    line = row_line(
         row, columns_for(box, width), width, now=screen.now, marked=marked, selected=selected, zone=zone, times=times
     )
+    return restyle(line, Style.DIM) if screen.stale_for is not None and not selected else line
 
 
 def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp) -> list[Line]:
@@ -118,7 +121,7 @@ def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp)
         chosen = screen.chosen.get(View.CURSOR, 0)
         return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
     if screen.root is View.CURSORS:
-        return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows))
+        return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows), zone=zone)
     lines = lock_lines(snapshot, width, LONGEST, now=now)
     screen.scroll = max(0, min(screen.scroll, len(lines) - height))
     return lines[screen.scroll :][:height] or [plain(" no lock file was found in the spool or beside it", width)]
@@ -155,7 +158,8 @@ def _said(screen: MainScreen, width: int) -> list[Line]:
     if typing is not None:
         hint = typing.error or f"{len(screen.rows):,} match · Enter keeps · Esc clears"
         return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
-    words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed, Style.BAD)
+    stale = f"{screen.stale_why}; this is as of the last look" if screen.stale_for and screen.root in LISTS else ""
+    words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed or stale, Style.BAD)
     if not words:
         return []
     lines = wrap(shown(words), max(1, width - 2))

@@ -18,6 +18,7 @@ from ..commands import footer
 from ..deliver import deliver
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, Style, plain, shown, wrap
+from ..following import FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
@@ -64,6 +65,7 @@ class PlanScreen(TableScreen[Result | None]):
         self.edit = LineEdit(limit=12, digits=True)
         self.applying = False
         self.tried = 0
+        self.began = 0.0
         self.refused = ""
         self.scroll_at = 0
         self.stop = threading.Event()
@@ -157,6 +159,10 @@ class PlanScreen(TableScreen[Result | None]):
         if plan is None or self.applying:
             return
         self.applying = owner.applying = True
+        self.began = owner.spool.now()
+        if plan.action in FOLLOWS:
+            # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
+            owner.looker.follow([item.row.id for item in plan.items], self.began)
 
         def stopped() -> bool:
             return self.stop.is_set() or owner.leaving.is_set()
@@ -182,10 +188,11 @@ class PlanScreen(TableScreen[Result | None]):
         self.applying = False
         result = message.result
         if isinstance(result, SpooltopError):
+            self.owner.looker.follow(())
             self.refused = str(result)
             self.paint()
             return
-        self.app.push_screen(ResultScreen(result), lambda undo: self._after(result, undo))
+        self.app.push_screen(ResultScreen(result, self.began), lambda undo: self._after(result, undo))
 
     def _after(self, result: Result, undo: bool | None) -> None:
         self.dismiss(result)

@@ -10,31 +10,39 @@ from ...model.plan import Outcome, Result
 from ..commands import footer
 from ..draw.plan import result_lines
 from ..draw.spans import Line, Style, line_text, plain, shown
-from ..following import since_then
+from ..following import followed_ids, since_then
+from ..found import Followers
 from ..scene import Scene, View
 from ..widgets import LinesView
 from .base import TableScreen
 from .footer import footer_line
 
 if TYPE_CHECKING:
-    from ..looker import Found
+    from ..found import Found
 
 __all__ = ["ResultScreen"]
 
 
 class ResultScreen(TableScreen[bool]):
-    """Gives back True where it is to be undone."""
+    """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, since: float) -> None:
         super().__init__()
         self.result = result
+        self.since = since
         self.scroll_at = 0
+        self.followers: Followers | None = None
 
     def compose(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
+        if ids := followed_ids(self.result):
+            self.owner.looker.follow(ids, self.since)
         self.paint()
+
+    def on_unmount(self) -> None:
+        self.owner.looker.follow(())
 
     def scene(self) -> Scene:
         why = "" if self.result.undo else "nothing of it can be undone"
@@ -42,7 +50,9 @@ class ResultScreen(TableScreen[bool]):
 
     def take(self, found: Found) -> None:
         """A new look: where the messages are now."""
-        self.paint()
+        if isinstance(found, Followers):
+            self.followers = found
+            self.paint()
 
     def paint(self) -> None:
         if self.ready:
@@ -53,7 +63,7 @@ class ResultScreen(TableScreen[bool]):
             self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
 
     def _lines(self, width: int, height: int) -> list[Line]:
-        since = since_then(self.result, self.owner.snapshot)
+        since = since_then(self.result, self.followers)
         return result_lines(self.result, width, height, since=since, scroll=self.scroll_at)
 
     def do_back(self, key: str) -> None:

@@ -1,0 +1,53 @@
+"""The thread that plans and changes; what came of it goes back by a call in that thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..errors import SpooltopError
+
+__all__ = ["Doer"]
+
+T = TypeVar("T")
+
+
+class Doer:
+    """Plans and applies, one after the other, in a thread of its own, so that a slow disk freezes neither keys nor looks."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="doer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
+        """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
+
+        def run() -> None:
+            try:
+                outcome: T | SpooltopError = job()
+            except SpooltopError as error:
+                outcome = error
+            except OSError as error:
+                outcome = SpooltopError(error.strerror or str(error), path=error.filename)
+            except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread
+                outcome = SpooltopError(f"internal error, please report: {error!r}")
+            reply(outcome)
+
+        self._jobs.put(run)
+
+    def stop(self, timeout: float) -> bool:
+        """Takes no more jobs; True where the one under way ended within ``timeout`` seconds."""
+        self._jobs.put(None)
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
