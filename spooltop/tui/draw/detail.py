@@ -125,9 +125,8 @@ def _why(row: Row, facts: dict[str, str]) -> str:
     if row.owner is not None and row.owner.pid is not None:
         told = told.removeprefix(f"pid {row.owner.pid} ")
         told = told.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ")
-    if row.evidence and row.evidence not in told and (row.evidence not in _BARE or not told):
-        told = f"{told} · {row.evidence}" if told else row.evidence
-    return shown(told)
+    known = [part for part in row.evidence.split(" · ") if part and part not in told and (part not in _BARE or not told)]
+    return shown(" · ".join([told, *known] if told else known))
 
 
 def payload_lines(payload: Payload, width: int) -> list[Line]:
