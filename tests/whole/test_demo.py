@@ -158,7 +158,7 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     screen.type("r")
     screen.wait_for("y requeue 1")
     screen.type("y")
-    screen.wait_for("Requeued 1")
+    screen.wait_for(lambda text: "Requeued 1" in text and "Esc Close" in text)
     screen.type("\x1b")
     screen.wait_for("imessage put back 89636→89632")
     screen.type("5\r")
