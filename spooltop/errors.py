@@ -44,8 +44,8 @@ class SpooltopError(Exception):
         return f"{where}{self.what}" + (f"; {self.advice}" if self.advice else "")
 
 
-class UsageError(SpooltopError):
-    """The words of a command or a filter make no sense."""
+class UsageError(SpooltopError, ValueError):
+    """The words of a command or a filter, or an argument of the engine, make no sense."""
 
     exit_code = 2
 

@@ -16,9 +16,37 @@ back by ``Spool.recover``. Every file operation goes through one ``Files`` objec
 
 from __future__ import annotations
 
+from spooltop.errors import (
+    ClaimLost,
+    CursorMismatch,
+    CursorUnreadable,
+    MailFolder,
+    NotASpool,
+    PutUnknown,
+    SpoolFull,
+    SpooltopError,
+    Unreadable,
+    UsageError,
+)
+
 from .claim import Claim
 from .cursors import CursorFile
 from .spool import Spool
 from .tickets import FileTicketQueue
 
-__all__ = ["Claim", "CursorFile", "FileTicketQueue", "Spool"]
+__all__ = [
+    "Claim",
+    "ClaimLost",
+    "CursorFile",
+    "CursorMismatch",
+    "CursorUnreadable",
+    "FileTicketQueue",
+    "MailFolder",
+    "NotASpool",
+    "PutUnknown",
+    "Spool",
+    "SpoolFull",
+    "SpooltopError",
+    "Unreadable",
+    "UsageError",
+]

@@ -34,10 +34,13 @@ class Claim:
     step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning.
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_done", "attempt", "id", "inode", "name", "source", "token", "told")
+    __slots__ = (
+        "__weakref__", "_consumer", "_done", "_spool", "attempt", "id", "inode", "name", "source", "token", "told",
+    )  # fmt: skip
 
     def __init__(self, consumer: Consumer, told: Name, token: str, inode: int, attempt: int) -> None:
         self._consumer = consumer
+        self._spool: object = None
         self._done = False
         self.told = told
         self.name = told.raw
@@ -74,6 +77,10 @@ class Claim:
     def ended(self) -> bool:
         """True after ack, release, reject, or after it was found lost."""
         return self._done
+
+    def keep(self, spool: object) -> None:
+        """A spool that its owner lets go of stays open for the claims that he holds; else they would go back under his hands."""
+        self._spool = spool
 
     def end(self) -> None:
         """Marks it as no longer held; touches no file."""

@@ -131,6 +131,7 @@ class Consumer:
         return self._hold is not None and self._hold.token == claim.token
 
     def open(self, claim: Claim) -> BinaryIO:
+        self._check(claim)
         try:
             fd = self._files.open_read(claim.name, self._cur)
         except FileNotFoundError:
@@ -138,6 +139,7 @@ class Consumer:
         return as_file(fd, self._dirs.path)
 
     def read(self, claim: Claim) -> bytes:
+        self._check(claim)
         files = self._files
         try:
             fd = files.open_read(claim.name, self._cur)

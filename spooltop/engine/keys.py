@@ -36,9 +36,10 @@ class Record:
 
 
 class KeyRecords:
-    """The records of one spool. ``window``: seconds after which a record has expired. All methods may raise ``OSError``."""
+    """The records of one spool. ``window``: seconds after which a record has expired, None: never.
+    All methods may raise ``OSError``."""
 
-    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], window: float) -> None:
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], window: float | None) -> None:
         self._dirs = dirs
         self._clock = clock
         self._window = window
@@ -70,7 +71,7 @@ class KeyRecords:
             files.close(fd)
 
     def _valid(self, record: Record) -> bool:
-        return bool(record.name) and record.at > self._clock() - self._window
+        return bool(record.name) and (self._window is None or record.at > self._clock() - self._window)
 
     def create(self, key: str, name: str, *, durable: bool) -> bool:
         """Records that ``key`` is the message ``name``. False where the key has a record already."""
@@ -101,7 +102,7 @@ class KeyRecords:
 
     def _sweep(self) -> None:
         now = self._clock()
-        if now - self._swept_at < self._window / 24:
+        if self._window is None or now - self._swept_at < self._window / 24:
             return
         self._swept_at = now
         names = (name for name in self._dirs.files.list(self._keys()) if not name.startswith("."))

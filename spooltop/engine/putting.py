@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 class Putter:
     """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
 
-    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, key_window: float) -> None:
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, key_window: float | None) -> None:
         self._dirs = dirs
         self._files = dirs.files
         self._clock = clock
@@ -54,6 +54,7 @@ class Putter:
         canary: bool,
     ) -> str:
         """One message; its id. See ``Spool.put``."""
+        _check(data)
         if id is None:
             chosen = name = new_id(next_us(self._clock), os.getpid(), self._host)
             if source is not None or not_before is not None or canary:
@@ -114,6 +115,7 @@ class Putter:
         try:
             try:
                 for data in chain(first, rest):
+                    _check(data)
                     id = new_id(next_us(self._clock), os.getpid(), self._host)
                     name = id if source is None else self._name(id, source, None, False)
                     drafts.append((id, name, self._draft(name, data, sync=durable and not together)))
@@ -176,6 +178,8 @@ class Putter:
                     files.write_all(fd, bytes(data))
                 else:
                     while chunk := data.read(_CHUNK):
+                        if not isinstance(chunk, bytes):
+                            raise TypeError("a message is bytes or a binary file, and this file gives text")
                         files.write_all(fd, chunk)
                 if sync:
                     files.sync(fd)
@@ -280,6 +284,11 @@ class Putter:
                 self._discard(name)
         finally:
             files.close(fd)
+
+
+def _check(data: object) -> None:
+    if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+        raise TypeError(f"a message is bytes or a binary file, not {type(data).__name__}")
 
 
 def _syncfs_tells() -> bool:

@@ -24,15 +24,15 @@ from .waiting import Watch
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
 MAX_ATTEMPTS = 10
-KEY_WINDOW = 24 * 3600.0
 
 
 class Spool:
     """A directory with the boxes ``tmp``, ``new`` and ``cur``.
 
     ``durable``: a put and an ack survive power loss when they return; False keeps every guarantee but that one. ``max_attempts``:
-    how often a message is in work before it is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key.
-    ``as_spool`` opens what looks like a mail folder all the same. ``files``, ``clock`` (epoch seconds), ``host`` are the world.
+    how often a message is in work before it is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None:
+    for ever, a small file each. ``as_spool`` opens what looks like a mail folder all the same. ``files``, ``clock`` (epoch
+    seconds), ``host`` are the world.
 
     Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
     """
@@ -45,7 +45,7 @@ class Spool:
         durable: bool = True,
         *,
         max_attempts: int = MAX_ATTEMPTS,
-        key_window: float = KEY_WINDOW,
+        key_window: float | None = None,
         as_spool: bool = False,
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
@@ -111,10 +111,10 @@ class Spool:
     ) -> str:
         """Puts one message, bytes or a binary file; its id.
 
-        With ``id`` it is a no-op while a message of that id is in any box; with ``key`` it is a no-op for 24 hours after the
-        first put with that key, whatever became of the message, and returns that message's id. ``not_before`` (epoch seconds)
-        holds it back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``UsageError`` for an id or a
-        source that is too long; after any error but ``PutUnknown`` nothing was delivered.
+        With ``id`` it is a no-op while a message of that id is in any box; with ``key`` it is a no-op ever after the first put
+        with that key, whatever became of the message, and returns that message's id (``key_window``). ``not_before`` (epoch
+        seconds) holds it back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``UsageError`` (a
+        ``ValueError``) for an id or a source that is too long; after any error but ``PutUnknown`` nothing was delivered.
         """
         return self._putter.put(
             data,
@@ -135,6 +135,12 @@ class Spool:
     def claim(self, timeout: float | None = 0) -> Claim | None:
         """The oldest message that may be claimed; waits up to ``timeout`` seconds for one (None: for ever). None where none
         came, or ``wake`` was called. Raises ``SpoolFull``: a full disk stops claims too."""
+        found = self._next(timeout)
+        if found is not None:
+            found.keep(self)
+        return found
+
+    def _next(self, timeout: float | None) -> Claim | None:
         found = self._consumer.take()
         if found is not None or timeout == 0:
             return found
