@@ -30,7 +30,7 @@ from .text import escape
 from .units import parse_age
 from .words import Box, Verdict
 
-__all__ = ["KEYS", "Query", "parse"]
+__all__ = ["KEYS", "Query", "is_plain", "parse"]
 
 KEYS = ("age", "src", "pid", "tries", "verdict")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -161,11 +161,28 @@ class Query:
 
     @property
     def plain_terms(self) -> tuple[bytes, ...]:
-        """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``could_match``)."""
-        return tuple(
-            term.needle.encode() for term, wanted in self.terms
-            if wanted and isinstance(term, _Text) and _PLAIN.fullmatch(term.needle)
-        )  # fmt: skip
+        """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``is_plain``)."""
+        found = []
+        for term, wanted in self.terms:
+            if wanted and isinstance(term, _Text) and _PLAIN.fullmatch(term.needle):
+                found.append(term.needle.encode())
+            elif wanted and isinstance(term, _Source) and _PLAIN.fullmatch(term.name):
+                found.append(b",s=" + term.name.encode())
+        return tuple(found)
+
+    @property
+    def of_names(self) -> tuple[tuple[bool, str, bool], ...] | None:
+        """(is it a source, text, wanted) of all terms where each is plain text or a plain source, so that of a message in ``new``
+        whose name is plain the name alone decides; else None."""
+        found = []
+        for term, wanted in self.terms:
+            if isinstance(term, _Text) and _PLAIN.fullmatch(term.needle):
+                found.append((False, term.needle, wanted))
+            elif isinstance(term, _Source) and _PLAIN.fullmatch(term.name):
+                found.append((True, term.name, wanted))
+            else:
+                return None
+        return tuple(found)
 
     def could_match(self, name: bytes) -> bool:
         r"""False where a message of which only its name is known cannot match. Names with other than printable ASCII, with
@@ -174,10 +191,15 @@ class Query:
         terms = self.plain_terms
         if not terms or all(term in name for term in terms):
             return True
-        return b"\\" in name or b"%" in name or not (name.isascii() and name.decode("ascii").isprintable())
+        return not is_plain(name)
 
     def __str__(self) -> str:
         return " ".join(("" if wanted else "!") + str(term) for term, wanted in self.terms)
+
+
+def is_plain(name: bytes) -> bool:
+    """True where a name is shown as its bytes are, id and source too: printable ASCII, no backslash, nothing encoded."""
+    return b"\\" not in name and b"%" not in name and name.isascii() and name.decode("ascii").isprintable()
 
 
 def parse(text: str, *, lenient: bool = False) -> Query:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spooltop.engine import names as grammar
@@ -16,13 +18,14 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Box, Key
 
-from .packed import PackedNames
+from .packed import CHUNK, PackedNames
 from .rows import kind_of_file
 
 __all__ = ["NameListing", "RowListing", "new_row", "selects"]
 
-_SLICE = 2_000
 _SORTED_AT_MOST = 100_000
+_USUAL = re.compile(rb"(?:\A|(?<=/))([0-9]{16})\.")
+"""The times in front of names as ``scan.quick_put_us`` takes them, in a chunk."""
 
 Stat = Callable[[str], os.stat_result | None]
 """lstat of a name in the box, None where it has gone."""
@@ -170,6 +173,10 @@ class RowListing:
         return (row.key for row in self._rows)
 
 
+def _source(raw: str) -> str | None:
+    return grammar.parse(raw, claimed=False).source if ",s=" in raw else None
+
+
 class NameListing:
     """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
 
@@ -198,7 +205,6 @@ class NameListing:
         self._look = look
         self._box = box
         self._row = row
-        self._places: dict[str, int] | None = None
         self._order = self._taken(query, now, cancelled)
         self._sort(query.sort, put_us, times, cancelled)
 
@@ -206,44 +212,70 @@ class NameListing:
         match = matcher(query, now)
         if match is None:
             return array("L", range(len(self._names)))
-        wanted = filters.parse(query.filter) if query.filter else None
+        wanted = filters.parse(query.filter) if query.filter else filters.Query()
         chosen = query.selection
-        with_stat = (wanted is not None and wanted.needs_stat) or (
-            chosen is not None and (chosen.older_than is not None or bool(chosen.filter))
-        )
+        with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
+        alone = self._box is Box.NEW and matcher(replace(query, filter=""), now) is None
+        decided = wanted.of_names if alone else None
+        needles = wanted.plain_terms
         order = array("L")
-        for place, raw in enumerate(self._names):
-            if place % _SLICE == 0 and cancelled():
+        for start, chunk in self._names.chunks():
+            if cancelled():
                 self.complete = False
                 break
-            if wanted is not None and not wanted.could_match(os.fsencode(raw)):
+            plain = filters.is_plain(chunk)
+            if plain and not all(needle in chunk for needle in needles):
                 continue
-            row = self._row(raw, self._look(raw)) if with_stat else replace(self._row(raw, None), note="")
-            if match(row):
-                order.append(place)
+            names = os.fsdecode(chunk).split("/")
+            if plain and decided is not None:
+                places: Iterable[int] = range(len(names))
+                for is_source, text, there in decided:
+                    if is_source:
+                        places = [place for place in places if (_source(names[place]) == text) is there]
+                    else:
+                        places = [place for place in places if (text in names[place]) is there]
+                order.extend([start + place for place in places])
+                continue
+            for place, raw in enumerate(names, start):
+                if needles and not wanted.could_match(os.fsencode(raw)):
+                    continue
+                row = self._row(raw, self._look(raw)) if with_stat else replace(self._row(raw, None), note="")
+                if match(row):
+                    order.append(place)
         return order
 
     def _sort(
         self, sort: Sort, put_us: Callable[[str], int | None], times: Mapping[str, int], cancelled: Callable[[], bool]
     ) -> None:
-        keys: list[tuple[object, int]] = []
+        keys: list[object] = []
+        places: list[int] = []
         unknown: list[int] = []
-        numbers = set(self._order) if len(self._order) != len(self._names) else None
-        for place, raw in enumerate(self._names):
-            if place % _SLICE == 0 and cancelled():
+        by_age = sort.column in ("age", "held")
+        upper = 0
+        for start, chunk in self._names.chunks():
+            if cancelled():
                 self.complete = False
                 return
-            if numbers is not None and place not in numbers:
+            lower, upper = upper, bisect_left(self._order, start + CHUNK, upper)
+            taken = self._order[lower:upper]
+            if not taken:
                 continue
-            value = self._value(sort.column, raw, put_us, times)
-            if value is None:
-                unknown.append(place)
-            else:
-                keys.append((value, place))
+            times_of_all = _USUAL.findall(chunk) if by_age else []
+            if len(times_of_all) == len(taken) == chunk.count(b"/") + 1:
+                keys += map(float, times_of_all)  # floats hold µs of this millennium exactly, and are sorted faster than int
+                places += taken
+                continue
+            names = os.fsdecode(chunk).split("/")
+            for place in taken:
+                value = self._value(sort.column, names[place - start], put_us, times)
+                if value is None:
+                    unknown.append(place)
+                else:
+                    keys.append(value)
+                    places.append(place)
         # Ages count backwards: the oldest has the least time and the greatest age.
-        by_age = sort.column in ("age", "held")
-        keys.sort(reverse=sort.descending != by_age)
-        self._order = array("L", [place for _, place in keys])
+        ranks = sorted(range(len(keys)), key=keys.__getitem__, reverse=sort.descending != by_age)  # type: ignore[arg-type]
+        self._order = array("L", [places[rank] for rank in ranks])
         if len(unknown) <= _SORTED_AT_MOST:
             unknown.sort(key=self._names.__getitem__)  # the order of a directory is nobody's order
         self._order.extend(unknown)
@@ -251,12 +283,13 @@ class NameListing:
     def _value(self, column: str, raw: str, put_us: Callable[[str], int | None], times: Mapping[str, int]) -> object:
         if column in ("age", "held"):
             when = put_us(raw)
-            return times.get(raw) if when is None else when
+            when = times.get(raw) if when is None else when
+            return None if when is None else float(when)
         if column == "size":
             found = self._look(raw)
             return None if found is None else found.st_size
         if column == "source":
-            return grammar.parse(raw, claimed=False).source
+            return _source(raw)
         if column == "tries":
             return grammar.parse(raw, claimed=False).attempts
         return raw
@@ -274,10 +307,14 @@ class NameListing:
     def find(self, key: Key) -> int | None:
         if not isinstance(key, tuple) or len(key) != 2 or key[0] != self._box.value or not isinstance(key[1], str):
             return None
-        if self._places is None:
-            self._places = {self._names[number]: place for place, number in enumerate(self._order)}
-        return self._places.get(key[1])
+        place = self._names.find(key[1])
+        if place is None:
+            return None
+        try:
+            return self._order.index(place)
+        except ValueError:
+            return None  # the filter does not take it
 
     def keys(self) -> Iterator[Key]:
-        return ((self._box.value, self._names[number]) for number in self._order)
-
+        names = list(self._names) if len(self._order) > CHUNK else self._names
+        return ((self._box.value, names[place]) for place in self._order)

@@ -44,6 +44,22 @@ class PackedNames:
         return self._names_of(index // CHUNK)[index % CHUNK]
 
     def __iter__(self) -> Iterator[str]:
-        for chunk in self._chunks:
+        for _, chunk in self.chunks():
             yield from os.fsdecode(chunk).split("/")
-        yield from self._open
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """(index of its first name, names joined by ``/``) of each chunk: to look through many names without making each."""
+        for number, chunk in enumerate(self._chunks):
+            yield number * CHUNK, chunk
+        if self._open:
+            yield len(self._chunks) * CHUNK, os.fsencode("/".join(self._open))
+
+    def find(self, name: str) -> int | None:
+        """The index of a name, None where it is not among them."""
+        wanted = os.fsencode(name)
+        for start, chunk in self.chunks():
+            if wanted in chunk:
+                names = os.fsdecode(chunk).split("/")
+                if name in names:
+                    return start + names.index(name)
+        return None

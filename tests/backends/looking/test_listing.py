@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.listing import RowListing
+from spooltop.backends.directory.listing import NameListing, RowListing, new_row
+from spooltop.backends.directory.packed import PackedNames
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.scan import quick_put_us
 from spooltop.errors import UsageError
 from spooltop.model.kind import Listing, ListQuery, Sort
+from spooltop.model.query import parse
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Box, Owner, Verdict
@@ -151,3 +155,51 @@ def test_judged_rows_in_order_and_the_unknown_last() -> None:
     assert listed(ListQuery(Box.CUR, sort=Sort("verdict", True))) == ["b", "a", "c"]
     assert listed(ListQuery(Box.CUR, filter="pid:7")) == ["b"]
     assert listed(ListQuery(Box.CUR, selection=Selection(verdict=Verdict.DEAD))) == ["b"]
+
+
+class Rows(NameListing):
+    """A list over names that says whether a row was made for its filter."""
+
+    made = 0
+
+    @classmethod
+    def of(cls, names: list[str], filter: str, sort: Sort = Sort()) -> Rows:  # noqa: B008  frozen
+        packed = PackedNames()
+        for name in names:
+            packed.append(name)
+
+        def row(raw: str, found: os.stat_result | None) -> Row:
+            cls.made += 1
+            return new_row(raw, found)
+
+        cls.made = 0
+        return cls(
+            ListQuery(Box.NEW, filter, sort), packed, lambda raw: None, now=0.0, complete=True, generation=1, put_us=quick_put_us,
+            times={}, cancelled=lambda: False, row=row,
+        )  # fmt: skip
+
+
+MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1" if n % 3 == 0 else "") for n in range(600)]
+
+
+@pytest.mark.parametrize("filter", ["email", "!email", "92000 !.3.", "src:email", "!src:email vm", "zzzz", "src:email .4."])
+@pytest.mark.parametrize("odd", [[], ["a%20b,s=email,n=0", "ü.email", "back\\slash"]])
+def test_the_filter_takes_the_same_from_names_as_from_rows(filter: str, odd: list[str]) -> None:
+    names = MANY + odd
+    listing = Rows.of(names, filter)
+    made = Rows.made
+    matching = [name for name in names if parse(filter).match(replace(new_row(name, None), note=""), 0.0)]
+    assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
+    assert made <= 256 * bool(odd)
+
+
+@pytest.mark.parametrize("filter", ["", "email"])
+def test_the_oldest_come_first_and_are_found(filter: str) -> None:
+    listing = Rows.of([*MANY, "late"], filter)
+    taken = [name for name in MANY if filter in name]
+    names = [row.name for row in listing.window(0, len(taken))]
+    assert [name[:16] for name in names] == sorted(name[:16] for name in taken)
+    assert [listing.find(("new", name)) for name in names[:50]] == list(range(50))
+    assert [key for key, _ in zip(listing.keys(), names, strict=False)] == [("new", name) for name in names]
+    assert listing.find(("new", MANY[1])) == (None if filter else names.index(MANY[1]))
+    assert listing.find(("new", "nobody")) is None
