@@ -1,4 +1,4 @@
-"""Room on the disk, who runs this, and what they may change in the boxes."""
+"""Room on the disk, and who runs this."""
 
 from __future__ import annotations
 
@@ -6,28 +6,18 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Mapping
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.can import Can
 from spooltop.model.sight import Disk, Who
 from spooltop.model.text import escape
-from spooltop.model.words import LIVE, Action, Box
+from spooltop.model.words import Action, Box
 
 from .mounts import Mount
 
-__all__ = ["disk_of", "may", "user_name", "who_am_i"]
+__all__ = ["disk_of", "user_name", "who_am_i"]
 
-_NEEDS: Mapping[Action, tuple[Box, ...]] = {
-    Action.REQUEUE: (Box.CUR, Box.NEW),
-    Action.PURGE: (Box.CUR,),
-    Action.INJECT: (Box.TMP, Box.NEW),
-    Action.HOLD: (Box.CUR,),
-    Action.RELEASE: (Box.CUR, Box.NEW),
-    Action.RESTORE: (Box.CUR, Box.NEW),
-    Action.EMPTY: (Box.CUR,),
-    Action.UNDO: (Box.CUR, Box.NEW),
-}
+_CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
 
 
 def disk_of(fd: int, mount: Mount | None) -> Disk:
@@ -65,44 +55,6 @@ def _group_name(gid: int) -> str:
         return str(gid)
 
 
-def may(dirs: SpoolDirs, disk: Disk, *, read_only: str | None, command: str) -> Can:
-    """What this user may do in the boxes, by their effective ids. ``command`` calls this again ("spooltop /var/spool/x").
-
-    A change needs writing and searching in each box that it moves between; what is set aside lies under the owner of ``cur``.
-    """
-    if read_only:
-        return Can.nothing(read_only)
-    if disk.readonly:
-        return Can.nothing("the file system is mounted read-only")
-    refusals: dict[Action, str] = {}
-    denied = {box: reason for box in LIVE if (reason := _denied(dirs, box, command))}
-    for action, boxes in _NEEDS.items():
-        for box in boxes:
-            if box in denied:
-                refusals[action] = f"{action.value}: {denied[box]}"
-                break
-    return Can(refusals)
-
-
-def _denied(dirs: SpoolDirs, box: Box, command: str) -> str:
-    """Why this user may not change ``box``, and what to try; empty where they may."""
-    fd = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}[box]
-    if fd is None:
-        return f"{box} is missing"
-    try:
-        # Only the effective ids count (sudo, setpriv); "." below the descriptor is the box itself, wherever its name leads now.
-        if os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
-            return ""
-        found = os.fstat(fd)
-    except OSError as problem:
-        return f"{box} cannot be asked ({problem.strerror})"
-    owner = user_name(found.st_uid)
-    me = user_name(os.geteuid())
-    whose = owner if _group_name(found.st_gid) == owner else f"{owner}:{_group_name(found.st_gid)}"
-    mode = f"{stat.S_IMODE(found.st_mode):04o}"
-    return f"you are {escape(me)}, {box} belongs to {escape(whose)} {mode}. Try: sudo -u {escape(owner)} {command}"
-
-
 def _closed(dirs: SpoolDirs | None) -> str:
     """Which box this user may not change and whose it is, shortly; empty where there is none."""
     for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
@@ -118,7 +70,7 @@ def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None) 
     uid = os.geteuid()
     if read_only:
         words = "READ-ONLY"
-    elif not can.refusals:
+    elif not any(action in can.refusals for action in _CHANGES):
         words = "may change"
     elif can.change:
         words = "may change some of it"

@@ -6,17 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from spooltop.engine import machine
+
 __all__ = ["Mount", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
 
-_LOCAL = frozenset(
-    (
-        "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs",
-        "nilfs2", "vfat", "exfat", "ntfs3", "fuseblk", "erofs",
-    )
-)  # fmt: skip
-_WITHOUT_EVENTS = frozenset(
-    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "ncpfs", "lustre", "gfs2", "ocfs2", "fuse")
-)
+_SHARED = frozenset(("virtiofs", "fuse", "ncpfs", "vboxsf", "gpfs"))
+"""Besides those of ``machine.NETWORK``: what another machine, a host or a guest may mount as well, as far as the type tells."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -61,9 +56,13 @@ def mount_of(fd: int, proc: str = "/proc") -> Mount | None:
 
 def is_local(mount: Mount | None) -> bool:
     """True where only this machine can have the file system mounted, as far as its type tells."""
-    return mount is not None and mount.fs_type in _LOCAL
+    return mount is not None and not _shared(mount.fs_type)
 
 
 def sends_no_events(mount: Mount | None) -> bool:
     """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
-    return mount is not None and (mount.fs_type in _WITHOUT_EVENTS or mount.fs_type.startswith("fuse."))
+    return mount is not None and _shared(mount.fs_type)
+
+
+def _shared(kind: str) -> bool:
+    return kind in _SHARED or machine.is_network(kind)

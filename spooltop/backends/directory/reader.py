@@ -6,7 +6,6 @@ A change event is a reason to look, the scan is the truth, and what cannot be se
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +27,13 @@ from .boxes import Boxes, Doubles
 from .cursorfiles import CursorFiles
 from .detail import read_message, split_key
 from .detect import identify
-from .disk import disk_of, may, who_am_i
+from .disk import disk_of, who_am_i
 from .follow import Follower
 from .listing import NameListing, RowListing, new_row
 from .locks import LockFiles, LockTable, device_of, read_table
 from .mounts import Mount, is_local, sends_no_events
 from .owners import Owners
+from .permission import can_change
 from .pids import Clockwork, Sureness
 from .place import Place
 from .processes import Processes
@@ -73,7 +73,6 @@ class DirectoryReader:
         source: Source = watchfiles_source,
     ) -> None:
         self._path = os.path.abspath(path)
-        self._shown = path
         self._read_only = read_only
         self._processes = processes or Processes()
         self._clock = clock
@@ -146,7 +145,7 @@ class DirectoryReader:
             now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=beginning, exact=not reopened
         )  # fmt: skip
         disk = disk_of(dirs.root, mount)
-        can = may(dirs, disk, read_only=self._read_only, command=f"spooltop {shlex.quote(self._shown)}")
+        can = self._can(dirs)
         claims = None if self._layout == "mail" else self._claims
         boxes = {
             Box.TMP: state_of_tmp(scans[Box.TMP], self._tmp, whole=self._all_tmp),
@@ -270,6 +269,15 @@ class DirectoryReader:
         if heard.listening or not heard.reason:
             return Watch("live", "", None, self._began)
         return Watch("scan", heard.reason, self._boxes.period, self._began)
+
+    def _can(self, dirs: SpoolDirs) -> Can:
+        """Exactly what an operator of this spool would allow."""
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        try:
+            return can_change(dirs)
+        except OSError as problem:  # it was taken away while we asked: the next look says so
+            return Can.nothing(str(problem.strerror))
 
     def _judge(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Sureness, mount: Mount | None) -> None:
         cur, tmp = scans[Box.CUR], scans[Box.TMP]

@@ -28,7 +28,7 @@ def test_parse() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "local", "silent"),
-    [("ext4", True, False), ("tmpfs", True, False), ("nfs4", False, True), ("fuse.sshfs", False, True), ("weird", False, False)],
+    [("ext4", True, False), ("tmpfs", True, False), ("nfs4", False, True), ("fuse.x", False, True), ("virtiofs", False, True)],
 )
 def test_kinds(kind: str, local: bool, silent: bool) -> None:
     mount = Mount(1, (0, 1), "/", kind, False)

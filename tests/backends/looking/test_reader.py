@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
@@ -310,7 +311,7 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
     assert told.returncode == 0, told.stderr
     words, why, complete = told.stdout.strip().split(" | ")
     assert (words, complete) == ("may look only: cur is root:root 0755", "True")
-    assert why == f"requeue: you are nobody, cur belongs to root 0755. Try: sudo -u root spooltop {spool}"
+    assert why == f"you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {spool}"
 
 
 def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: Callable[[], float]) -> None:
@@ -324,3 +325,18 @@ def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: Callable[[
     assert row.in_box_age(clock()) == 400.0
     assert sight.boxes[Box.TMP].oldest_at == clock() - 400
     assert [problem.text for problem in snapshot.problems] == ["1 in tmp for over 5m, writer unknown, oldest 6m"]
+
+
+@pytest.mark.parametrize("gone", [None, "tmp", "cur", "new"])
+@pytest.mark.parametrize("read_only", [None, "opened read-only"])
+def test_what_a_look_allows_is_what_an_operator_does(
+    spool: Path, opened: Opened, gone: str | None, read_only: str | None
+) -> None:
+    if gone is not None:
+        (spool / gone).rmdir()
+    sight = opened(spool, layout="spool", read_only=read_only).see()
+    if gone != "new":  # without it no operator opens
+        operator = DirectoryOperator(str(spool), rows=lambda box: [], again=lambda box, names: {}, read_only=read_only)
+        assert sight.can == operator.can()
+    words = {None: "may change", "tmp": "may change some of it", "cur": "may change some of it", "new": "may look only"}[gone]
+    assert sight.who.words == ("READ-ONLY" if read_only else words)
