@@ -1,0 +1,83 @@
+"""What the dashboard costs: processor and bytes to the terminal at rest, time to the first truth, beside a bare Textual app.
+
+    python -m tests.bench.idle [messages in new, default 1000] [seconds a measurement, default 20]
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from spooltop.engine import Spool
+from tests.whole.terminal import SPOOLTOP, Terminal
+
+FLOOR = """
+import os
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+os.environ["TEXTUAL_FPS"] = "12"
+from textual.app import App, ComposeResult
+from textual.widgets import Static
+class Hello(App):
+    def compose(self) -> ComposeResult:
+        yield Static("READY")
+Hello().run(mouse=False)
+"""
+
+
+def first_truth(argv: Sequence[str], word: str) -> float:
+    """Seconds from the start of the process until ``word`` stands on the screen."""
+    began = time.monotonic()
+    with Terminal(argv) as screen:
+        screen.wait_for(word)
+        return time.monotonic() - began
+
+
+def at_rest(argv: Sequence[str], word: str, seconds: float) -> tuple[float, float, int]:
+    """(per cent of a core, bytes a second, resident bytes) once it has settled."""
+    with Terminal(argv) as screen:
+        screen.wait_for(word)
+        screen.collect(4.0)
+        process = psutil.Process(screen.process.pid)
+        before = process.cpu_times()
+        written = screen.collect(seconds)
+        after = process.cpu_times()
+        used = after.user + after.system - before.user - before.system
+        return 100 * used / seconds, written / seconds, process.memory_info().rss
+
+
+def main(messages: int = 1000, seconds: float = 20.0) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-"))
+    try:
+        with Spool.create(str(folder / "spool"), durable=False) as spool:
+            for number in range(messages):
+                spool.put(b"%d" % number, source="bench")
+        bare = (sys.executable, "-c", FLOOR)
+        ours = (*SPOOLTOP, str(folder / "spool"))
+        pairs = [(first_truth(bare, "READY"), first_truth(ours, f"{messages:,}")) for _ in range(5)]
+        ratios = sorted(mine / floor for floor, mine in pairs)
+        print(f"{messages:,} messages in new; {seconds:g} s a measurement; medians of 5 pairs, spread in brackets")
+        print("| | bare Textual | spooltop | ratio |")
+        print("|---|---|---|---|")
+        print(
+            f"| first truth on the screen | {statistics.median(floor for floor, _ in pairs):.2f} s "
+            f"| {statistics.median(mine for _, mine in pairs):.2f} s "
+            f"| {statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f}) |"
+        )
+        floor_cpu, floor_bytes, floor_memory = at_rest(bare, "READY", seconds)
+        cpu, written, memory = at_rest(ours, f"{messages:,}", seconds)
+        print(f"| at rest, of a core | {floor_cpu:.2f} % | {cpu:.2f} % | |")
+        print(f"| at rest, to the terminal | {floor_bytes:.0f} B/s | {written:.0f} B/s | |")
+        print(f"| resident memory | {floor_memory >> 20} MB | {memory >> 20} MB | {memory / floor_memory:.2f} |")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(*(int(word) for word in sys.argv[1:2]), *(float(word) for word in sys.argv[2:3]))
