@@ -105,6 +105,8 @@ class Operations:
         notes: list[str] = []
         stopped = False
         announced = 0
+        waiting = False  # for the line after
+        ended = ""
         ask = stop or (lambda: False)
         batches: Iterator[list[ItemResult]] = self._operator.perform(plan, ask)
         try:
@@ -112,22 +114,30 @@ class Operations:
                 if announced <= len(done) and (announced < plan.count or announced == 0):
                     self._announce(plan, announced)
                     announced += BATCH
+                    waiting = True
                 batch = next(batches, None)
                 if batch is None:
                     break
                 done += batch
+                waiting = min(announced, plan.count) > len(done)
                 self._report(plan, batch, len(done))
                 if on_progress is not None:
                     on_progress(len(done))
         except SpooltopError as error:
+            ended = str(error)
             if not done:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
+        except BaseException as error:
+            ended = repr(error)
+            raise
         finally:
             close = getattr(batches, "close", None)
             if close is not None:
                 close()
+            if waiting:
+                self._conclude(plan, len(done), ended)
         done += [
             ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
         ]
@@ -210,6 +220,17 @@ class Operations:
                 path=error.path,
                 advice=error.advice,
             ) from error
+
+    def _conclude(self, plan: Plan, tried: int, ended: str) -> None:
+        """The line after for what was announced and never begun, or was cut short."""
+        why = escape(ended) or ("stopped" if tried < plan.count else "nothing to do")
+        line: dict[str, Json] = {
+            **self._line("after", plan), "tried": tried, "count": plan.count, "results": [], "ended": why,
+        }  # fmt: skip
+        try:
+            self._operator.audit(line)
+        except SpooltopError:
+            return  # most likely it ended for the same reason, and that is told
 
     def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
         changed = any(one.outcome is Outcome.DONE for one in done)

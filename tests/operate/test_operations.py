@@ -118,6 +118,30 @@ def test_an_audit_that_fails_in_between_ends_it_and_the_result_says_what_was_don
     assert result.undo
 
 
+def test_what_was_announced_and_did_not_happen_is_written_down_as_well():
+    def told(fake, **more):
+        operate = operations(fake)
+        try:
+            operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)), **more)
+        except (AuditFailed, KeyError) as error:
+            assert fake.fails_in == 0 or isinstance(error, KeyError)
+        return [(entry["event"], entry.get("tried"), entry.get("ended", "")) for entry, _ in fake.lines]
+
+    failing = FakeOperator([row(1)])
+    failing.fails_in = 0
+    assert told(failing) == [("before", None, ""), ("after", 0, "the journal is full")]
+
+    def break_down(done):
+        raise KeyError("in a callback")
+
+    many = FakeOperator(row(number) for number in range(5))
+    stops = iter([False, False, True])
+    assert told(many, stop=lambda: next(stops, True)) == [("before", None, ""), ("after", 2, ""), ("after", 2, "stopped")]
+    assert told(FakeOperator()) == [("before", None, ""), ("after", 0, "nothing to do")]
+    broken = FakeOperator(row(number) for number in range(BATCH + 1))
+    assert told(broken, on_progress=break_down) == [("before", None, ""), ("after", BATCH, "")]
+
+
 def test_a_journal_that_fails_in_between_ends_it_too():
     fake = FakeOperator(row(number) for number in range(2 * BATCH))
     fake.fails_in = BATCH
