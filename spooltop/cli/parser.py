@@ -178,7 +178,6 @@ def _undo(parser: Parser) -> None:
     parser.add_argument(
         "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
     )
-    parser.add_argument("--force", action="store_true", help="also what would be refused")
     _change(parser)
 
 

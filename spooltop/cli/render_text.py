@@ -13,7 +13,7 @@ from ..model.row import Payload, Row
 from ..model.sight import Lock
 from ..model.snapshot import Snapshot
 from ..model.text import escape, escape_text
-from ..model.units import age, cells, clock_time, count, duration, fit, percent, rate, size
+from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size
 from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
@@ -73,7 +73,7 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     """A line for each message; the id, which may be long, comes last and is never cut."""
     for row in found:
         yield (
-            f"{row.box:<8}  {age(row.age(now)):>4}  {_at_most(row.in_box_age(now), row.since_is_bound):>6}  {size(row.size):>6}"
+            f"{row.box:<8}  {age(row.age(now)):>4}  {_held(row, now):>6}  {size(row.size):>6}"
             f"  {_tries(row):>5}  {_verdict(row):<9}  {fit(escape(row.source or '—'), 11)}  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
         )
@@ -84,7 +84,7 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
     facts = [
         ("id", escape(row.id)),
         ("name", escape(row.name)),
-        ("box", f"{row.box} for {age(row.in_box_age(now))}"),
+        ("box", f"{row.box} for {_held(row, now)}"),
         ("put", f"{_date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
         ("size", size(payload.size)),
         ("source", escape(row.source) if row.source is not None else "—"),
@@ -119,7 +119,7 @@ def plan(plan: Plan) -> list[str]:
     for item in plan.items[:SAMPLE]:
         mark = "!" if item.warning else " "
         lines.append(
-            f" {mark} {age(item.row.in_box_age(now)):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"
+            f" {mark} {_held(item.row, now):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"
             f"{'  ! ' + printable(item.warning) if item.warning else ''}"
         )
     lines += _more(len(plan.items))
@@ -177,7 +177,8 @@ def cursors(snapshot: Snapshot) -> list[str]:
     second = max([6, *(cells(value) for _, value, _ in shown)])
     lines = [f"{'source':<{first}}  {'cursor':<{second}}   moved  verdict"]
     for source, value, one in shown:
-        moved = _at_most(None if one.moved_at is None else max(0.0, now - one.moved_at), one.moved_is_bound)
+        since = None if one.moved_at is None else max(0.0, now - one.moved_at)
+        moved = at_least(since) if one.moved_is_bound else age(since)
         lines.append(
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
             f"{_loud(one.verdict)}{': ' + printable(one.evidence) if one.evidence else ''}"
@@ -208,7 +209,7 @@ def _problems(snapshot: Snapshot) -> list[str]:
     rest = [line for line in (unjudged, unseen) if line]
     if not problems:
         return ["✓ nothing wrong in what was seen", *rest]
-    lines = [f"{len(problems)} PROBLEM{'S' if len(problems) > 1 else ''}, first things first"]
+    lines = [f"{len(problems)} PROBLEMS, first things first" if len(problems) > 1 else "1 PROBLEM"]
     lines += [f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems]
     return [*lines, *rest]
 
@@ -252,10 +253,9 @@ def _more(total: int) -> list[str]:
     return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
 
 
-def _at_most(seconds: float | None, is_bound: bool) -> str:
-    """An age, ``≤`` in front where it is only known that it is not more."""
-    shown = age(seconds)
-    return f"≤{shown}" if is_bound and shown[0] not in "<—" else shown
+def _held(row: Row, now: float) -> str:
+    seconds = row.in_box_age(now)
+    return at_most(seconds) if row.since_is_bound else age(seconds)
 
 
 def _tries(row: Row) -> str:

@@ -14,7 +14,8 @@ from typing import Literal
 from ..errors import UsageError
 
 __all__ = [
-    "age", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age", "percent", "rate", "size", "span",
+    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age", "percent", "rate",
+    "size", "span",
 ]  # fmt: skip
 
 MINUTE = 60.0
@@ -50,6 +51,26 @@ def age(seconds: float | None) -> str:
     if seconds < MINUTE:
         return f"{int(seconds // 10) * 10}s"
     return _long(seconds)
+
+
+def at_most(seconds: float | None) -> str:
+    """An age that is an upper bound, in at most 5 cells. ``—`` for None.
+
+    >>> [at_most(s) for s in (3, 42, 2460, None)]
+    ['≤10s', '≤40s', '≤41m', '—']
+    """
+    shown = age(seconds)
+    return shown if shown == "—" else "≤" + shown.removeprefix("<")
+
+
+def at_least(seconds: float | None) -> str:
+    """An age that is a lower bound, in at most 5 cells. ``—`` for None.
+
+    >>> [at_least(s) for s in (3, 42, 900, None)]
+    ['≥0s', '≥40s', '≥15m', '—']
+    """
+    shown = age(seconds)
+    return shown if shown == "—" else "≥0s" if shown.startswith("<") else "≥" + shown
 
 
 def duration(seconds: float | None) -> str:

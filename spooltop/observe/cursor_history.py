@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model.sight import CursorSection, LockParty
@@ -134,20 +134,27 @@ class CursorHistory:
     def every(self) -> float | None:
         """The learnt interval between forward moves (the median), None before three of them."""
         gaps = self._gaps(self._forward)
-        return statistics.median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
     @property
     def written_every(self) -> float | None:
         """The same between writes of any kind."""
         gaps = self._gaps(self.writes)[-_GAPS:]
-        return statistics.median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
     def explained(self, *, writes: bool = False) -> float | None:
         """Seconds of silence that its own rhythm explains: thrice the usual, or half again the longest seen."""
         gaps = self._gaps(self.writes)[-_GAPS:] if writes else self._gaps(self._forward)
-        return max(3 * statistics.median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
+        return max(3 * _median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
 
     @staticmethod
     def _gaps(times: deque[float]) -> list[float]:
         moments = list(times)
         return [later - earlier for earlier, later in itertools.pairwise(moments) if later > earlier]
+
+
+def _median(values: Sequence[float]) -> float:
+    """As ``statistics.median``, whose import takes longer than all else here."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

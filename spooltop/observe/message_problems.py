@@ -8,7 +8,7 @@ from ..model.problem import Problem, Severity
 from ..model.row import Row
 from ..model.selection import Selection
 from ..model.text import escape, program
-from ..model.units import age, count, fit, interval, rate
+from ..model.units import age, at_most, count, fit, interval, rate
 from ..model.words import Box, Verdict
 from .seen import Seen
 
@@ -177,8 +177,8 @@ def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
 
 
 def _held(row: Row, now: float) -> str:
-    shown = age(row.in_box_age(now))
-    return f"≤{shown}" if row.since_is_bound and not shown.startswith("<") else shown
+    seconds = row.in_box_age(now)
+    return at_most(seconds) if row.since_is_bound else age(seconds)
 
 
 def _oldest(rows: Sequence[Row], now: float) -> str:

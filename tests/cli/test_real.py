@@ -353,3 +353,28 @@ def test_every_command_can_be_called(tmp_path: Path) -> None:
         before = ["--headless", "0", "--dir"] if name == "demo" else []
         done = spooltop(name, *before, tmp_path / "missing" / "spool", *words)
         assert done.code == 5, (name, done.err)
+
+
+def test_an_age_that_is_a_bound_says_so(real_spools: Path) -> None:
+    spool = real_spools / "seed_maildirqueue"
+    (spool / "cur" / "1795220920443125.9155.vm:2,P4242").touch()
+    for words in (["status", spool], ["ls", spool], ["requeue", spool, "--force", "ALL", "--dry-run"]):
+        assert "≤<" not in spooltop(*words).out
+    assert "≤10s" in spooltop("ls", spool, "--box", "cur").out
+    moved = [line.split()[2] for line in spooltop("cursors", real_spools / "seed_cursors").out.splitlines()[1:]]
+    assert moved and all(one.startswith("≥") for one in moved)
+
+
+def test_one_problem_stands_alone(tmp_path: Path) -> None:
+    assert spooltop("init", tmp_path / "s").code == 0
+    (tmp_path / "s" / "cur" / "nobody").touch()
+    assert "\n1 PROBLEM\n" in spooltop("status", tmp_path / "s").out
+
+
+def test_status_says_why_a_mail_folder_is_read_only(tmp_path: Path) -> None:
+    for box in ("tmp", "new", "cur"):
+        (tmp_path / "m" / box).mkdir(parents=True)
+    (tmp_path / "m" / "cur" / "1795220920.M1P2.vm:2,S").touch()
+    said = spooltop("status", tmp_path / "m").out
+    for words in ("READ-ONLY", "mail folder", "cur has :2,S flags", "not stuck work", f"spooltop --as spool {tmp_path / 'm'}"):
+        assert words in said

@@ -100,3 +100,8 @@ def test_no_path_in_a_place_that_is_no_spool_is_a_usage_error(tmp_path: Path) ->
     done = finish([], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[2])})
     assert (done.code, done.out) == (2, "")
     assert one_line(done.err)
+
+
+def test_undo_has_no_force() -> None:
+    done = spooltop("undo", "x", "7f3a", "--force")
+    assert done.code == 2 and one_line(done.err)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.sight import LockParty
@@ -309,6 +309,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "\x1b"]), JSON, max_size=3), min_size=1, max_size=8), st.booleans())
 def test_no_file_breaks_it_and_nothing_it_says_is_unprintable(states: list[dict[str, Json]], shared: bool) -> None:
     disk = CursorDisk(shared=shared)
