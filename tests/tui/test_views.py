@@ -368,3 +368,10 @@ async def test_read_only_says_so_at_every_key_that_would_change_something() -> N
             await driver.press(key)
             await driver.see(f"{action}: you are deploy, may look only")
         assert fake.planned == []
+
+
+async def test_the_titles_of_a_wide_list_stand_over_its_columns_without_another_look() -> None:
+    async with dashboard(FakeControl([claim(i) for i in range(3)]), (160, 50)) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3", "gone")
+        await driver.until(lambda: driver.lines[1].find("evidence") == driver.lines[2].find("gone"), "titles over their columns")

@@ -43,5 +43,5 @@ Widgets (``spooltop.tui.widgets``)::
       .set_rows(start, items, generation)                  what RowsWanted asked for; of another generation: ignored
       .set_marks(keys)  .tick()  .move_by(n)  .page(±1)  .home()  .end()  .go_to(index)  .activate()
       .cursor_index  .cursor_key  .cursor_item  .top
-      posts RowsWanted(generation, start, end), CursorMoved(index, key), Activated(index, key)
+      posts RowsWanted(generation, start, end), CursorMoved(index, key), Activated(index, key), Resized()
 """

@@ -26,7 +26,8 @@ def header(
     """Which spool and how fresh; then the room on its file system and what whoever runs this may do."""
     second = disk_line(snapshot, width)
     if snapshot is not None and lamp.stale_for is not None:  # what does not answer has the first line
-        second = crop(restyle(join(f" as of {when(snapshot.taken_at, zone, offset=True)} ·", *second), Style.DIM), width)
+        seen = f" as of {when(snapshot.taken_at, zone, offset=True)} ·"
+        second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
     return [_first(snapshot, width, target, lamp, zone), second]
 
 

@@ -260,6 +260,9 @@ class MainScreen(TableScreen[None]):
         self.range = (message.start, message.end)
         self.want()
 
+    def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
+        self.paint()
+
     def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
         state = self.state
         if state is None or self.rows.generation < 0:

@@ -61,6 +61,9 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         def control(self) -> VirtualList[Any]:
             return self._list
 
+    class Resized(Message):
+        """It has another size: what stands beside it (the titles of its columns) is to be drawn for that."""
+
     class Activated(Message):
         """The row under the cursor is to be opened."""
 
@@ -257,6 +260,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             self._place(self._cursor - self.size.height + 1)
         self._place(self._top)
         self._settle()
+        self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
         index = self._top + event.y
