@@ -9,7 +9,6 @@ from rich.segment import Segment
 
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
-from spooltop.tui.looker import Looker
 
 from ..tui.driving import Driver
 from .scenes import Clock, Scene, SceneControl
@@ -30,10 +29,7 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
     """The screen at the end of a scene."""
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
-    app = SpooltopApp(control, Options(light=light, ascii=scene.ascii))
-    app.looker = Looker(
-        control, lambda found: app.post_message(app.Arrived(found)), quiet=AN_AGE, busy=0.0, monotonic=clock
-    )
+    app = SpooltopApp(control, Options(light=light, ascii=scene.ascii), quiet=AN_AGE, busy=0.0, monotonic=clock)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         try:

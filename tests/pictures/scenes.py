@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spooltop.model.followed import Followed
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action, Key, Verdict
+from spooltop.model.words import Action, Box, Key
 
 from ..tui.fake import FakeControl
 from . import values
@@ -32,7 +33,7 @@ class Clock:
 
 
 class SceneControl(FakeControl):
-    """A control whose every look gives the same picture, until an operation was done."""
+    """A control whose every look gives the same picture."""
 
     def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
         rows = [row for box in values.rows(snapshot).values() for row in box]
@@ -42,14 +43,12 @@ class SceneControl(FakeControl):
         self.records = values.operations()
         self.snapshot = snapshot
         self.clock = clock
-        self.after: Callable[[Snapshot, Result], Snapshot] | None = None
-        self.done: Result | None = None
 
     def look(self, rescan: bool = False) -> Snapshot:
         if not self.hang.is_set():
             self.clock.skipped += 41
         self.hang.wait()
-        return self.snapshot if self.after is None or self.done is None else self.after(self.snapshot, self.done)
+        return self.snapshot
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
         return values.payload(next(row for row in self.rows if row.key == key))
@@ -57,28 +56,26 @@ class SceneControl(FakeControl):
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
         plan = super().plan(action, selection, **more)
         items = [
-            Item(item.row, item.ref, "in work when 4 consumers died" if (item.row.attempt or 0) >= 4 else "")
+            Item(item.row, item.ref, "in work at 4 deaths" if (item.row.attempt or 0) >= 4 else "")
             for item in plan.items
         ]
-        refused = [Refusal(one.row, "its holder is alive", True) for one in plan.refused]
+        idle = ": no CPU for 5m"
+        refused = [
+            Refusal(one.row, f"its holder is alive{idle if idle[2:] in one.row.evidence else ''}", True) for one in plan.refused
+        ]
         notes = ("At work now: 2 consumers, last claim <10s ago.",)
         return replace(plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6)
 
     def apply(self, plan: Plan, *args: Any, **more: Any) -> Result:
         result = super().apply(plan, *args, **more)
         self.time = values.NOW + 22
-        self.done = replace(result, finished_at=values.NOW + 10, notes=("in the audit log as memex",))
-        return self.done
+        return replace(result, finished_at=values.NOW + 10, notes=("in the audit log as memex",))
 
-
-def _one_was_taken(before: Snapshot, result: Result) -> Snapshot:
-    """Twelve seconds after a requeue of two: one of them is in work again."""
-    first = next(row for row in before.sight.claims if row.verdict is Verdict.DEAD)
-    live = before.sight.claims[-1]
-    taken = replace(first, verdict=Verdict.ALIVE, evidence="lives", in_box_since=result.finished_at + 0.3, owner=live.owner)
-    alive = [row for row in before.sight.claims if row.verdict is Verdict.ALIVE]
-    sight = replace(before.sight, claims=(*alive, taken), taken_at=values.NOW + 22, generation=2)
-    return replace(before, sight=sight, problems=before.problems[1:])
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        """Of what was put back the first was taken and done, the others wait."""
+        done = values.NOW + 10
+        found = {id: Followed(id, Box.NEW, place, 4309) for place, id in enumerate(ids)}
+        return found | {id: Followed(id, claimed_at=done + 0.3, pid=5201, gone_at=done + 0.5) for id in ids[:1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +108,8 @@ def _hang(control: SceneControl) -> None:
     control.change()
 
 
-def _let_one_be_taken(control: SceneControl) -> None:
-    control.after = _one_was_taken
+def _look_again(control: SceneControl) -> None:
+    control.change()
 
 
 TITLE = ("PROBLEMS",)
@@ -137,7 +134,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("message", steps=(CLAIMS, _pressed("j", see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
     Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
     Scene("plan", steps=(CLAIMS, *PLAN)),
-    Scene("result", steps=(CLAIMS, *PLAN, Step(("y",), ("Requeued 2", "since then"), _let_one_be_taken))),
+    Scene("result", steps=(CLAIMS, *PLAN, _pressed("y", see=("Requeued 2",)), Step(act=_look_again, see=("since then",)))),
     Scene("help", steps=(CLAIMS, _pressed("question_mark", see=("requeue: put claims",)))),
     Scene("palette", steps=(CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",)))),
     Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL,), ascii=True),

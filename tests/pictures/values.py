@@ -60,7 +60,7 @@ def _claim(held: float, micro: int, pid: int, verdict: Verdict, evidence: str, *
 
 def claims() -> tuple[Row, ...]:
     return (
-        _claim(3307, 446_102, 5200, Verdict.ALIVE, "lives"),
+        _claim(3307, 446_102, 5200, Verdict.ALIVE, "lives · no CPU for 5m"),
         _claim(2466, 446_548, 4312, Verdict.DEAD, "gone"),
         _claim(2465, 446_313, 4313, Verdict.DEAD, "gone", attempt=4),
         _claim(0.1, 449_120, 5201, Verdict.ALIVE, "lives", waited=424.0),
@@ -116,7 +116,7 @@ def problems() -> tuple[Problem, ...]:
         Problem("new-growing", Severity.CRITICAL, "new grows 1.8/s over 5m, oldest waits 7m; 2 consumers take work", view="new"),
         Problem("cursor-reverted", Severity.CRITICAL, "imessage put back 89636→89632, 5× in 5m, as email wrote (3 of 5)", 5,
                 view="cursors", subject="imessage"),
-        Problem("claim-long", Severity.WARNING, "1 claim held 55m by 5200 worker.py: alive", 1,
+        Problem("claim-long", Severity.WARNING, "1 claim held 55m by 5200 worker.py: alive, no CPU for 5m", 1,
                 Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=600)),
         Problem("tmp-abandoned", Severity.WARNING, "3 abandoned in tmp, oldest 12m", 3,
                 Selection(box=Box.TMP, verdict=Verdict.ABANDONED)),
