@@ -125,7 +125,7 @@ def test_claims_of_the_dead() -> None:
 def test_one_dead_claim_and_many() -> None:
     one = claim("a", Verdict.DEAD, LONG_AGO, since_is_bound=True)
     assert told(look(0, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤41m"
-    assert told(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held <10s"
+    assert told(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤10s"
     many = tuple(claim(str(n), Verdict.DEAD, -60, pid=4000 + n) for n in range(5))
     seen = look(0, claims=many, counts=VerdictCounts(dead=4310), judged_all=False)
     assert told(seen)["claims-dead"].text == "≥4,310 claims of dead consumers, pid 4000, 4001 and 3 more, longest 1m"
