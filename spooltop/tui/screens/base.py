@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
+from textual.await_complete import AwaitComplete
+from textual.app import ComposeResult
 from textual.events import Key, Resize
 from textual.screen import Screen, ScreenResultType
 
 from ..commands import command_for
+from ..draw.spans import Line, plain, wrap
 from ..scene import Scene, View
 from ..widgets import LinesView
 
 if TYPE_CHECKING:
     from ..app import SpooltopApp
 
-__all__ = ["TableScreen"]
+__all__ = ["LEAST", "LEAVING", "TableScreen", "too_small"]
+
+LEAST = (40, 10)
+"""The least window that anything is drawn in, columns and lines."""
+LEAVING = ("escape", "q", "ctrl+c", "f10", "ctrl+z")
+"""Keys that go back or end: what is not seen can be left, and nothing else."""
+
+
+def too_small(width: int, height: int) -> list[Line]:
+    """What is said where there is no room."""
+    words = f"spooltop needs {LEAST[0]}×{LEAST[1]}, this is {width}×{height}. q leaves."
+    return [plain(line, width) for line in wrap(words, max(1, width))][:height]
 
 
 class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_bindings=False):
@@ -25,6 +39,26 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def __init__(self) -> None:
         super().__init__()
         self.message = ""
+        self.left = False
+        """True from the moment it is dismissed: it stays on the stack for a while yet."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        self.left = True
+        return super().dismiss(result)
+
+    def body(self) -> ComposeResult:
+        """The widgets of this screen."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield from self.body()
+        yield LinesView(too_small, glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="small")
+
+    @property
+    def small(self) -> bool:
+        """True where there is no room for anything: nothing of this screen can be seen."""
+        width, height = self.app.size
+        return width < LEAST[0] or height < LEAST[1]
 
     @property
     def owner(self) -> SpooltopApp:
@@ -60,7 +94,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        if self.ignores(event):
+        if self.left or not self.is_current or self.ignores(event):  # what was under way when it was left is nobody's
             return
         said, self.message = self.message, ""
         if not self.typed(event):
@@ -84,6 +118,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         getattr(self, "do_" + id.replace("-", "_"))(key)
 
     def on_resize(self, event: Resize) -> None:
+        self.set_class(self.small, "-small")
         self.call_after_refresh(self.paint)
 
     def on_screen_resume(self) -> None:
