@@ -11,14 +11,14 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import encode_value
 from ...errors import AuditFailed
 from ...model.words import Json
 from .applog import AppendLog
-from .journal import Entry, Operation, decode, gather
+from .journal import Entry, Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
 __all__ = ["STATE_DIR", "Books"]
@@ -56,10 +56,19 @@ class Books:
         """Raises ``AuditFailed``."""
         self._append(_AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
 
+    def interrupted(self) -> list[Operation]:
+        """Those with a batch that has no result, holding that batch alone. All the rest of the journals is passed over."""
+        return [told for told in self._gathered(unfinished, []).values() if told.open]
+
     def read(self) -> tuple[dict[str, Operation], list[str]]:
         """All operations by id, in the order of their begin, and what is wrong with the journals, in words."""
-        found: dict[str, Operation] = {}
         troubles: list[str] = []
+        return self._gathered(iter, troubles), troubles
+
+    def _gathered(
+        self, narrowed: Callable[[list[bytes]], Iterator[bytes]], troubles: list[str]
+    ) -> dict[str, Operation]:
+        found: dict[str, Operation] = {}
         for trusted in (True, False) if self._apart else (True,):
             try:
                 log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
@@ -71,7 +80,7 @@ class Books:
                 continue
             entries: list[Entry] = []
             bad = 0
-            for line in lines:
+            for line in narrowed(lines):
                 try:
                     entries.append(decode(line))
                 except (ValueError, RecursionError):
@@ -84,7 +93,7 @@ class Books:
                 troubles.append(f"{bad} lines of the journal are no journal lines and were left out")
             for operation, told in gather(entries, trusted=trusted).items():
                 found.setdefault(operation, told)
-        return found, troubles
+        return found
 
     def close(self) -> None:
         if self._state_fd is not None:

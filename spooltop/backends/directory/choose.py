@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
@@ -12,9 +12,9 @@ from ...model import query
 from ...model.plan import Candidates, Item, Refusal
 from ...model.row import Row
 from ...model.selection import Selection
-from ...model.words import ASIDE, Action, Box, Verdict
-from .mover import fd_of
-from .moves import RULES, requeue_name
+from ...model.words import ASIDE, Action, Box, Json, Verdict
+from .folders import Folders
+from .moves import RULES
 from .places import Place, Ref, kind_of, safe_name
 
 __all__ = ["POISON", "Rows", "aside_rows", "choose", "pin"]
@@ -83,14 +83,19 @@ def choose(
             if wanted.takes(row):
                 found.append(row)
     found.sort(key=lambda row: (row.enqueued_at is None, row.enqueued_at or 0.0, row.name))
-    waiting = _waiting(dirs, found) if action is Action.REQUEUE else {}
+    named = [names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP)) for row in found]
+    back = [rule.rename(told) for told in named] if rule.target is Box.NEW else []
+    waiting = _waiting(dirs, found, back) if back else {}
+    folders = Folders(dirs)
     items: list[Item] = []
     refused: list[Refusal] = []
-    for row in found:
-        answer = _decide(dirs, action, row, force=force, doubled=every[row.id] > 1, waiting=waiting, halves=half_moved)
-        if isinstance(answer, Item):
+    for place, row in enumerate(found):
+        target = back[place] if back else None
+        doubled = every[row.id] > 1
+        answer = _decide(folders, action, row, named[place].token, target, force, doubled, waiting, half_moved)
+        if type(answer) is Item:
             items.append(answer)
-        elif answer is not None:
+        elif type(answer) is Refusal:
             refused.append(answer)
     return Candidates(items, refused, _notes(action, items, wanted), wanted.missing())
 
@@ -139,22 +144,19 @@ class _Wanted:
         return tuple(lost)
 
 
-def pin(dirs: SpoolDirs, place: Place) -> tuple[Ref, int, str]:
+def pin(
+    folders: Folders, place: Place, token: str | None, target: Place | None = None, meta: Mapping[str, Json] | None = None
+) -> tuple[Ref, int, str]:
     """The identity of what stands at ``place``, its number of names, and what it is if no regular file. Raises ``OSError``."""
-    fd = fd_of(dirs, place)
-    try:
-        found, folder = dirs.files.stat(place.name, fd), dirs.files.fstat(fd)
-    finally:
-        if place.folder:
-            dirs.forget(place.box.value, place.folder)
-    token = names.parse(place.name, claimed=True).token if place.box is Box.CUR else None
-    ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, (folder.st_dev, folder.st_ino), token)
+    folder = folders.of(place)
+    found = folders.files.stat(place.name, folder.fd)
+    ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, folder.id, token, target, meta)
     return ref, found.st_nlink, kind_of(found)
 
 
 def _decide(
-    dirs: SpoolDirs, action: Action, row: Row, *, force: bool, doubled: bool, waiting: dict[str, int],
-    halves: frozenset[int],
+    folders: Folders, action: Action, row: Row, token: str | None, target: str | None, force: bool, doubled: bool,
+    waiting: dict[str, int], halves: frozenset[int],
 ) -> Item | Refusal | None:
     """None: it has gone since it was listed."""
     folder = ""
@@ -163,7 +165,8 @@ def _decide(
     if not safe_name(row.name):
         return Refusal(row, "its name leads out of the box")
     try:
-        ref, links, kind = pin(dirs, Place(row.box, row.name, folder))
+        back = None if target is None else Place(Box.NEW, target)
+        ref, links, kind = pin(folders, Place(row.box, row.name, folder), token if row.box is Box.CUR else None, back)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -190,7 +193,8 @@ def _decide(
 
 
 def _alive(row: Row) -> str:
-    return "its holder is alive" + (f": {row.evidence}" if row.evidence not in ("", "lives") else "")
+    besides = row.evidence.removeprefix("lives").removeprefix(" · ")
+    return "its holder is alive" + (f": {besides}" if besides else "")
 
 
 def _poison(row: Row) -> str:
@@ -199,12 +203,13 @@ def _poison(row: Row) -> str:
     return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
 
 
-def _waiting(dirs: SpoolDirs, rows: Sequence[Row]) -> dict[str, int]:
-    """Of the ids of ``rows``, those that a message in ``new`` has: id → its inode. One pass over the names."""
+def _waiting(dirs: SpoolDirs, rows: Sequence[Row], back: Sequence[str]) -> dict[str, int]:
+    """Of the ids of ``rows``, those that a message in ``new`` has: id → its inode. One pass over the names. ``back`` is what
+    the rows will be called there."""
     if dirs.new is None or not rows:
         return {}
     ids = {row.id for row in rows}
-    starts = {requeue_name(row.name).partition(",")[0] for row in rows}
+    starts = {name.partition(",")[0] for name in back}
     found: dict[str, int] = {}
     for name in dirs.files.scan(dirs.new):
         if name.partition(",")[0] in starts and (id := names.parse(name, claimed=False).id) in ids:

@@ -1,29 +1,32 @@
 """The journal of operations: an intent line before each batch, a result line after it. One JSON object a line.
 
-intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token}]
+intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token meta}]
 result  schema line operation batch time results[{outcome reason moved to ino ctime}]
 
 ``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere; ``ctime`` in
-nanoseconds. A batch without a result line was cut short; what became of its items is found by looking. In a spool that somebody
-else owns the journal is untrusted input: a line that is not exactly this is left out and counted.
+nanoseconds; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a result line
+was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is untrusted input: a
+line that is not exactly this is left out and counted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii as quoted
+from typing import NamedTuple
 
 from ...model.plan import Outcome
 from ...model.text import escape
 from ...model.words import Action, Json
 from .places import OPERATION, Place
 
-__all__ = ["Entry", "Move", "Moved", "Operation", "decode", "encode_intent", "encode_result", "gather"]
+__all__ = ["Entry", "Move", "Moved", "Operation", "decode", "encode_intent", "encode_result", "gather", "unfinished"]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One thing to do, as the intent line holds it. ``source`` None: the message is made."""
 
     source: Place | None
@@ -32,10 +35,10 @@ class Move:
     size: int = 0
     ctime_ns: int = 0
     token: str | None = None
+    meta: Mapping[str, Json] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """What came of one move. ``moved``: the file stands at ``target`` now, whatever else went wrong; ``ino`` and ``ctime_ns``
     are those it has there."""
 
@@ -102,35 +105,57 @@ def encode_intent(
     force: bool,
     undoes: str | None,
 ) -> bytes:
-    items: list[Json] = [
-        {
-            "from": None if move.source is None else str(move.source), "to": str(move.target),
-            "ino": move.ino, "size": move.size, "ctime": move.ctime_ns, "token": move.token,
-        }
-        for move in moves
-    ]  # fmt: skip
-    return _line(
-        {
-            "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
-            "user": escape(user), "count": count, "force": force, "undoes": undoes, "items": items,
-        }
-    )  # fmt: skip
+    items = ",".join(
+        f'{{"from":{"null" if source is None else quoted(str(source))},"to":{quoted(str(target))},"ino":{ino},"size":{size}'
+        f',"ctime":{ctime_ns},"token":{"null" if token is None else quoted(token)}'
+        f'{_meta(meta)}}}'
+        for source, target, ino, size, ctime_ns, token, meta in moves
+    )
+    head: dict[str, Json] = {
+        "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
+        "user": escape(user), "count": count, "force": force, "undoes": undoes,
+    }  # fmt: skip
+    return _line(head, "items", items)
+
+
+def _meta(meta: Mapping[str, Json] | None) -> str:
+    return "" if meta is None else f',"meta":{json.dumps(meta, separators=(",", ":"))}'
 
 
 def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
-    items: list[Json] = [
-        {
-            "outcome": str(one.outcome), "reason": one.reason, "moved": one.moved, "ino": one.ino, "ctime": one.ctime_ns,
-        }
-        for one in results
-    ]  # fmt: skip
-    return _line(
-        {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at, "results": items}
+    items = ",".join(
+        f'{{"outcome":"{outcome}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
+        f',"ctime":{ctime_ns}}}'
+        for outcome, reason, moved, ino, ctime_ns in results
     )
+    return _line({"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}, "results", items)
 
 
-def _line(value: Mapping[str, Json]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+def _line(head: Mapping[str, Json], name: str, items: str) -> bytes:
+    """A batch has a thousand items of one shape: they are spelled out, which takes a third of the time."""
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"{name}":[{items}]}}\n'.encode()
+
+
+_HEAD = re.compile(
+    rb'\{"schema":1,"line":"(intent|result)","operation":"([0-9A-Za-z._-]{1,64})",(?:"action":"[a-z]{1,20}",)?"batch":([0-9]{1,9}),'
+)
+
+
+def unfinished(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Of the lines of a journal, those of batches without a result, found by how this program writes a line, without reading the
+    rest of it. A line that it would not write so is among them."""
+    waiting: dict[tuple[bytes, bytes], bytes] = {}
+    strange: list[bytes] = []
+    for line in lines:
+        head = _HEAD.match(line)
+        if head is None or not line.endswith(b"]}"):
+            strange.append(line)
+        elif head[1] == b"intent":
+            waiting.setdefault((head[2], head[3]), line)
+        else:
+            waiting.pop((head[2], head[3]), None)
+    yield from waiting.values()
+    yield from strange
 
 
 def decode(line: bytes) -> Entry:
@@ -200,9 +225,12 @@ def _move(value: Mapping[str, object]) -> Move:
     source, token = value.get("from"), value.get("token")
     if token is not None and not isinstance(token, str):
         raise ValueError("token is no text")
+    meta = value.get("meta")
+    if meta is not None and not isinstance(meta, dict):
+        raise ValueError("meta is no object")
     return Move(
         None if source is None else Place.parse(_text(value, "from")), Place.parse(_text(value, "to")),
-        int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token,
+        int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token, meta,
     )  # fmt: skip
 
 

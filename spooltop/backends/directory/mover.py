@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from json.encoder import encode_basestring_ascii as quoted
+from stat import S_IMODE
 
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
+from ...engine.files import mode_like
 from ...model.plan import Outcome
 from ...model.text import escape
-from ...model.words import ASIDE, Box, Json, Verdict
+from ...model.words import LIVE, Box
+from .errands import Errand
+from .folders import Folder, Folders
 from .holder import LastLook
 from .journal import Moved
 from .places import Place, Ref, kind_of
 from .repair import Repaired
 
-__all__ = ["Errand", "Mover", "fd_of"]
-
-
-def fd_of(dirs: SpoolDirs, place: Place, *, create: bool = False) -> int:
-    """The descriptor of the directory of ``place``, kept by ``dirs``. ``FileNotFoundError`` where there is none."""
-    if place.box not in ASIDE:
-        return dirs.box(place.box)
-    fd = aside.folder(dirs, place.box, place.folder, create=create)
-    if fd is None:
-        raise FileNotFoundError(f"{place.box}/{place.folder}")
-    return fd
-
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """One message to move. ``meta`` goes beside it where it is set aside. ``gone`` says what it means that it is not there."""
-
-    ref: Ref
-    target: Place
-    planned: Verdict | None
-    forced: bool
-    meta: Mapping[str, Json]
-    gone: str
+__all__ = ["Mover"]
 
 
 class Mover:
@@ -50,9 +31,11 @@ class Mover:
         self._files = dirs.files
         self._look = look
         self._repaired = repaired
+        self._folders = Folders(dirs, self._sync_all)
         self._sources: set[int] = set()
         self._targets: set[int] = set()
-        self._folders: set[tuple[Box, str]] = set()
+        self._fit: set[int] = set()
+        self._trouble = ""
 
     def prepare(self, errands: Sequence[Errand]) -> None:
         """To be called just before the moves of a batch."""
@@ -70,17 +53,14 @@ class Mover:
     def _move(self, errand: Errand) -> Moved:
         ref, target = errand.ref, errand.target
         place = ref.place
-        self._folders |= {(one.box, one.folder) for one in (place, target) if one.folder}
         try:
-            source_fd = fd_of(self._dirs, place)
-            found = self._files.stat(place.name, source_fd)
+            source = self._folders.of(place)
+            found = self._files.stat(place.name, source.fd)
         except FileNotFoundError:
             return self._gone(errand)
-        folder = self._files.fstat(source_fd)
-        if (folder.st_dev, folder.st_ino) != ref.folder_id:
+        if source.id != ref.folder_id:
             return Moved(Outcome.SKIPPED, f"{place.box} is another directory than in the plan")
-        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ref.ino, ref.size)
-        if kind_of(found) or not (ref.same(found) or mended):
+        if kind_of(found) or not (ref.same(found) or self._mended(ref, found)):
             return Moved(Outcome.SKIPPED, "changed since the plan")
         half_moved = found.st_nlink == 2 and self._half_moved(ref, target)
         if found.st_nlink != 1 and not half_moved:
@@ -89,68 +69,92 @@ class Mover:
             why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
             if why is not None:
                 return Moved(Outcome.SKIPPED, why)
-        target_fd = fd_of(self._dirs, target, create=True)
+        to = self._folders.of(target, create=True)
+        if place.folder:
+            source = self._folders.of(place)  # it may have been closed to make room
         try:
             if half_moved:
-                self._files.sync_dir(target_fd)
-                self._files.unlink(place.name, source_fd)
-            elif target.box in ASIDE and target.name != place.name:
-                self._back_aside(errand, source_fd, target_fd)
-            elif target.box in ASIDE:
-                aside.set_aside(self._dirs, target.box, target.folder, target.name, source_fd, errand.meta, inode=ref.ino)
+                self._files.sync_dir(to.fd)
+                self._files.unlink(place.name, source.fd)
+            elif target.folder:
+                self._set_aside(errand, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
-                self._files.move(place.name, source_fd, target.name, target_fd)
-        except FileNotFoundError:
+                self._files.move(place.name, source.fd, target.name, to.fd)
+        except FileNotFoundError as error:
+            if self._inode(place.name, source.fd) == ref.ino:
+                return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
             return self._gone(errand)
         except FileExistsError:
             return Moved(Outcome.FAILED, f"{target.box} already has a file of that name; it stays in {place.box}")
         except OSError as error:
-            if self._inode(place.name, source_fd) == ref.ino or self._inode(target.name, target_fd) != ref.ino:
+            if self._inode(place.name, source.fd) == ref.ino or self._inode(target.name, to.fd) != ref.ino:
                 return Moved(Outcome.FAILED, _words(error))
-            self._note(source_fd, target_fd)
+            self._note(source, to)
             return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ref.ino)
-        self._note(source_fd, target_fd)
-        if place.box in ASIDE:
-            self._forget_meta(place)
-        return Moved(Outcome.DONE, "", True, ref.ino, self._ctime(target.name, target_fd, ref.ino))
+        self._note(source, to)
+        if place.folder:
+            self._drop_meta(place.name, source.fd)
+        # Only where others take from does it matter whether it went on and came back.
+        ctime = self._ctime(target.name, to.fd, ref.ino) if target.box in LIVE else 0
+        return Moved(Outcome.DONE, "", True, ref.ino, ctime)
 
     def sync(self) -> str:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
-        trouble = ""
+        try:
+            self._folders.close()
+        except OSError as error:
+            self._trouble = self._trouble or f"moved, but: {_words(error)}"
+        trouble, self._trouble = self._trouble, ""
+        return trouble
+
+    def _sync_all(self) -> None:
         for fds in (self._targets, self._sources):
             for fd in fds:
                 try:
                     self._files.sync_dir(fd)
                 except OSError as error:
-                    trouble = trouble or f"moved, but a power cut may take it back: {_words(error)}"
+                    self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
             fds.clear()
-        for box, folder in self._folders:
-            try:  # an operation may take from more folders than there are descriptors
-                self._dirs.forget(box.value, folder)
-            except OSError as error:
-                trouble = trouble or f"moved, but: {_words(error)}"
-        self._folders.clear()
-        return trouble
+        self._fit.clear()
 
-    def _back_aside(self, errand: Errand, source_fd: int, target_fd: int) -> None:
-        """Back to the side under the name that it had there: the metadata first, as for everything that is set aside."""
-        name, beside = errand.target.name, aside.meta_name(errand.target.name)
-        fd = self._files.create(beside, target_fd)
+    def _set_aside(self, errand: Errand, source: Folder, to: Folder) -> None:
+        """The metadata first: a message is never aside without it."""
+        name, ino = errand.target.name, errand.ref.ino
+        beside = aside.meta_name(name)
         try:
-            self._files.write_all(fd, json.dumps({**errand.meta, "name": name}).encode() + b"\n")
-            self._files.own_as(fd, self._dirs.like)
-        finally:
-            self._files.close(fd)
+            fd = self._files.create(beside, to.fd)
+        except FileExistsError:
+            if self._inode(name, to.fd) is not None:
+                raise
+            self._files.unlink(beside, to.fd)  # left by one that was cut off
+            fd = self._files.create(beside, to.fd)
         try:
-            self._files.move(errand.ref.place.name, source_fd, name, target_fd)
+            try:
+                self._files.write_all(fd, f'{errand.meta}, "name": {quoted(name)}}}\n'.encode())
+                if to.fd not in self._fit:
+                    self._make_fit(fd, to)
+            finally:
+                self._files.close(fd)
+            self._files.move(errand.ref.place.name, source.fd, name, to.fd, inode=ino if errand.alone else None)
         except OSError:
-            self._forget_meta(errand.target)
+            if self._inode(name, to.fd) != ino:
+                self._drop_meta(name, to.fd)
             raise
 
-    def _note(self, source_fd: int, target_fd: int) -> None:
-        self._sources.add(source_fd)
-        self._targets.add(target_fd)
+    def _make_fit(self, fd: int, to: Folder) -> None:
+        """Gives the metadata to whom it belongs, and finds out whether all in this folder are born so."""
+        like, born = self._dirs.like, self._files.fstat(fd)
+        self._files.own_as(fd, like)
+        if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
+            self._fit.add(to.fd)
+
+    def _note(self, source: Folder, to: Folder) -> None:
+        self._sources.add(source.fd)
+        self._targets.add(to.fd)
+
+    def _mended(self, ref: Ref, found: os.stat_result) -> bool:
+        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ref.ino, ref.size)
 
     def _gone(self, errand: Errand) -> Moved:
         place = errand.ref.place
@@ -159,16 +163,16 @@ class Mover:
             return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ref.ino)
         return Moved(Outcome.SKIPPED, errand.gone)
 
-    def _forget_meta(self, place: Place) -> None:
+    def _drop_meta(self, name: str, dir_fd: int) -> None:
         try:
-            aside.remove_meta(self._dirs, aside.Entry(place.box, place.folder, place.name))
+            self._files.unlink(aside.meta_name(name), dir_fd)
         except OSError:
-            return  # metadata without a message are never shown; the message itself has moved
+            return  # metadata without a message are never shown; where the message stands is what counts
 
     def _half_moved(self, ref: Ref, target: Place) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
         try:
-            return self._inode(target.name, fd_of(self._dirs, target)) == ref.ino
+            return self._inode(target.name, self._folders.of(target).fd) == ref.ino
         except FileNotFoundError:
             return False
 

@@ -11,25 +11,25 @@ from ...model.words import Action, Box
 __all__ = ["RULES", "Rule", "requeue_name"]
 
 
-def requeue_name(name: str) -> str:
+def requeue_name(told: names.Name) -> str:
     """What a claim, or what was set aside, is called in ``new``. A name that carries no claim stays as it is."""
-    told = names.parse(name, claimed=True)
     if told.flags is not None or (told.token is None and told.pid is None):
-        return name
+        return told.raw
     return names.back_in_new(told)
 
 
-def _same(name: str) -> str:
-    return name
+def _same(told: names.Name) -> str:
+    return told.raw
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``sources`` in the order in which they are searched for ids; ``target`` the box, ``rename`` the name there."""
+    """``sources`` in the order in which they are searched for ids; ``target`` the box, ``rename`` the name in ``new``: what is
+    set aside keeps its own."""
 
     sources: tuple[Box, ...]
     target: Box
-    rename: Callable[[str], str] = _same
+    rename: Callable[[names.Name], str] = _same
 
 
 RULES: dict[Action, Rule] = {

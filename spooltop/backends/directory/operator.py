@@ -6,7 +6,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ...engine import names
@@ -14,22 +14,22 @@ from ...engine.dirs import SpoolDirs
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.can import Can
 from ...model.kind import BATCH
-from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
+from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json, Verdict
 from .books import STATE_DIR, Books
 from .choose import Rows, choose
 from .detect import identify
+from .errands import errands_of
+from .folders import OperatorDirs
 from .holder import Again, LastLook
 from .inject import Payload, inject_one, new_moves
 from .journal import Move, Moved, Operation, encode_intent, encode_result
 from .logfiles import LogFiles
-from .mover import Errand, Mover
-from .moves import RULES
+from .mover import Mover
 from .permission import can_change
-from .places import Place, Ref
-from .repair import finish_half_moves, half_moved
+from .repair import Repaired, finish_half_moves, half_moved
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]
@@ -73,6 +73,7 @@ class DirectoryOperator:
         self._user = user if user is not None else _user_name()
         self._on_close = on_close
         self._performed: set[str] = set()
+        self._repaired = False
         self._watched_tmp = False
 
     def can(self) -> Can:
@@ -93,8 +94,7 @@ class DirectoryOperator:
                 operations, troubles = self._read(dirs)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
                 return replace(found, notes=(*found.notes, *troubles))
-            operations, _ = self._read(dirs)
-            halves = half_moved(operations.values())
+            halves = half_moved(self._interrupted(dirs))
             return choose(dirs, self._settled, action, selection, force=force, now=now, half_moved=halves)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
@@ -147,15 +147,19 @@ class DirectoryOperator:
     def _move_all(
         self, dirs: SpoolDirs, intent: _Intent, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[list[ItemResult]]:
-        operations, _ = self._read(dirs)
         look = LastLook(dirs, self._again)
-        mover = Mover(dirs, look, finish_half_moves(dirs, look, operations.values()))
+        interrupted = self._interrupted(dirs)
+        repaired = Repaired()
+        if interrupted or not self._repaired:
+            repaired = finish_half_moves(dirs, self._files, look, interrupted)
+            self._repaired = True
+        mover = Mover(dirs, look, repaired)
         for start in range(0, len(plan.items), size):
             if stop():
                 return
             items = plan.items[start : start + size]
-            errands = [self._errand(plan, item) for item in items]
-            intent.write([_as_move(errand) for errand in errands])
+            errands = list(errands_of(dirs, plan, items, user=self._user, at=self._clock()))
+            intent.write([errand.as_move() for errand in errands])
             mover.prepare(errands)
             moved: list[Moved] = []
             for errand in errands:
@@ -164,8 +168,9 @@ class DirectoryOperator:
                 moved.append(mover.move(errand))
             trouble = mover.sync()
             if trouble:
-                moved = [replace(one, outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
-            yield from intent.finish(moved, [_result(*pair) for pair in zip(errands, moved, strict=False)])
+                moved = [one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
+            results = [errand.result(item, one) for item, errand, one in zip(items, errands, moved, strict=False)]
+            yield from intent.finish(moved, results)
             if len(moved) < len(items):
                 return
 
@@ -188,7 +193,7 @@ class DirectoryOperator:
                     self._files.sync_dir(dirs.box(Box.NEW))
             except OSError as error:
                 reason = f"put, but a power cut may take it back: {error.strerror}"
-                moved = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
+                moved = [one._replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
             results = [_injected(*pair) for pair in zip(moves, moved, strict=False)]
             yield from intent.finish(moved, results)
             if len(moved) < len(moves):
@@ -206,26 +211,6 @@ class DirectoryOperator:
             return self._rows(box)
         return rows
 
-    def _errand(self, plan: Plan, item: Item) -> Errand:
-        ref = item.ref
-        if not isinstance(ref, Ref):
-            raise TypeError(f"not pinned by a directory spool: {ref!r}")
-        place = ref.place
-        if plan.action is Action.UNDO:
-            target = ref.target or Place(Box.TRASH, place.name, plan.operation)
-            reason = f"undo of {plan.options.get('undoes')}"
-            gone = "a consumer already has it" if place.box is Box.NEW else "gone"
-        else:
-            rule = RULES[plan.action]
-            folder = plan.operation if rule.target is not Box.NEW else ""
-            target = Place(rule.target, rule.rename(place.name), folder)
-            reason = f"{plan.action} by {self._user}"
-            gone = "gone or requeued by another"
-        meta: dict[str, Json] = {
-            "origin": place.box.value, "reason": reason, "at": self._clock(), "who": self._user, "operation": plan.operation,
-        }  # fmt: skip
-        return Errand(ref, target, item.row.verdict, plan.force and plan.action is Action.REQUEUE, meta, gone)
-
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
         """False where it was stopped meanwhile."""
         while seconds > 0:
@@ -234,6 +219,13 @@ class DirectoryOperator:
             self._wait(min(_TICK, seconds))
             seconds -= _TICK
         return True
+
+    def _interrupted(self, dirs: SpoolDirs) -> list[Operation]:
+        books = Books(dirs, self._files, state_dir=self._state_dir)
+        try:
+            return books.interrupted()
+        finally:
+            books.close()
 
     def _read(self, dirs: SpoolDirs) -> tuple[Mapping[str, Operation], list[str]]:
         books = Books(dirs, self._files, state_dir=self._state_dir)
@@ -248,7 +240,7 @@ class DirectoryOperator:
             raise Refused(f"{action}: {reason}", path=self._path)
 
     def _open(self) -> SpoolDirs:
-        return _Dirs(self._path, self._files)
+        return OperatorDirs(self._path, self._files)
 
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
@@ -257,21 +249,6 @@ class DirectoryOperator:
             yield
         except OSError as error:
             raise kind(f"the spool cannot be worked on: {error.strerror or error}", path=self._path) from error
-
-
-class _Dirs(SpoolDirs):
-    """A dashboard opens them anew for every call: none may stay open where closing another one failed."""
-
-    def close(self) -> None:
-        """Closes all, then raises the last error, if there was one."""
-        with ExitStack() as closing:
-            closing.callback(super().close)  # the last: by then it finds the root alone
-            for parts in tuple(self._own):
-                closing.callback(self.forget, *parts)
-            fds, self.tmp, self.new, self.cur = (self.tmp, self.new, self.cur), None, None, None
-            for fd in fds:
-                if fd is not None:
-                    closing.callback(self.files.close, fd)
 
 
 class _Intent:
@@ -305,17 +282,6 @@ class _Intent:
             yield results
             raise
         yield results
-
-
-def _as_move(errand: Errand) -> Move:
-    ref = errand.ref
-    return Move(ref.place, errand.target, ref.ino, ref.size, ref.ctime_ns, ref.token)
-
-
-def _result(errand: Errand, moved: Moved) -> ItemResult:
-    place = errand.ref.place
-    told = names.parse(place.name, claimed=place.box is not Box.NEW)
-    return ItemResult(told.id, place.name, moved.outcome, moved.reason, errand.target.name if moved.moved else "")
 
 
 def _injected(move: Move, moved: Moved) -> ItemResult:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import stat_result
 
 from ...model.text import escape, unescape
-from ...model.words import ASIDE, Box
+from ...model.words import ASIDE, Box, Json
 
 __all__ = ["OPERATION", "Place", "Ref", "kind_of", "safe_name"]
 
@@ -63,6 +64,8 @@ class Ref:
     token: str | None = None
     target: Place | None = None
     """Where exactly it goes; None leaves that to the rule of the action."""
+    meta: Mapping[str, Json] | None = None
+    """What goes beside it there; None: what the action has to say."""
 
     def same(self, found: stat_result) -> bool:
         """True where ``found`` is the very file that was pinned."""

@@ -8,17 +8,24 @@ move: they are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
-from ...model.words import ASIDE, LIVE, Box, Verdict
+from ...model.words import ASIDE, Box, Verdict
+from .folders import Folders
 from .holder import LastLook
 from .journal import Operation
+from .logfiles import LogFiles, make_file, plain
 from .places import Place
 
 __all__ = ["Repaired", "finish_half_moves", "half_moved"]
+
+_LOCK = "repair.lock"
+"""Stays where it is when the lock is let go: who removed it would leave two of them."""
 
 
 @dataclass(slots=True)
@@ -41,37 +48,70 @@ def half_moved(operations: Iterable[Operation]) -> frozenset[int]:
     )
 
 
-def finish_half_moves(dirs: SpoolDirs, look: LastLook, operations: Iterable[Operation]) -> Repaired:
-    """Takes the second names away. Raises ``OSError``."""
-    interrupted = [operation for operation in operations if operation.open]
-    return Repaired(_twins_in_cur(dirs, look), _twins_aside(dirs, interrupted) | _twins_in_tmp(dirs, interrupted))
+def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[Operation]) -> Repaired:
+    """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
+    doubled = _doubled(dirs)
+    if not doubled and not any(_second_names(dirs, operations)):
+        return Repaired()
+    with _alone(dirs, files) as alone:
+        if not alone:
+            return Repaired()
+        return Repaired(_twins_in_cur(dirs, look, doubled), _drop_second_names(dirs, operations))
 
 
-def _twins_in_cur(dirs: SpoolDirs, look: LastLook) -> dict[tuple[str, int], str]:
-    files, cur, new = dirs.files, dirs.cur, dirs.new
-    if cur is None or new is None:
-        return {}
-    doubled: dict[int, str] = {}
-    for name in files.scan(cur):
+@contextmanager
+def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
+    """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
+    own = dirs.own(create=True)
+    assert own is not None  # create=True makes it or raises
+    try:
+        files.stat(_LOCK, own)
+    except FileNotFoundError:
+        make_file(files, own, _LOCK, dirs.like)
+    fd = files.open_lasting(_LOCK, own)
+    try:
+        plain(files.fstat(fd), _LOCK)
         try:
-            found = files.stat(name, cur)
-        except FileNotFoundError:
-            continue
-        if found.st_nlink == 2:
-            doubled[found.st_ino] = name
+            alone = files.lock_whole(fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            alone = False
+        yield alone
+    finally:
+        files.close(fd)
+
+
+def _doubled(dirs: SpoolDirs) -> dict[int, str]:
+    """What has two names in ``cur``: inode → name."""
+    doubled: dict[int, str] = {}
+    files, cur = dirs.files, dirs.cur
+    if cur is not None:
+        for name in files.scan(cur):
+            try:
+                found = files.stat(name, cur)
+            except FileNotFoundError:
+                continue
+            if found.st_nlink == 2:
+                doubled[found.st_ino] = name
+    return doubled
+
+
+def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
+    files, cur, new = dirs.files, dirs.cur, dirs.new
     gone: dict[tuple[str, int], str] = {}
-    if not doubled:
+    if not doubled or cur is None or new is None:
         return gone
+    twins: list[tuple[str, int, str, str | None]] = []
     for waiting in files.list(new):
         try:
             ino = files.stat(waiting, new).st_ino
         except FileNotFoundError:
             continue
-        name = doubled.get(ino, "")
-        token = names.parse(name, claimed=True).token if name else None
-        if not name:
-            continue
-        look.prepare([(Box.CUR, name, token)])
+        if ino in doubled:
+            twins.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
+    look.prepare([(Box.CUR, name, token) for name, _, _, token in twins])
+    for name, ino, waiting, token in twins:
         if look.why_not(Box.CUR, name, token, Verdict.DEAD) is not None:
             continue
         try:
@@ -85,63 +125,57 @@ def _twins_in_cur(dirs: SpoolDirs, look: LastLook) -> dict[tuple[str, int], str]
     return gone
 
 
-def _twins_aside(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
-    files = dirs.files
-    inodes: set[int] = set()
+def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[tuple[Place, int]]:
+    """Of what interrupted operations were moving: a name aside of what still stands in a box, and a name in ``tmp`` of what was
+    put; each with its inode."""
+    folders = Folders(dirs)
     for operation in operations:
         for move, result in operation.steps():
-            for place in (move.source, move.target):
-                if result is None and place is not None and place.box in ASIDE and _second_name(dirs, place, move.ino):
-                    fd = aside.folder(dirs, place.box, place.folder)
-                    if fd is None:
-                        continue
-                    inodes.add(move.ino)
-                    try:
-                        files.unlink(place.name, fd)
-                        files.sync_dir(fd)
-                        aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
-                    except FileNotFoundError:
-                        continue  # another operator was quicker
-    return inodes
-
-
-def _twins_in_tmp(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
-    """A message that was put under a name of ours, and still has that name in ``tmp`` too."""
-    files, tmp = dirs.files, dirs.tmp
-    inodes: set[int] = set()
-    for operation in operations:
-        for move, result in operation.steps():
-            if tmp is None or move.source is not None or result is not None:
+            if result is not None:
                 continue
-            try:
-                found = files.stat(move.target.name, tmp)
-                if found.st_nlink == 2:
-                    files.unlink(move.target.name, tmp)
-                    inodes.add(found.st_ino)
-            except FileNotFoundError:
-                continue  # it never got that far, or it was moved as it should be
+            if move.source is None:
+                drafted = Place(Box.TMP, move.target.name)
+                if (ino := _doubled_inode(dirs, folders, drafted)) is not None:
+                    yield drafted, ino
+                continue
+            for place in (move.source, move.target):
+                if place.folder and _doubled_inode(dirs, folders, place) == move.ino and _in_a_box(dirs, move.ino):
+                    yield place, move.ino
+
+
+def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
+    files = dirs.files
+    inodes: set[int] = set()
+    for place, ino in list(_second_names(dirs, operations)):
+        inodes.add(ino)
+        try:
+            fd = Folders(dirs).of(place).fd
+            files.unlink(place.name, fd)
+            files.sync_dir(fd)
+            if place.folder:
+                aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+        except FileNotFoundError:
+            continue  # another operator was quicker
     return inodes
 
 
-def _second_name(dirs: SpoolDirs, place: Place, ino: int) -> bool:
-    """True where ``place`` is the inode ``ino`` with two names, and the other one stands in a box."""
-    files = dirs.files
+def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:
+    """The inode at ``place`` where it has two names."""
     try:
-        fd = aside.folder(dirs, place.box, place.folder)
-        if fd is None:
-            return False
-        found = files.stat(place.name, fd)
+        found = dirs.files.stat(place.name, folders.of(place).fd)
     except FileNotFoundError:
-        return False
-    if found.st_ino != ino or found.st_nlink != 2:
-        return False
-    for box in LIVE:
-        box_fd = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}[box]
-        if box_fd is None:
+        return None
+    return found.st_ino if found.st_nlink == 2 else None
+
+
+def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
+    files = dirs.files
+    for fd in (dirs.tmp, dirs.new, dirs.cur):
+        if fd is None:
             continue
-        for name in files.list(box_fd):
+        for name in files.list(fd):
             try:
-                if files.stat(name, box_fd).st_ino == ino:
+                if files.stat(name, fd).st_ino == ino:
                     return True
             except FileNotFoundError:
                 continue

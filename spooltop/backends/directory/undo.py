@@ -11,8 +11,8 @@ from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from ...model.row import Row
 from ...model.words import Box
 from .choose import pin
+from .folders import Folders
 from .journal import Move, Moved, Operation
-from .mover import fd_of
 from .places import Place
 
 __all__ = ["records", "undo_candidates"]
@@ -30,14 +30,15 @@ class _Step:
 def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[OperationRecord]:
     """One for each operation, newest first. What became of a batch without a result is found by looking."""
     undos = _undos(operations)
+    folders = Folders(dirs)
     out: list[OperationRecord] = []
     for told in operations.values():
         results = [result for _, result in told.steps() if result is not None]
         unsure = [move for move, result in told.steps() if result is None]
-        looked = sum(1 for move in unsure if _happened(dirs, move))
-        steps = list(_moved(dirs, told))
-        left = _left(dirs, steps, undos.get(told.operation, ()))
-        undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(dirs, u))), None)
+        looked = sum(1 for move in unsure if _happened(folders, move))
+        steps = list(_moved(folders, told))
+        left = _left(folders, steps, undos.get(told.operation, ()))
+        undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
         why_not = None
         if not steps:
             why_not = "it changed nothing"
@@ -72,8 +73,9 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
     if told is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
     undos = _undos(operations)
-    steps = list(_moved(dirs, told))
-    left = _left(dirs, steps, undos.get(undoes, ()))
+    folders = Folders(dirs)
+    steps = list(_moved(folders, told))
+    left = _left(folders, steps, undos.get(undoes, ()))
     notes = [f"{len(steps) - len(left)} are taken back already."] if len(left) < len(steps) else []
     if told.open:
         notes.append("That operation was cut short; what it had moved was found by looking.")
@@ -82,9 +84,9 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
     refused: list[Refusal] = []
     for step in left:
         place, back = step.move.target, step.move.source
-        row = _row(place)
+        row, token = _row(place)
         try:
-            ref, links, kind = pin(dirs, place)
+            ref, links, kind = pin(folders, place, token, back, step.move.meta)
         except FileNotFoundError:
             if claimed is None:
                 claimed = _claims(dirs)
@@ -94,7 +96,7 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
             refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
             continue
         row = replace(row, size=ref.size)
-        half_moved = links == 2 and _is(dirs, back or Place(Box.TMP, place.name), ref.ino)
+        half_moved = links == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
         changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns) and not half_moved
         if kind or (step.ino and ref.ino != step.ino):
             refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
@@ -102,10 +104,10 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
             refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
         elif links != 1 and not half_moved:
             refused.append(Refusal(row, "it has a second name (a hard link)"))
-        elif back is not None and _taken(dirs, back, ref.ino):
+        elif back is not None and _taken(folders, back, ref.ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
-            items.append(Item(row, replace(ref, target=back)))
+            items.append(Item(row, ref))
     return Candidates(items, refused, tuple(notes))
 
 
@@ -117,10 +119,10 @@ def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
     return found
 
 
-def _moved(dirs: SpoolDirs, told: Operation) -> Iterator[_Step]:
+def _moved(folders: Folders, told: Operation) -> Iterator[_Step]:
     for move, result in told.steps():
         if result is None:
-            if _happened(dirs, move):
+            if _happened(folders, move):
                 yield _Step(move, move.ino, 0)
         elif result.moved:
             yield _Step(move, result.ino, _settled(result))
@@ -130,41 +132,43 @@ def _settled(result: Moved) -> int:
     return result.ctime_ns if result.outcome is Outcome.DONE else 0
 
 
-def _happened(dirs: SpoolDirs, move: Move) -> bool:
+def _happened(folders: Folders, move: Move) -> bool:
     """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
     if move.source is None:
-        return _is(dirs, move.target, move.ino)
-    if _is(dirs, move.source, move.ino):
+        return _is(folders, move.target, move.ino)
+    if _is(folders, move.source, move.ino):
         return False  # also where it has both names: a half move is none yet
-    return move.target.box is Box.NEW or _is(dirs, move.target, move.ino)
+    return move.target.box is Box.NEW or _is(folders, move.target, move.ino)
 
 
-def _left(dirs: SpoolDirs, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:
+def _left(folders: Folders, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:
     """The steps that no undo has taken back."""
-    back = {step.move.source for undo in undos for step in _moved(dirs, undo)}
+    back = {step.move.source for undo in undos for step in _moved(folders, undo)}
     return [step for step in steps if step.move.target not in back]
 
 
-def _is(dirs: SpoolDirs, place: Place, ino: int) -> bool:
+def _is(folders: Folders, place: Place, ino: int) -> bool:
     """True where ``place`` holds the inode; 0 is any."""
     try:
-        found = dirs.files.stat(place.name, fd_of(dirs, place))
+        found = folders.files.stat(place.name, folders.of(place).fd)
     except OSError:
         return False  # not there, or not to be seen: nothing is known to stand there
     return ino in (0, found.st_ino)
 
 
-def _taken(dirs: SpoolDirs, place: Place, ino: int) -> bool:
-    return _is(dirs, place, 0) and not _is(dirs, place, ino)
+def _taken(folders: Folders, place: Place, ino: int) -> bool:
+    return _is(folders, place, 0) and not _is(folders, place, ino)
 
 
-def _row(place: Place) -> Row:
+def _row(place: Place) -> tuple[Row, str | None]:
+    """As a list would show it, and the token of a claim in ``cur``."""
     told = names.parse(place.name, claimed=place.box is not Box.NEW)
     key = f"{place.folder}/{place.name}" if place.folder else place.name
-    return Row(
+    row = Row(
         key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
         enqueued_at=None if told.put_us is None else told.put_us / 1e6, attempt=told.attempts, canary=told.canary,
     )  # fmt: skip
+    return row, told.token if place.box is Box.CUR else None
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:

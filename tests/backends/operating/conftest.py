@@ -72,8 +72,8 @@ class Desk:
 
     def operator(self, files: LogFiles | None = None, **more: Any) -> DirectoryOperator:
         return DirectoryOperator(
-            str(self.path), rows=self.rows, again=self.again, files=files, clock=lambda: self.now,
-            **{"state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
+            str(self.path), rows=self.rows, files=files, clock=lambda: self.now,
+            **{"again": self.again, "state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
         )  # fmt: skip
 
     def operations(self, files: LogFiles | None = None, **more: Any) -> Operations:

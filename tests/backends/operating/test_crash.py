@@ -55,12 +55,18 @@ def prepared(desk):
     desk.claim_and_die_here(desk.put(desk.id(1), "own"))
     desk.put("foreign:2,P4242", "foreign", box=Box.CUR)
     desk.put("waiting", "waiting")
+    folder = desk.path / ".spooltop" / "rejected" / "b4d"
+    folder.mkdir(parents=True)
+    (folder / "bad:2,P4242").write_text("bad")
+    (folder / ".bad:2,P4242.meta").write_text('{"origin": "cur"}')
     operations = desk.operations()
+    revive = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+    operations.apply(revive)
     purge = operations.plan(Action.PURGE, Selection(ids=("waiting",)))
     operations.apply(purge)
     requeue = operations.plan(Action.REQUEUE, Selection(ids=("foreign",)))
     operations.apply(requeue)
-    return {"purged": purge.operation, "requeued": requeue.operation}
+    return {"purged": purge.operation, "requeued": requeue.operation, "revived": revive.operation}
 
 
 ACTS = {
@@ -69,8 +75,9 @@ ACTS = {
     "inject": lambda ids: (Action.INJECT, Selection(), {"count": 2, "text": "injected"}),
     "undo of a purge": lambda ids: (Action.UNDO, Selection(), {"undoes": ids["purged"]}),
     "undo of a requeue": lambda ids: (Action.UNDO, Selection(), {"undoes": ids["requeued"]}),
+    "undo of a requeue of what was rejected": lambda ids: (Action.UNDO, Selection(), {"undoes": ids["revived"]}),
 }
-MESSAGES = ("own", "foreign", "waiting")
+MESSAGES = ("own", "foreign", "waiting", "bad")
 
 
 def each_in_one_place(desk, at):
@@ -98,6 +105,7 @@ def finished(desk, act):
         "inject": True,
         "undo of a purge": census["waiting"] == ["new/waiting"],
         "undo of a requeue": census["foreign"] == ["cur/foreign:2,P4242"],
+        "undo of a requeue of what was rejected": census["bad"] == [".spooltop/rejected/b4d/bad:2,P4242"],
     }[act]
 
 

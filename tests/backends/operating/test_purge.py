@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import stat
 
 import pytest
 
@@ -111,5 +114,67 @@ def test_a_rejected_message_is_requeued_under_its_own_name_and_put_back_by_undo(
     assert [(item.row.reason, item.row.attempt) for item in plan.items] == [("schema", 2)]
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert desk.names(Box.NEW) == [f"{desk.id(1)},n=2"]
+    assert os.listdir(folder) == []
     assert undo(operations, plan.operation).count(Outcome.DONE) == 1
     assert desk.names(Box.REJECTED) == [name]
+    meta = json.loads((folder / f".{name}.meta").read_text())
+    assert meta == {"origin": "cur", "reason": "schema", "at": 1.0, "who": "w", "name": name}
+
+
+def test_what_was_set_aside_by_more_operations_than_there_are_descriptors_comes_back_at_once(desk):
+    names = []
+    for number in range(300):
+        folder = desk.path / ".spooltop" / "rejected" / f"op{number}"
+        folder.mkdir(parents=True)
+        names.append(f"job{number:03}")
+        (folder / f"{names[-1]}:2,P1").write_text(f"{number}")
+        (folder / f".{names[-1]}:2,P1.meta").write_text('{"origin": "cur"}')
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 200, before[1]))
+    try:
+        operations = desk.operations()
+        plan = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+        assert operations.apply(plan).count(Outcome.DONE) == 300
+        assert desk.names(Box.NEW) == names
+        assert undo(operations, plan.operation).count(Outcome.DONE) == 300
+        assert operations.records()[1].undone_by == operations.records()[0].operation
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(desk.names(Box.REJECTED)) == 300
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as root on the spool of somebody else")
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_root_leaves_everything_to_whom_the_spool_belongs(desk, umask):
+    for path in (desk.path, *desk.path.iterdir()):
+        os.chown(path, 65534, 65534)
+        os.chmod(path, 0o2770)
+    for number in range(3):
+        os.chown(desk.path / "cur" / desk.put(f"job{number}:2,P4242", box=Box.CUR), 65534, 65534)
+    before = os.umask(umask)
+    try:
+        operations = desk.operations()
+        plan = operations.plan(Action.PURGE, Selection(box=Box.CUR, everything=True))
+        assert operations.apply(plan).count(Outcome.DONE) == 3
+        operations.apply(operations.plan(Action.INJECT, Selection(), options={"count": 2}))
+    finally:
+        os.umask(before)
+    found = {path: path.stat() for path in desk.path.rglob("*")}
+    assert desk.path / ".spooltop" / "trash" / plan.operation / ".job0:2,P4242.meta" in found
+    assert {(told.st_uid, told.st_gid) for told in found.values()} == {(65534, 65534)}
+    modes = {path: stat.S_IMODE(told.st_mode) for path, told in found.items()}
+    made = {path: mode for path, mode in modes.items() if not path.name.startswith("job")}
+    assert {mode for path, mode in made.items() if path.is_dir()} == {0o2770}
+    assert {mode for path, mode in made.items() if path.is_file()} == {0o660}
+
+
+def test_metadata_that_a_crash_has_left_are_no_obstacle(desk):
+    folder = desk.path / ".spooltop" / "rejected" / "abc123"
+    folder.mkdir(parents=True)
+    (folder / "job:2,P1").write_text("bad")
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+    operations.apply(plan)
+    (folder / ".job:2,P1.meta").write_text("{")
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 1
+    assert json.loads((folder / ".job:2,P1.meta").read_text())["name"] == "job:2,P1"

@@ -8,6 +8,7 @@ import pytest
 
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.moves import requeue_name
+from spooltop.engine import names
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
@@ -123,7 +124,7 @@ def test_a_name_of_255_bytes_without_a_tail_goes_as_it_is(desk):
     ],
 )
 def test_what_a_claim_is_called_in_new(claim, waiting):
-    assert requeue_name(claim) == waiting
+    assert requeue_name(names.parse(claim, claimed=True)) == waiting
 
 
 def test_what_arrived_or_changed_after_the_plan_is_untouched(desk):

@@ -1,0 +1,78 @@
+"""The directories that places of messages lie in, each opened once, and of those beside the boxes never too many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from ...engine import aside
+from ...engine.dirs import SpoolDirs
+from ...model.words import Box
+from .places import Place
+
+__all__ = ["Folder", "Folders", "OperatorDirs"]
+
+_KEPT = 128
+"""Folders of operations kept open: there may be more of them than a process may have descriptors."""
+
+
+class Folder(NamedTuple):
+    """A descriptor, kept by the ``SpoolDirs``, and the (device, inode) of the directory."""
+
+    fd: int
+    id: tuple[int, int]
+
+
+class Folders:
+    """``before_closing`` is called before any folder is closed to make room."""
+
+    def __init__(self, dirs: SpoolDirs, before_closing: Callable[[], None] = lambda: None) -> None:
+        self._dirs = dirs
+        self.files = dirs.files
+        self._before_closing = before_closing
+        self._boxes: dict[Box, Folder] = {}
+        self._aside: dict[tuple[Box, str], Folder] = {}
+
+    def of(self, place: Place, *, create: bool = False) -> Folder:
+        """The directory of ``place``. ``FileNotFoundError`` where there is none and ``create`` is False, else ``OSError``."""
+        if not place.folder:
+            found = self._boxes.get(place.box)
+            if found is None:
+                found = self._boxes[place.box] = self._opened(self._dirs.box(place.box))
+            return found
+        found = self._aside.get((place.box, place.folder))
+        if found is None:
+            if len(self._aside) >= _KEPT:
+                self.close()
+            fd = aside.folder(self._dirs, place.box, place.folder, create=create)
+            if fd is None:
+                raise FileNotFoundError(f"{place.box}/{place.folder}")
+            found = self._aside[place.box, place.folder] = self._opened(fd)
+        return found
+
+    def close(self) -> None:
+        """Closes those beside the boxes. Raises ``OSError``."""
+        self._before_closing()
+        while self._aside:
+            (box, folder), _ = self._aside.popitem()
+            self._dirs.forget(box.value, folder)
+
+    def _opened(self, fd: int) -> Folder:
+        found = self.files.fstat(fd)
+        return Folder(fd, (found.st_dev, found.st_ino))
+
+
+class OperatorDirs(SpoolDirs):
+    """A dashboard opens them anew for every call: none may stay open where closing another one failed."""
+
+    def close(self) -> None:
+        """Closes all, then raises the last error, if there was one."""
+        with ExitStack() as closing:
+            closing.callback(super().close)  # the last: by then it finds the root alone
+            for parts in tuple(self._own):
+                closing.callback(self.forget, *parts)
+            fds, self.tmp, self.new, self.cur = (self.tmp, self.new, self.cur), None, None, None
+            for fd in fds:
+                if fd is not None:
+                    closing.callback(self.files.close, fd)

@@ -1,0 +1,111 @@
+"""One repairs at a time, and who finds it being done goes on without."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+import pytest
+
+from spooltop.errors import SpooltopError
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+ALL = Selection(everything=True)
+
+
+def half_moved(desk):
+    """A claim whose move back to ``new`` was cut off between link and unlink, and another claim; what the first is called."""
+    [claim] = desk.claim_and_die(desk.put(desk.id(1)))
+    os.link(desk.path / "cur" / claim, desk.path / "new" / f"{desk.id(1)},n=1")
+    desk.claim_and_die(desk.put(desk.id(2)))
+    return claim
+
+
+def requeue_second(desk):
+    operations = desk.operations()
+    return operations.apply(operations.plan(Action.REQUEUE, Selection(ids=(desk.id(2),))))
+
+
+@pytest.fixture
+def lock(desk):
+    (desk.path / ".spooltop").mkdir(exist_ok=True)
+    return desk.path / ".spooltop" / "repair.lock"
+
+
+def test_the_lock_is_made_by_the_first_repair_and_stays(desk, lock):
+    requeue_second(desk)
+    assert not lock.exists()
+    desk.put("next:2,P4242", box=Box.CUR)
+    half_moved(desk)
+    os.chmod(desk.path / "cur", 0o770)
+    assert requeue_second(desk).count(Outcome.DONE) == 1
+    assert desk.names(Box.CUR) == ["next:2,P4242"]
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o660
+    assert lock.read_bytes() == b""
+
+
+def test_who_finds_the_lock_taken_leaves_the_repair_to_the_other(desk, lock):
+    claim = half_moved(desk)
+    with open(lock, "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert requeue_second(desk).count(Outcome.DONE) == 1
+        assert desk.names(Box.CUR) == [claim]
+    desk.put("next:2,P4242", box=Box.CUR)
+    operations = desk.operations()
+    operations.apply(operations.plan(Action.REQUEUE, Selection(ids=("next",))))
+    assert desk.names(Box.CUR) == []
+
+
+@pytest.mark.parametrize("planted", ["fifo", "link", "hard link"])
+def test_something_else_in_place_of_the_lock_ends_the_change_before_it_begins(desk, lock, tmp_path, planted):
+    claim = half_moved(desk)
+    other = tmp_path / "other"
+    other.write_text("mine")
+    match planted:
+        case "fifo":
+            os.mkfifo(lock)
+        case "link":
+            lock.symlink_to(other)
+        case "hard link":
+            lock.hardlink_to(other)
+    with pytest.raises(SpooltopError):
+        requeue_second(desk)
+    assert claim in desk.names(Box.CUR)
+    assert other.read_text() == "mine"
+
+
+def test_evidence_is_read_again_once_a_batch_and_never_where_a_lock_tells(desk):
+    asked = []
+
+    def again(box, names):
+        asked.append((box, len(names)))
+        return desk.again(box, names)
+
+    desk.claim_and_die(*(desk.put(desk.id(number)) for number in range(3)))
+    operations = desk.operations(again=again)
+    assert operations.apply(operations.plan(Action.REQUEUE, ALL)).count(Outcome.DONE) == 3
+    assert asked == []
+    for number in range(5):
+        desk.put(f"job{number}:2,P4242", box=Box.CUR)
+    plan = operations.plan(Action.REQUEUE, ALL, options={"rate": 2})
+    assert operations.apply(plan).count(Outcome.DONE) == 5
+    assert asked == [(Box.CUR, 2), (Box.CUR, 2), (Box.CUR, 1)]
+
+
+def test_half_moves_cost_one_look_however_many_they_are(desk):
+    asked = []
+
+    def again(box, names):
+        asked.append(len(names))
+        return desk.again(box, names)
+
+    for number in range(4):
+        desk.put(f"job{number}:2,P4242", box=Box.CUR)
+        os.link(desk.path / "cur" / f"job{number}:2,P4242", desk.path / "new" / f"job{number}")
+    desk.put("last", box=Box.NEW)
+    operations = desk.operations(again=again)
+    operations.apply(operations.plan(Action.PURGE, Selection(ids=("last",))))
+    assert asked == [4]
