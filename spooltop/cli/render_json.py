@@ -17,7 +17,7 @@ from ..model.selection import Selection
 from ..model.sight import BoxState, Lock, LockParty
 from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
-from ..model.words import Box
+from ..model.words import Box, Key
 
 __all__ = ["cursors", "dumps", "locks", "message", "operation", "outcome", "row", "selection", "status"]
 
@@ -38,6 +38,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     now = snapshot.taken_at
     rates = snapshot.rates
     counts = sight.counts
+    ids = {row.key: row.id for row in (*sight.claims, *sight.tmp, *sight.strange)}
     return {
         "schema": SCHEMA,
         "spool": escape(os.path.abspath(target)),
@@ -69,7 +70,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         },
         "cursors": {escape(cursor.source): _cursor(cursor, now) for cursor in snapshot.cursors},
         "locks": [_lock(lock) for lock in sight.locks],
-        "problems": [_problem(problem) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
+        "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
         "consumers": sight.consumers,
         "last_claim_at": sight.last_claim_at,
         "who": {"user": sight.who.user, "uid": sight.who.uid, "words": sight.who.words},
@@ -200,13 +201,14 @@ def locks(snapshot: Snapshot) -> list[dict[str, Any]]:
     return [{"schema": SCHEMA, **_lock(lock)} for lock in snapshot.sight.locks]
 
 
-def selection(chosen: Selection) -> dict[str, Any]:
-    """A selection: only the conditions that it has."""
+def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
+    """A selection: only the conditions that it has. Messages that it names by keys are named by their ``ids``."""
     thing: dict[str, Any] = {}
     if chosen.box is not None:
         thing["box"] = str(chosen.box)
-    if chosen.ids is not None:
-        thing["ids"] = [escape(one) for one in chosen.ids]
+    if chosen.named:
+        named = [*(chosen.ids or ()), *(ids[key] for key in chosen.keys or () if key in ids)]
+        thing["ids"] = [escape(one) for one in dict.fromkeys(named)]
     if chosen.source is not None:
         thing["source"] = escape(chosen.source)
     if chosen.verdict is not None:
@@ -278,13 +280,13 @@ def _party(party: LockParty) -> dict[str, Any]:
     }
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
+def _problem(problem: Problem, ids: Mapping[Key, str]) -> dict[str, Any]:
     return {
         "severity": str(problem.severity),
         "code": problem.code,
         "text": problem.text,
         "count": problem.count,
-        "selection": None if problem.selection is None else selection(problem.selection),
+        "selection": None if problem.selection is None else selection(problem.selection, ids),
         "view": problem.view,
         "subject": None if problem.subject is None else escape(problem.subject),
     }

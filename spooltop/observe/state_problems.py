@@ -63,15 +63,15 @@ def _reverted(seen: Seen, cursor: Cursor) -> str:
 def _locks(seen: Seen) -> Iterator[Problem]:
     stale: list[Lock] = []
     for lock in seen.sight.locks:
-        if lock.verdict == "stale":
+        taken = min((party.since for party in lock.holders if party.since is not None), default=None)
+        if lock.verdict == "stale" and taken is not None and seen.now - taken > seen.thresholds.lock_stale:
             stale.append(lock)
         if not lock.waiters or not lock.holders:
             continue
-        since = min((party.since for party in lock.holders if party.since is not None), default=None)
-        if since is not None and seen.now - since > seen.thresholds.lock_blocked:
+        if taken is not None and seen.now - taken > seen.thresholds.lock_blocked:
             holder = lock.holders[0]
             who = " ".join(escape(str(part)) for part in (holder.pid, holder.command) if part)
-            text = f"{_base(lock.path)} held {age(seen.now - since)}"
+            text = f"{_base(lock.path)} held {age(seen.now - taken)}"
             text += (f" by {who}" if who else "") + f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''}"
             yield Problem("lock-blocked", Severity.WARNING, text, len(lock.waiters), view="locks", subject=lock.path)
     if stale:

@@ -28,6 +28,8 @@ class Thresholds:
     tmp_old: float = 300.0
     poison_deaths: int = 3
     lock_blocked: float = 60.0
+    lock_stale: float = 300.0
+    """A lock that is its own file, of a holder that is gone, is told once it stood for so long."""
     clock_ahead: float = 10.0
     """Times of files so far in the future are told."""
     disk_low: int = 16_000_000

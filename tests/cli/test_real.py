@@ -378,3 +378,38 @@ def test_status_says_why_a_mail_folder_is_read_only(tmp_path: Path) -> None:
     said = spooltop("status", tmp_path / "m").out
     for words in ("READ-ONLY", "mail folder", "cur has :2,S flags", "not stuck work", f"spooltop --as spool {tmp_path / 'm'}"):
         assert words in said
+
+
+def test_a_problem_in_json_names_its_messages(tmp_path: Path) -> None:
+    assert spooltop("init", tmp_path / "s").code == 0
+    os.mkfifo(tmp_path / "s" / "new" / "fi\x1bfo")
+    (problem,) = json.loads(spooltop("status", tmp_path / "s", "--json").out)["problems"]
+    assert (problem["code"], problem["selection"]) == ("conflict", {"box": "new", "ids": ["fi\\x1bfo"]})
+
+
+_NUMBER = (int, float)
+_MAYBE = (int, float, type(None))
+_TYPES: dict[str, object] = {
+    "schema": int, "id": str, "name": str, "box": str, "enqueued_at": _NUMBER, "in_box_since": _NUMBER, "age": _NUMBER,
+    "in_box_age": _NUMBER, "size": int, "source": (str, type(None)), "attempt": (int, type(None)),
+    "verdict": (str, type(None)), "evidence": str, "complete": bool,
+}  # fmt: skip
+
+
+def test_every_member_that_scripts_rely_on_has_its_type(real_spools: Path) -> None:
+    spool = real_spools / "seed_maildirqueue"
+    for line in listed(spool):
+        assert {name for name, kind in _TYPES.items() if not isinstance(line[name], kind)} == set()  # type: ignore[arg-type]
+        if line["box"] == "cur":
+            assert isinstance(line["owner"], dict) and {"host", "pid", "start", "command"} <= set(line["owner"])
+    status = json.loads(spooltop("status", spool, "--json").out)
+    assert isinstance(status["schema"], int) and isinstance(status["spool"], str) and isinstance(status["complete"], bool)
+    assert isinstance(status["taken_at"], float)
+    assert set(status["boxes"]) == {"tmp", "new", "cur", "held", "rejected", "trash"}
+    for box in status["boxes"].values():
+        assert isinstance(box["count"], int) and isinstance(box["bytes"], _MAYBE) and isinstance(box["oldest_age"], _MAYBE)
+    assert all(isinstance(status["claims"][verdict], int) for verdict in ("alive", "dead", "unknown"))
+    assert {"in", "done", "window"} <= set(status["rates"]) and {"bytes_free", "inodes_free"} <= set(status["disk"])
+    for problem in status["problems"]:
+        assert all(isinstance(problem[name], str) for name in ("severity", "code", "text")) and isinstance(problem["count"], int)
+        assert "selection" in problem

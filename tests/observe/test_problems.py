@@ -291,7 +291,9 @@ def test_a_lock_that_others_wait_for() -> None:
 
 
 def test_stale_locks_are_one_line() -> None:
-    stale = [Lock(f"/s/{n}.lock", "soft", verdict="stale", evidence="pid 7 is gone") for n in range(3)]
+    party = LockParty(7, since=T0 - 301)
+    stale = [Lock(f"/s/{n}.lock", "soft", (party,), verdict="stale", evidence="pid 7 is gone") for n in range(3)]
+    assert "lock-stale" not in told(look(-2, locks=tuple(stale)))
     assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 is gone"
     assert told(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
 

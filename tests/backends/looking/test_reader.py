@@ -340,3 +340,48 @@ def test_what_a_look_allows_is_what_an_operator_does(
         assert sight.can == operator.can()
     words = {None: "may change", "tmp": "may change some of it", "cur": "may change some of it", "new": "may look only"}[gone]
     assert sight.who.words == ("READ-ONLY" if read_only else words)
+
+
+@needs_root
+def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown(spool: Path) -> None:
+    for path in (spool, *spool.parents):
+        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
+            path.chmod(0o755)
+    (spool / "new" / "1795220920443125.1.vm").write_text("m")
+    script = (
+        "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
+        "r = DirectoryReader(sys.argv[1], watch=False); looks = [r.see() for _ in range(3)]; r.close()\n"
+        "print([(row.verdict.value, row.evidence) for row in looks[-1].claims], looks[-1].consumers)"
+    )
+    with consumer(spool):
+        (spool / ".spooltop" / "consumers").chmod(0o700)
+        told = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script, str(spool)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (told.returncode, told.stdout) == (0, "[('unknown', 'its presence file cannot be read')] None\n"), told.stderr
+
+
+@needs_root
+def test_a_viewer_in_a_container_calls_nobody_dead_by_a_pid(spool: Path) -> None:
+    (spool / "cur" / f"m:2,P{os.getpid()}").write_text("m")
+    (spool / "tmp" / f"1795220920443125.{os.getpid()}.{os.uname().nodename}").write_text("m")
+    script = (
+        "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
+        "r = DirectoryReader(sys.argv[1], watch=False); looks = [r.see() for _ in range(3)]; r.close()\n"
+        "print([(row.verdict.value, row.evidence) for row in (*looks[-1].claims, *looks[-1].tmp)])"
+    )
+    told = subprocess.run([*CONTAINER, sys.executable, "-c", script, str(spool)], capture_output=True, text=True, check=False)
+    gone = f"('unknown', 'pid {os.getpid()} is gone here')"
+    assert (told.returncode, told.stdout) == (0, f"[{gone}, {gone}]\n"), told.stderr
+
+
+def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Opened) -> None:
+    name = f"1795220920443125.P7R{'0' * 16}.vm"
+    (spool / "new" / name).write_text("m")
+    os.link(spool / "new" / name, spool / "cur" / f"{name}:2,P4242")
+    sight = opened(spool, processes=FakeProcesses()).see()
+    (claim,) = sight.claims
+    assert (claim.verdict, claim.note) == (Verdict.DEAD, "has 2 names")
+    assert sorted(row.note for row in sight.strange) == ["stands in cur as well", "stands in new as well"]
+    assert sight.conflicts == ()
