@@ -75,10 +75,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
         if isinstance(message.found, SnapshotTaken):
             self.snapshot = message.found.snapshot
         self.main.take(message.found)
-        if self.screen is not self.main:
-            take = getattr(self.screen, "take", None)
-            if take is not None:
-                take(message.found)
+        front = self.screen_stack[-1] if self.screen_stack else None  # none any more: what comes while it ends is nobody's
+        take = getattr(front, "take", None)
+        if front is not self.main and take is not None:
+            take(message.found)
 
     def leave(self, code: int = 0) -> None:
         """Ends with this exit code; what is being done is stopped after its current item."""
