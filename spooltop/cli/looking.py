@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from ..control import Control
-from ..errors import Refused, UsageError
+from ..errors import Refused, Unreadable, UsageError
 from ..model.kind import Listing, ListQuery, Sort
 from ..model.row import Row
 from ..model.selection import Selection
@@ -18,7 +18,7 @@ from . import render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
-__all__ = ["cursors", "locks", "ls", "ops", "report", "show", "status"]
+__all__ = ["cursors", "locks", "ls", "ops", "report", "show", "status", "tickets"]
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000
@@ -44,6 +44,7 @@ def report(args: argparse.Namespace, context: Context, path: str) -> int:
 def ls(args: argparse.Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n takes a number from 0 up")
+    args.path = here_or(args.path, args.as_kind == "spool")
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
     with context.control(args, args.path) as control:
@@ -72,7 +73,9 @@ def ls(args: argparse.Namespace, context: Context) -> int:
                     context.terminal.out(line)
             printed += 1
         incomplete = [listing.query.box for listing in listings if not listing.complete]
-    if incomplete and not args.json:
+    if incomplete and printed == 0 and len(incomplete) == len(boxes):
+        raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
+    if incomplete:
         context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed whole; status says why")
     if printed == 0 and not selection.empty and args.most != 0:
         context.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
@@ -140,9 +143,21 @@ def cursors(args: argparse.Namespace, context: Context) -> int:
 def locks(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     if args.json:
-        lines = [render_json.dumps(line) for line in render_json.locks(snapshot)]
+        lines = [render_json.dumps(line) for line in render_json.locks(snapshot.sight.locks)]
     else:
         lines = render_text.locks(snapshot) if snapshot.sight.locks else ["no locks here"]
+    for line in lines:
+        context.terminal.out(line)
+    return 0
+
+
+def tickets(args: argparse.Namespace, context: Context) -> int:
+    snapshot = _look(args, context)
+    queues = [lock for lock in snapshot.sight.locks if lock.kind == "ticket"]
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.locks(queues)]
+    else:
+        lines = render_text.tickets(queues, snapshot.taken_at) if queues else ["no tickets here"]
     for line in lines:
         context.terminal.out(line)
     return 0

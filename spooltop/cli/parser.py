@@ -138,7 +138,7 @@ def _status(parser: Parser) -> None:
 
 
 def _ls(parser: Parser) -> None:
-    _path(parser)
+    _path(parser, optional=True)
     _selection(parser)
     parser.add_argument(
         "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="by what; age first"
@@ -241,6 +241,10 @@ _TABLE = (
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
         "  spooltop locks /var/spool/memex", "looking:locks", _list,
+    ),
+    Command(
+        "tickets", "[PATH]", "list queues of tickets: who has the first, who waits, who is gone",
+        "  spooltop tickets /run/lock/job.lock.queue", "looking:tickets", _list,
     ),
 )  # fmt: skip
 

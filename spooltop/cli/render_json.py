@@ -196,9 +196,9 @@ def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def locks(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Lines of ``locks --json``."""
-    return [{"schema": SCHEMA, **_lock(lock)} for lock in snapshot.sight.locks]
+def locks(some: Sequence[Lock]) -> list[dict[str, Any]]:
+    """Lines of ``locks --json`` and ``tickets --json``."""
+    return [{"schema": SCHEMA, **_lock(lock)} for lock in some]
 
 
 def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:

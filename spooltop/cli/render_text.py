@@ -17,7 +17,7 @@ from ..model.units import age, at_least, at_most, cells, clock_time, count, dura
 from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
-__all__ = ["cursors", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status"]
+__all__ = ["cursors", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status", "tickets"]
 
 SAMPLE = 10
 """How many items of a plan are listed; ``--json`` has them all."""
@@ -189,6 +189,23 @@ def cursors(snapshot: Snapshot) -> list[str]:
 def locks(snapshot: Snapshot) -> list[str]:
     """The lock files, and who holds or waits for each."""
     return _locks(snapshot.sight.locks)
+
+
+def tickets(queues: Sequence[Lock], now: float) -> list[str]:
+    """Queues of tickets: who has the first, and who waits behind it, in their order."""
+    lines: list[str] = []
+    for queue in queues:
+        said = f", {printable(queue.evidence)}" if queue.evidence else ""
+        lines += [*([""] if lines else []), f"{escape(queue.path)}: {_loud(queue.verdict)}{said}"]
+        parties = (*queue.holders, *queue.waiters)
+        lines += ["place       pid   age  state  command"] if parties else []
+        for place, party in enumerate(parties):
+            held = age(None if party.since is None else max(0.0, now - party.since))
+            state = "lives" if party.alive else "gone" if party.alive is False else "?"
+            where = f"{place:>5}" if place else "owner"
+            pid = "?" if party.pid is None else party.pid
+            lines.append(f"{where}  {pid:>8}  {held:>4}  {state:<5}  {escape(party.command or '—')}")
+    return lines
 
 
 def _locks(some: Sequence[Lock]) -> list[str]:

@@ -100,7 +100,8 @@ class LockParty:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock file. ``kind``: flock, posix, ofd, soft, none. ``verdict``: held, free, blocked, stale, unknown."""
+    """One lock file. ``kind``: flock, posix, ofd, soft, ticket (a queue of them), none. ``verdict``: held, free, blocked, stale,
+    unknown."""
 
     path: str
     kind: str

@@ -64,6 +64,11 @@ def _locks(seen: Seen) -> Iterator[Problem]:
     stale: list[Lock] = []
     for lock in seen.sight.locks:
         taken = min((party.since for party in lock.holders if party.since is not None), default=None)
+        if lock.kind == "ticket" and lock.verdict == "stale":
+            text = f"{_base(lock.path)}: {escape(lock.evidence)}"
+            text += f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''} behind it" if lock.waiters else ""
+            yield Problem("ticket-orphan", Severity.WARNING, text, 1 + len(lock.waiters), view="locks", subject=lock.path)
+            continue
         if lock.verdict == "stale" and taken is not None and seen.now - taken > seen.thresholds.lock_stale:
             stale.append(lock)
         if not lock.waiters or not lock.holders:

@@ -413,3 +413,31 @@ def test_every_member_that_scripts_rely_on_has_its_type(real_spools: Path) -> No
     for problem in status["problems"]:
         assert all(isinstance(problem[name], str) for name in ("severity", "code", "text")) and isinstance(problem["count"], int)
         assert "selection" in problem
+
+
+def test_tickets_are_listed_in_their_order(real_spools: Path) -> None:
+    queue = real_spools / "stouputils_lockfifo" / "job.lock.queue"
+    for name in os.listdir(queue):
+        if name != "seq":
+            (queue / name).unlink()
+    gone = 4194303
+    for ticket, pid in ((1, gone), (2, os.getpid())):
+        (queue / f"{ticket:020d}.{pid}.{ticket:032x}").touch()
+    lines = spooltop("tickets", queue).out.splitlines()
+    assert lines[0].startswith(f"{queue}: STALE, pid {gone} is gone") or lines[0].startswith(f"{queue}: unknown, pid {gone}")
+    assert [line.split()[:4:3] for line in lines[2:]] == [["owner", "gone"], ["1", "lives"]]
+    (line,) = [json.loads(one) for one in spooltop("tickets", queue, "--json").out.splitlines()]
+    assert (line["kind"], [one["pid"] for one in (*line["holders"], *line["waiters"])]) == ("ticket", [gone, os.getpid()])
+
+
+def test_a_queue_beside_a_spool_is_found_and_its_orphan_is_told(tmp_path: Path) -> None:
+    assert spooltop("init", tmp_path / "s").code == 0
+    queue = tmp_path / "s" / "job.queue"
+    queue.mkdir()
+    (queue / "seq").write_text("1")
+    assert spooltop("tickets", tmp_path / "s").out == f"{queue}: free, nobody has a ticket\n"
+    (queue / f"{1:020d}.4194303.{1:032x}").touch()
+    status = json.loads(spooltop("status", tmp_path / "s", "--json").out)
+    assert [lock["kind"] for lock in status["locks"]] == ["ticket"]
+    if status["locks"][0]["verdict"] == "stale":  # only from the first pid namespace
+        assert [problem["code"] for problem in status["problems"]] == ["ticket-orphan"]

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from spooltop.model.sight import Lock, LockParty
 
+from .mounts import is_local, mount_of
 from .processes import Processes
+from .ticketqueue import ticket_queue
 
 __all__ = ["LockFiles", "LockLine", "LockTable", "parse_locks", "read_table"]
 
@@ -123,6 +125,10 @@ class LockFiles:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 except OSError:
                     continue  # removed since it was listed
+                if stat.S_ISDIR(status.st_mode):
+                    queue = ticket_queue(os.path.join(path, name), name, fd, self._processes, local=is_local(mount_of(fd)))
+                    found += [queue] if queue is not None else []
+                    continue
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 known = known or table()
@@ -132,7 +138,7 @@ class LockFiles:
         return self._last
 
     def _lock_names(self, path: str, fd: int) -> tuple[str, ...]:
-        """Names of lock files in a folder; listed again only when the folder changed, and never beyond a bound."""
+        """Names of lock files and ticket queues in a folder; listed again only when it changed, and never beyond a bound."""
         own = -1
         try:
             state = os.fstat(fd)
@@ -146,7 +152,7 @@ class LockFiles:
                 for turn, entry in enumerate(entries):
                     if turn >= _LIST_AT_MOST or len(names) >= _AT_MOST:
                         break
-                    if entry.name.endswith((".lock", ".lck")):
+                    if entry.name.endswith((".lock", ".lck", ".queue")):
                         names.append(entry.name)
         except OSError:
             return ()  # not listable: the box states say so

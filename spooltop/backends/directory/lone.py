@@ -20,8 +20,9 @@ from ...model.words import LIVE, Key
 from .cursorfiles import CursorFiles
 from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
-from .mounts import mount_of
+from .mounts import is_local, mount_of
 from .processes import Processes
+from .ticketqueue import ticket_queue
 
 __all__ = ["LoneReader"]
 
@@ -60,6 +61,9 @@ class LoneReader:
             folders.append((os.path.normpath(os.path.join(self._path, "..")), self._above, device))
         table = read_table(self._processes)
         locks = self._locks.look(folders, lambda: table)
+        if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
+            queue = ticket_queue(self._path, ".", self._root, self._processes, local=is_local(mount))
+            locks = (*([queue] if queue is not None else []), *locks)
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
 
         now = self._clock()
