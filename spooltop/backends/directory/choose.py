@@ -14,8 +14,9 @@ from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
+from .metadata import known_of
 from .moves import RULES
-from .places import Place, Ref, kind_of, safe_name
+from .places import OPERATION, Place, Ref, kind_of, safe_name
 
 __all__ = ["POISON", "Rows", "aside_rows", "choose", "pin"]
 
@@ -28,12 +29,11 @@ POISON = 3
 
 def aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[Row]:
     """What was set aside, with what is known of it. ``key`` is (box, ``OPERATION/NAME``)."""
-    last = ""
+    folders = Folders(dirs)
     for entry in aside.entries(dirs, box):
-        if last != entry.operation:
-            dirs.forget(box.value, last)  # as many folders as operations: more than there are descriptors
-            last = entry.operation
-        meta = aside.read_meta(dirs, entry)
+        if not OPERATION.match(entry.operation):
+            continue
+        meta = known_of(folders, Place(box, entry.name, entry.operation))
         told = names.parse(entry.name, claimed=True)
         at, reason = meta.get("at"), meta.get("reason")
         attempts = told.attempts
@@ -49,6 +49,7 @@ def aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[Row]:
             canary=told.canary,
             reason=reason if isinstance(reason, str) else "",
         )
+    folders.close()
 
 
 def choose(

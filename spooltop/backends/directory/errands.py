@@ -6,18 +6,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...engine import aside
-from ...engine.dirs import SpoolDirs
 from ...model.plan import Item, ItemResult, Plan
 from ...model.words import Action, Box, Json, Verdict
+from .folders import Folders
 from .journal import Move, Moved
+from .metadata import known_of
 from .moves import RULES
 from .places import Place, Ref
 
 __all__ = ["Errand", "errands_of"]
-
-_TOLD = 500
-"""Characters of a reason that an undo gives back."""
 
 
 class Errand(NamedTuple):
@@ -47,7 +44,7 @@ class Errand(NamedTuple):
         return ItemResult(item.row.id, self.ref.place.name, moved.outcome, moved.reason, became)
 
 
-def errands_of(dirs: SpoolDirs, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
+def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
     """Of ``items`` of ``plan``, in their order. ``at`` is now, in epoch seconds."""
     undo = plan.action is Action.UNDO
     reason = f"undo of {plan.options.get('undoes')}" if undo else f"{plan.action} by {user}"
@@ -66,19 +63,9 @@ def errands_of(dirs: SpoolDirs, plan: Plan, items: Sequence[Item], *, user: str,
         if not undo:
             gone = "gone or requeued by another"
         meta = _open_json(ref.meta) if ref.meta else metas[place.box]
-        was = (_known(dirs, place) or None) if place.folder else None
+        was = (known_of(folders, place) or None) if place.folder else None
         yield Errand(ref, target, item.row.verdict, forced, meta, gone, target.folder == plan.operation, was)
 
 
 def _open_json(meta: Mapping[str, Json]) -> str:
     return json.dumps(meta)[:-1]
-
-
-def _known(dirs: SpoolDirs, place: Place) -> Mapping[str, Json]:
-    """What lies beside a message that was set aside, as far as an undo needs it back. Anybody may have written it: cut short."""
-    found = aside.read_meta(dirs, aside.Entry(place.box, place.folder, place.name))
-    return {
-        name: value[:_TOLD] if isinstance(value, str) else value
-        for name in ("origin", "reason", "at", "who", "operation")
-        if isinstance(value := found.get(name), (str, int, float))
-    }

@@ -209,9 +209,13 @@ def _text(value: Mapping[str, object], key: str) -> str:
 
 def _number(value: Mapping[str, object], key: str, *, whole: bool = True) -> float:
     found = value.get(key)
-    if isinstance(found, bool) or not isinstance(found, int if whole else (int, float)) or found < 0:
+    if isinstance(found, bool) or not isinstance(found, int if whole else (int, float)) or not 0 <= found < _MOST:
         raise ValueError(f"{key} is no number")
     return found
+
+
+_MOST = 1 << 64
+"""More is no inode, no size and no time; and NaN is below nothing."""
 
 
 def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:

@@ -31,7 +31,7 @@ class Mover:
         self._files = dirs.files
         self._look = look
         self._repaired = repaired
-        self._folders = Folders(dirs, self._sync_all)
+        self.folders = Folders(dirs, self._sync_all)
         self._sources: set[int] = set()
         self._targets: set[int] = set()
         self._fit: set[int] = set()
@@ -54,7 +54,7 @@ class Mover:
         ref, target = errand.ref, errand.target
         place = ref.place
         try:
-            source = self._folders.of(place)
+            source = self.folders.of(place)
             found = self._files.stat(place.name, source.fd)
         except FileNotFoundError:
             return self._gone(errand)
@@ -69,9 +69,9 @@ class Mover:
             why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
             if why is not None:
                 return Moved(Outcome.SKIPPED, why)
-        to = self._folders.of(target, create=True)
+        to = self.folders.of(target, create=True)
         if place.folder:
-            source = self._folders.of(place)  # it may have been closed to make room
+            source = self.folders.of(place)  # it may have been closed to make room
         try:
             if half_moved:
                 self._files.sync_dir(to.fd)
@@ -102,7 +102,7 @@ class Mover:
     def sync(self) -> str:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
         try:
-            self._folders.close()
+            self.folders.close()
         except OSError as error:
             self._trouble = self._trouble or f"moved, but: {_words(error)}"
         trouble, self._trouble = self._trouble, ""
@@ -172,7 +172,7 @@ class Mover:
     def _half_moved(self, ref: Ref, target: Place) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
         try:
-            return self._inode(target.name, self._folders.of(target).fd) == ref.ino
+            return self._inode(target.name, self.folders.of(target).fd) == ref.ino
         except FileNotFoundError:
             return False
 

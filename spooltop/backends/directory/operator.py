@@ -158,7 +158,7 @@ class DirectoryOperator:
             if stop():
                 return
             items = plan.items[start : start + size]
-            errands = list(errands_of(dirs, plan, items, user=self._user, at=self._clock()))
+            errands = list(errands_of(mover.folders, plan, items, user=self._user, at=self._clock()))
             intent.write([errand.as_move() for errand in errands])
             mover.prepare(errands)
             moved: list[Moved] = []

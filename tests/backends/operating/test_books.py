@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +135,45 @@ def test_the_way_to_the_books_is_closed_to_others_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("a", "a/b")] == [0o700, 0o700]
+
+
+@root_only
+def test_root_undoes_what_the_owner_of_the_spool_did_and_the_owner_is_told_it_is_gone(desk):
+    def as_owner(act):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                act(desk.operations())
+                code = 0
+            finally:
+                os._exit(code)
+        return os.waitpid(pid, 0)[1]
+
+    def purge(operations):
+        operations.apply(operations.plan(Action.PURGE, Selection(ids=("one",))))
+
+    def find_it_gone(operations):
+        [record] = operations.records()
+        plan = operations.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
+        assert plan.count == 0
+        assert [refusal.reason for refusal in plan.refused] == ["it stands no longer in trash"]
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        desk.path = Path(open_to_all) / "spool"
+        for path in (desk.path, *(desk.path / box for box in ("tmp", "new", "cur"))):
+            path.mkdir()
+            os.chown(path, NOBODY, NOBODY)
+        os.chown(desk.path / "new" / desk.put("one"), NOBODY, NOBODY)
+        assert as_owner(purge) == 0
+        operations = desk.operations()
+        [record] = operations.records()
+        undo = operations.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
+        assert operations.apply(undo).count(Outcome.DONE) == 1
+        assert desk.names(Box.NEW) == ["one"]
+        assert {path.stat().st_uid for path in desk.path.rglob("*")} == {NOBODY}
+        assert as_owner(find_it_gone) == 0

@@ -178,3 +178,19 @@ def test_metadata_that_a_crash_has_left_are_no_obstacle(desk):
     (folder / ".job:2,P1.meta").write_text("{")
     assert undo(operations, plan.operation).count(Outcome.DONE) == 1
     assert json.loads((folder / ".job:2,P1.meta").read_text())["name"] == "job:2,P1"
+
+
+@pytest.mark.parametrize("meta", ["[" * 60_000, '{"at": 1' + "0" * 400 + "}", '{"at": NaN, "reason": 5}', "\0", '"text"'])
+def test_whatever_lies_beside_a_rejected_message_it_can_be_requeued_and_put_back(desk, meta):
+    folder = desk.path / ".spooltop" / "rejected" / "abc123"
+    folder.mkdir(parents=True)
+    (folder / "job:2,P1").write_text("bad")
+    (folder / ".job:2,P1.meta").write_text(meta)
+    (folder.parent / "no name of an operation").mkdir()
+    (folder.parent / "no name of an operation" / "job").write_text("foreign")
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+    assert [item.row.name for item in plan.items] == ["job:2,P1"]
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 1
+    assert "job:2,P1" in desk.names(Box.REJECTED)

@@ -1,0 +1,40 @@
+"""What lies beside a message that was set aside, read as what it is: anybody's words."""
+
+from __future__ import annotations
+
+import json
+from stat import S_ISREG
+
+from ...engine import aside
+from ...model.words import Json
+from .folders import Folders
+from .places import Place
+
+__all__ = ["known_of"]
+
+_CAP = 64 * 1024
+_TOLD = 500
+"""Characters of a reason that are kept."""
+
+
+def known_of(folders: Folders, place: Place) -> dict[str, Json]:
+    """``origin``, ``reason``, ``at``, ``who`` and ``operation``, each a plain value and cut short; empty where nothing can be
+    read. Raises ``OSError`` only for a descriptor that cannot be closed."""
+    files = folders.files
+    try:
+        fd = files.open_read(aside.meta_name(place.name), folders.of(place).fd)
+    except OSError:
+        return {}
+    try:
+        found = json.loads(files.read(fd, _CAP)) if S_ISREG(files.fstat(fd).st_mode) else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    finally:
+        files.close(fd)
+    if not isinstance(found, dict):
+        return {}
+    return {
+        name: value[:_TOLD] if isinstance(value, str) else value
+        for name in ("origin", "reason", "at", "who", "operation")
+        if isinstance(value := found.get(name), str) or (isinstance(value, (int, float)) and abs(value) < 1 << 64)
+    }
