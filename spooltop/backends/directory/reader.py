@@ -19,19 +19,19 @@ from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.kind import Listing, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import BoxState, CursorSource, Disk, Lock, LockParty, Sight, Watch
+from spooltop.model.sight import BoxState, Disk, Sight, Watch
 from spooltop.model.words import ASIDE, LIVE, Box, Key
 
 from .asides import Asides
+from .beside import Beside
 from .boxes import Boxes, Doubles
-from .cursorfiles import CursorFiles
 from .detail import read_message, split_key
 from .detect import identify
 from .disk import disk_of, who_am_i
+from .ear import Ear
 from .follow import Follower
 from .listing import NameListing, RowListing, new_row
-from .locks import LockFiles, LockTable, device_of, read_table
-from .mounts import Mount, is_local, sends_no_events
+from .mounts import Mount, is_local
 from .owners import Owners
 from .permission import can_change
 from .pids import Clockwork, Sureness
@@ -42,7 +42,7 @@ from .scan import BoxScan, generation_of, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
 from .traffic import Traffic
-from .watch import Heard, Source, Watcher, watchfiles_source
+from .watch import Source, watchfiles_source
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
 
@@ -78,12 +78,10 @@ class DirectoryReader:
         self._clock = clock
         self._monotonic = monotonic
         self._least = least
-        self._source = source
         self._layout, self._read_only = self._identified(path, as_spool, layout, read_only)
-        self._wants_events = watch
         self._changed = threading.Event()
         self._place = Place(self._path, files or Files(), monotonic)
-        self._watcher: Watcher | None = None
+        self._ear = Ear(self._path, self._changed, wanted=watch, clock=clock, monotonic=monotonic, source=source)
         self._began = 0.0
         self._due: float | None = None
         self._clockwork = Clockwork(self._processes)
@@ -93,9 +91,7 @@ class DirectoryReader:
         self._asides = Asides()
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
-        self._lock_files = LockFiles(self._processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles()
-        self._table: tuple[float, LockTable] | None = None
+        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic)
         self._scans: dict[Box, BoxScan] = {}
         self._claims: list[Row] = []
         self._tmp: list[Row] = []
@@ -125,11 +121,10 @@ class DirectoryReader:
             dirs, reopened = self._place.open()
         except OSError as problem:
             return self._blind(now, problem)
-        if reopened and self._watcher is not None:
-            self._watcher.close()  # it hears nothing of the directories that have these names now
-            self._watcher = None
+        if reopened:
+            self._ear.close()  # it hears nothing of the directories that have these names now
         mount = self._place.mount(dirs)
-        heard = self._heard(dirs, mount)
+        heard = self._ear.heard(dirs, mount)
         self._follower.hear(heard.batches)
         scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted)
         self._scans = scans
@@ -140,9 +135,8 @@ class DirectoryReader:
         self._doing = "listing what is set aside"
         asides = self._asides.look(dirs, now)
         self._doing = "looking at cursors and locks"
-        beginning = self._watcher is not None and not heard.listening and not heard.reason
         flow = self._traffic.look(
-            now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=beginning, exact=not reopened
+            now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=self._ear.beginning(heard), exact=not reopened
         )  # fmt: skip
         disk = disk_of(dirs.root, mount)
         can = self._can(dirs)
@@ -170,13 +164,13 @@ class DirectoryReader:
             conflicts=doubles.conflicts,
             flow=flow,
             disk=disk,
-            cursors=self._cursors(dirs),
-            locks=self._locks(dirs, mount),
+            cursors=self._beside.cursors(dirs),
+            locks=self._beside.locks(dirs, mount),
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
             who=who_am_i(can, read_only=self._read_only, dirs=dirs),
             can=can,
-            watch=self._watching(heard, mount),
+            watch=self._ear.how(heard, mount, period=self._boxes.period, since=self._began),
             clock_jumped=self._clockwork.jumped,
             generation=self._generation,
         )
@@ -240,35 +234,8 @@ class DirectoryReader:
         self._changed.set()
 
     def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
+        self._ear.close()
         self._place.close()
-
-
-    def _heard(self, dirs: SpoolDirs, mount: Mount | None) -> Heard:
-        if not self._wants_events or sends_no_events(mount):
-            return Heard()
-        if self._watcher is None:
-            there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
-            if not there:
-                return Heard(reason="there is no box to watch")
-            paths = {box: os.path.join(self._path, box.value) for box in there}
-            self._watcher = Watcher(
-                paths, self._changed, clock=self._clock, monotonic=self._monotonic, source=self._source
-            )  # fmt: skip
-            self._watcher.start()
-        return self._watcher.take()
-
-    def _watching(self, heard: Heard, mount: Mount | None) -> Watch:
-        if not self._wants_events:
-            return Watch("once", "", None, self._began)
-        if sends_no_events(mount):
-            kind = mount.fs_type if mount is not None else "?"
-            return Watch("scan", f"{kind} sends no events", self._boxes.period, self._began)
-        if heard.listening or not heard.reason:
-            return Watch("live", "", None, self._began)
-        return Watch("scan", heard.reason, self._boxes.period, self._began)
 
     def _can(self, dirs: SpoolDirs) -> Can:
         """Exactly what an operator of this spool would allow."""
@@ -286,13 +253,7 @@ class DirectoryReader:
         else:
             self._claims, self._all_claims = self._owners.look(dirs, cur.names, len(cur.names), cur.number, sure)
         device = mount.device if mount is not None else None
-        self._tmp, self._all_tmp = self._tmp_files.look(dirs.tmp, tmp.names, len(tmp.names), sure, self._lock_table, device)
-
-    def _lock_table(self) -> LockTable:
-        at = self._monotonic()
-        if self._table is None or at - self._table[0] >= 1.0:
-            self._table = (at, read_table(self._processes))
-        return self._table[1]
+        self._tmp, self._all_tmp = self._tmp_files.look(dirs.tmp, tmp.names, len(tmp.names), sure, self._beside.table, device)
 
     def _living(self, dirs: SpoolDirs) -> int | None:
         if self._layout == "mail":
@@ -345,27 +306,6 @@ class DirectoryReader:
 
     def _in_new(self, raw: str) -> bool:
         return self._stat(Box.NEW)(raw) is not None
-
-    def _locks(self, dirs: SpoolDirs, mount: Mount | None) -> tuple[Lock, ...]:
-        device = mount.device if mount is not None else None
-        return self._lock_files.look([(path, fd, device) for path, fd in self._place.folders(dirs)], self._lock_table)
-
-    def _cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
-        return self._cursor_files.look(self._place.folders(dirs), self._cursor_lockers(dirs))
-
-    def _cursor_lockers(self, dirs: SpoolDirs) -> Callable[[os.stat_result], tuple[LockParty, ...]]:
-        def holders(found: os.stat_result) -> tuple[LockParty, ...]:
-            files = [found]
-            for _, fd in self._place.folders(dirs):
-                try:
-                    files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
-                except OSError:
-                    continue  # nobody locks there
-            table = self._lock_table()
-            lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
-            return tuple(LockParty(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
-
-        return holders
 
     def _blind(self, now: float, problem: OSError) -> Sight:
         """Nothing can be seen: the directory itself is gone or closed to this user."""

@@ -1,0 +1,59 @@
+"""What stands beside the boxes: the lock files and the cursors of a spool, and the kernel's table of locks that both need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.sight import CursorSource, Lock, LockParty
+
+from .cursorfiles import CursorFiles
+from .locks import LockFiles, LockTable, device_of, read_table
+from .mounts import Mount
+from .place import Place
+from .processes import Processes
+
+__all__ = ["Beside"]
+
+_TABLE_FOR = 1.0
+
+
+class Beside:
+    """In the directory of the spool and in the one above it. The table of locks is read once a second at most."""
+
+    def __init__(
+        self, place: Place, processes: Processes, *, clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
+        self._place = place
+        self._processes = processes
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
+        self._cursor_files = CursorFiles()
+        self._table: tuple[float, LockTable] | None = None
+
+    def table(self) -> LockTable:
+        """All locks of this machine that can be seen."""
+        at = self._monotonic()
+        if self._table is None or at - self._table[0] >= _TABLE_FOR:
+            self._table = (at, read_table(self._processes))
+        return self._table[1]
+
+    def locks(self, dirs: SpoolDirs, mount: Mount | None) -> tuple[Lock, ...]:
+        device = mount.device if mount is not None else None
+        return self._lock_files.look([(path, fd, device) for path, fd in self._place.folders(dirs)], self.table)
+
+    def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
+        def holders(found: os.stat_result) -> tuple[LockParty, ...]:
+            files = [found]
+            for _, fd in self._place.folders(dirs):
+                try:
+                    files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
+                except OSError:
+                    continue  # nobody locks there
+            table = self.table()
+            lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
+            return tuple(LockParty(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
+
+        return self._cursor_files.look(self._place.folders(dirs), holders)
