@@ -15,13 +15,13 @@ from spooltop.engine.names import Name
 from spooltop.model import query as filters
 from spooltop.model.kind import ListQuery, Sort
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.words import Box, Key
 
+from .matching import matcher
 from .packed import CHUNK, PackedNames
 from .rows import kind_of_file
 
-__all__ = ["NameListing", "RowListing", "new_row", "selects"]
+__all__ = ["NameListing", "RowListing", "new_row"]
 
 _SORTED_AT_MOST = 100_000
 _USUAL = re.compile(rb"(?:\A|(?<=/))([0-9]{16})\.")
@@ -68,51 +68,6 @@ def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None
     if name.attempts and found is not None:
         return found.st_ctime
     return put_at
-
-
-def selects(selection: Selection | None, row: Row, now: float) -> bool:
-    """Whether ``selection`` takes ``row``. None takes everything."""
-    if selection is None:
-        return True
-    if selection.box is not None and selection.box is not row.box:
-        return False
-    if selection.keys is not None and row.key not in selection.keys:
-        return False
-    if selection.ids is not None and row.id not in selection.ids:
-        return False
-    if selection.source is not None and row.source != selection.source:
-        return False
-    if selection.verdict is not None and row.verdict is not selection.verdict:
-        return False
-    if selection.older_than is not None:
-        age = row.in_box_age(now)
-        if age is None or age <= selection.older_than:
-            return False
-    return not selection.filter or filters.parse(selection.filter).match(row, now)
-
-
-def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
-    """The test of filter and selection together; None where everything is taken."""
-    wanted = filters.parse(query.filter) if query.filter else None
-    chosen = query.selection
-    if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
-        chosen = None
-    if chosen is not None:
-        chosen = replace(
-            chosen,
-            ids=None if chosen.ids is None else _Members(chosen.ids),
-            keys=None if chosen.keys is None else _Members(chosen.keys),
-        )
-    if wanted is None and chosen is None:
-        return None
-    return lambda row: (wanted is None or wanted.match(row, now)) and selects(chosen, row, now)
-
-
-class _Members(tuple):  # type: ignore[type-arg]
-    """A tuple that answers ``in`` from a set: marks can be many."""
-
-    def __contains__(self, item: object) -> bool:
-        return item in self.__dict__.setdefault("set", frozenset(self))
 
 
 _VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
