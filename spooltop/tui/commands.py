@@ -20,7 +20,7 @@ ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS,
 MOVING = ROOTS | {View.MESSAGE, View.CURSOR, View.OPERATIONS, View.HELP, View.PLAN, View.RESULT}
 STEPPING = MOVING | {View.PALETTE}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
-CHANGING = frozenset({View.OVERVIEW}) | LISTS
+CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
 EVERYWHERE = frozenset(View)
 
 
@@ -77,11 +77,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
     Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
 
-    Command("undo", ("enter", "r"), "undo this one", "plan to undo the chosen operation", frozenset({View.OPERATIONS}), why.undo,
-            dangerous=True, rank=1, group="change"),
-    Command("run", ("enter",), "run", "run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1, group="move"),
-    Command("make", ("enter",), "plan it", "open the plan for what the form says", frozenset({View.INJECT}), why.inject, rank=1,
-            group="change"),
+    Command("undo", ("enter", "r"), "undo this one", "in the list of operations: plan to undo the chosen one",
+            frozenset({View.OPERATIONS}), why.undo, dangerous=True, rank=1, group="change"),
+    Command("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,
+            group="move"),
+    Command("make", ("enter",), "plan it", "in the form of inject: open the plan for what it says", frozenset({View.INJECT}),
+            why.inject, rank=1, group="change"),
     Command("open", ("enter",), "open", "open: what a line of trouble is about, a message in full, a source's history",
             ROOTS, why.openable, rank=5, group="move"),
     Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
@@ -121,15 +122,17 @@ COMMANDS: tuple[Command, ...] = (
     Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look"),
     Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
-    Command("overview", ("1",), "Over", "Overview", ROOTS, group="views"),
-    Command("new", ("2",), "New", "New: what waits", ROOTS, group="views"),
-    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", ROOTS, group="views"),
-    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", ROOTS, group="views"),
-    Command("cursors", ("5",), "Cursors", "Cursors of the sources", ROOTS, group="views"),
-    Command("locks", ("6",), "Locks", "Locks and who holds them", ROOTS, group="views"),
-    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", ROOTS, group="views"),
-    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", ROOTS, group="views"),
-    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", ROOTS, group="views"),
+    Command("overview", ("1",), "Over", "Overview", ROOTS | OVER, group="views"),
+    Command("new", ("2",), "New", "New: what waits", ROOTS | OVER, group="views"),
+    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", ROOTS | OVER, group="views"),
+    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", ROOTS | OVER, group="views"),
+    Command("cursors", ("5",), "Cursors", "Cursors of the sources", ROOTS | OVER, group="views"),
+    Command("locks", ("6",), "Locks", "Locks and who holds them", ROOTS | OVER, group="views"),
+    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", ROOTS | OVER,
+            group="views"),
+    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", ROOTS | OVER, group="views"),
+    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", ROOTS | OVER,
+            group="views"),
 
     Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
             EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT}, rank=8, group="views"),
@@ -167,7 +170,17 @@ def command_for(key: str, scene: Scene) -> tuple[Command | None, str | None]:
             if reason is None:
                 return command, None
             refused = refused or (command, reason)
-    return refused if refused is not None else (None, None)
+    return refused if refused is not None else _elsewhere(key, scene)
+
+
+def _elsewhere(key: str, scene: Scene) -> tuple[Command | None, str | None]:
+    """A key that means something in other views says in which."""
+    if scene.view in ROOTS | OVER:
+        for command in COMMANDS:
+            if key in command.keys and (places := [view for view in TABS if View(view) in command.views]):
+                names = [f"{_BY_ID[view].key} {view.capitalize()}" for view in places]
+                return command, f"{command.label}: only in {', '.join(names)}"
+    return None, None
 
 
 def footer(scene: Scene) -> list[tuple[str, str]]:
@@ -222,10 +235,13 @@ def key_table_markdown(commands: Iterable[Command] = COMMANDS) -> str:
     """The README's list of keys."""
     lines = ["| key | does |", "|---|---|"]
     seen: set[tuple[tuple[str, ...], str]] = set()
-    for group in GROUPS:
+    for group, title in GROUPS.items():
         for command in commands:
             if command.group == group and (command.keys, command.help) not in seen:
                 seen.add((command.keys, command.help))
+                if title:
+                    lines.append(f"| **{title}** | |")
+                    title = ""
                 keys = " ".join(f"`{shown(key)}`" for key in command.keys)
                 lines.append(f"| {keys} | {command.help} |")
     return "\n".join(lines) + "\n"

@@ -244,3 +244,21 @@ async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
         driver.control.gate.set()
     assert driver.app.return_code == 0
     assert goodbye(driver.app.results) == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
+
+
+async def test_a_message_in_full_is_what_is_planned_from_there_whatever_is_marked() -> None:
+    async with dashboard(dead(3)) as driver:
+        await driver.press("3")
+        await driver.until(lambda: driver.app.main.row is not None)
+        await driver.press("space")
+        await driver.see("1 marked")
+        row = driver.app.main.row
+        assert row is not None
+        await driver.press("enter")
+        await driver.see("requeue this 1")
+        await planned(driver, "r")
+        assert driver.control.planned[0][1].keys == (row.key,)
+        await driver.press("y")
+        await driver.see("Requeued 1")
+        await driver.press("escape")
+        await driver.see("Claims 2")

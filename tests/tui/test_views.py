@@ -375,3 +375,54 @@ async def test_the_titles_of_a_wide_list_stand_over_its_columns_without_another_
         await driver.press("3")
         await driver.see("Claims 3", "gone")
         await driver.until(lambda: driver.lines[1].find("evidence") == driver.lines[2].find("gone"), "titles over their columns")
+
+
+async def test_n_finds_the_next_match_with_and_without_a_filter() -> None:
+    fake = FakeControl([replace(waiting(n), source="signal" if n in (3, 5, 40) else "email") for n in range(60)])
+    async with dashboard(fake) as driver:
+        rows = driver.app.main.rows
+        await driver.press("2")
+        await driver.see("New 60")
+        await driver.press("n")
+        await driver.see("there is nothing to look for yet: / sets a filter")
+        await driver.press("slash", *"src:signal", "enter")
+        await driver.see("New 3 of 60 match src:signal")
+        await driver.press("n", "n")
+        await driver.until(lambda: rows.cursor_key == ("new", 40))
+        await driver.press("n")
+        await driver.see("this is the last that matches src:signal")
+        await driver.press("escape")
+        await driver.see("New 60")
+        await driver.press("g")
+        for key, number in [("n", 3), ("n", 5), ("n", 40), ("N", 5), ("j", 6), ("N", 5), ("k", 4), ("n", 5), ("N", 3)]:
+            await driver.press(key)
+            await driver.until(lambda number=number: rows.cursor_key == ("new", number), f"{key} to {number}")
+        await driver.press("N")
+        await driver.see("nothing above matches src:signal")
+
+
+async def test_backspace_leaves_a_filter_that_has_nothing_in_it() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3", "slash", "x", "backspace")
+        await driver.see("Enter keeps")
+        await driver.press("backspace")
+        await driver.gone("Enter keeps")
+        await driver.see("Claims 3")
+
+
+@pytest.mark.parametrize("view, key, said", [("5", "r", "requeue: only in"), ("1", "space", "mark: only in 2 New"),
+                                             ("6", "slash", "filter: only in 2 New, 3 Claims, 4 Tmp, 7 Aside")])  # fmt: skip
+async def test_a_key_of_another_view_says_where_it_lives(view: str, key: str, said: str) -> None:
+    async with dashboard(control()) as driver:
+        await driver.press(view, key)
+        await driver.see(said)
+
+
+async def test_from_a_message_one_goes_to_any_view() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.until(lambda: driver.app.main.row is not None)
+        await driver.press("enter")
+        await driver.see("watched for")
+        await driver.press("2")
+        await driver.see("New 300")

@@ -42,7 +42,7 @@ def chosen(screen: MainScreen) -> Selection | None:
         return scene.problem.selection if scene.problem is not None else None
     if state is None:
         return None
-    if state.marks:
+    if state.marks and screen.over is None:
         return Selection(box=state.box, keys=tuple(state.marks))
     row = screen.row
     return Selection(box=state.box, keys=(row.key,)) if row is not None else None

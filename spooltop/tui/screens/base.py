@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-from textual.await_complete import AwaitComplete
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.events import Key, Resize
 from textual.screen import Screen, ScreenResultType
 
@@ -94,7 +94,9 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        if self.left or not self.is_current or self.ignores(event):  # what was under way when it was left is nobody's
+        if self.left or not self.is_current:  # what was under way when it was left is nobody's
+            return
+        if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
         said, self.message = self.message, ""
         if not self.typed(event):

@@ -37,7 +37,7 @@ class HelpScreen(TableScreen[None]):
         self.about = about
         self.scroll_at = 0
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:

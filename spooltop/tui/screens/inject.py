@@ -41,7 +41,7 @@ class InjectScreen(TableScreen[None]):
         }
         self.chosen = "count"
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:

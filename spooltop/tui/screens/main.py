@@ -56,7 +56,7 @@ class MainScreen(TableScreen[None]):
         self.search: Search | None = None
         self.range = (0, 60)
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         glyphs, colour = self.owner.glyphs, self.owner.options.colour
         yield LinesView(glyphs=glyphs, colour=colour, id="top")
         yield LinesView(glyphs=glyphs, colour=colour, id="page")
@@ -134,7 +134,7 @@ class MainScreen(TableScreen[None]):
             box=self.box,
             row=self.row,
             rows=length,
-            marked=len(state.marks) if state is not None else 0,
+            marked=len(state.marks) if state is not None and self.over is None else 0,
             filter=state.filter if state is not None else "",
             sought=self.sought,
             narrowed=narrowed,
@@ -313,6 +313,9 @@ class MainScreen(TableScreen[None]):
             for state in self.states.values():
                 state.marks.clear()
             self.rows.set_marks(frozenset())
+            if self.over is View.MESSAGE:  # it stands elsewhere now
+                self.over = None
+                self.shape()
         self.paint()
 
     def choose(self, id: str) -> None:

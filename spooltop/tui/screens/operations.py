@@ -36,7 +36,7 @@ class OperationsScreen(TableScreen[None]):
         self.failed = ""
         self.chosen = 0
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:

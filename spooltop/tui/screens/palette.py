@@ -24,7 +24,7 @@ class PaletteScreen(TableScreen[str | None]):
         self.edit = LineEdit()
         self.chosen = 0
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:

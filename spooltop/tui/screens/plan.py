@@ -22,7 +22,7 @@ from ..following import FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from .base import TableScreen
+from .base import LEAVING, TableScreen
 from .footer import footer_line
 from .panel import Panel
 from .result import ResultScreen
@@ -70,7 +70,7 @@ class PlanScreen(TableScreen[Result | None]):
         self.scroll_at = 0
         self.stop = threading.Event()
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield Panel(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
@@ -92,7 +92,7 @@ class PlanScreen(TableScreen[Result | None]):
         self.paint()
 
     def ignores(self, event: Key) -> bool:
-        if event.key in ("escape", "ctrl+c", "f10", "ctrl+z", "q"):
+        if event.key in LEAVING:
             return False
         seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
         return not self.applying and (seen_at is None or event.time < seen_at)

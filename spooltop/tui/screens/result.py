@@ -33,7 +33,7 @@ class ResultScreen(TableScreen[bool]):
         self.scroll_at = 0
         self.followers: Followers | None = None
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:

@@ -1,0 +1,108 @@
+"""Every view and panel in every window: nothing raises, nothing is wider than the window, the cursor is seen."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spooltop.model.plan import OperationRecord
+from spooltop.model.words import Action, Verdict
+from spooltop.tui.screens.base import LEAST
+
+from .driving import Driver, dashboard
+from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
+from .test_plans import planned
+
+SIZES = [(40, 10), (60, 15), (80, 23), (120, 30), (160, 50), (200, 60)]
+TINY = [(39, 10), (40, 9), (20, 5), (9, 3), (1, 1)]
+
+
+def control() -> FakeControl:
+    fake = FakeControl(
+        [*(claim(n) for n in range(6)), claim(9, Verdict.ALIVE), *(waiting(n) for n in range(120)), written(1), written(2)]
+    )
+    fake.cursors = (a_cursor(), a_cursor("email", "advancing"))
+    fake.locks = (a_lock(),)
+    fake.records = [OperationRecord(f"a{n}", Action.PURGE, NOW - 60 * n, "memex", 3, 3) for n in range(30)]
+    return fake
+
+
+def fits(driver: Driver) -> None:
+    width, height = driver.app.size
+    assert len(driver.lines) == height
+    assert all(len(line) <= width for line in driver.lines)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_view(size: tuple[int, int]) -> None:
+    async with dashboard(control(), size=size) as driver:
+        for key, cursor in [("1", True), ("2", True), ("3", True), ("4", True), ("5", True), ("6", False), ("7", False)]:
+            await driver.press(key)
+            if cursor:
+                await driver.see("▌")
+            for move in ("end", "j", "pageup", "k", "pagedown", "home", "ctrl+u", "G"):
+                await driver.press(move)
+                fits(driver)
+                if cursor:
+                    await driver.see("▌")
+            await driver.press("enter")
+            fits(driver)
+            await driver.press("G", "g", "escape")
+            fits(driver)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_panel(size: tuple[int, int]) -> None:
+    async with dashboard(control(), size=size) as driver:
+        for keys in (["question_mark"], ["colon"], ["colon", *"que"], ["z"], ["z", "G"], ["i"], ["i", "tab", "tab"]):
+            await driver.press(*keys)
+            await driver.pilot.pause()
+            fits(driver)
+            await driver.press("down", "pagedown", "up")
+            fits(driver)
+            await driver.press("escape")
+        await planned(driver, "r")
+        await driver.see("Requeue 6", "y requeue 6")
+        fits(driver)
+        await driver.press("G", "k", "y")
+        await driver.see("Requeued 6")
+        fits(driver)
+        await driver.press("G", "escape")
+        await driver.see("nothing wrong")
+
+
+@pytest.mark.parametrize("size", TINY)
+async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("3")
+        await driver.see("Claims 7")
+        await planned(driver, "r")
+        await driver.pilot.resize_terminal(*size)
+        await driver.until(lambda: len(driver.lines) == size[1])
+        if size[0] > 30:
+            await driver.see("spooltop needs 40×10")
+        fits(driver)
+        await driver.press("y")
+        assert driver.control.applied == []
+        await driver.press("escape")
+        for key in "1234567":
+            await driver.press(key)
+            fits(driver)
+        await driver.pilot.resize_terminal(*LEAST)
+        await driver.see("Claims 7")
+
+
+async def test_a_storm_of_sizes() -> None:
+    sizes = random.Random(5)
+    async with dashboard(control()) as driver:
+        for turn in range(60):
+            await driver.press("1234567"[turn % 7])
+            if turn % 5 == 0:
+                await driver.press("enter")
+            await driver.pilot.resize_terminal(sizes.randint(1, 200), sizes.randint(1, 60))
+        await driver.pilot.resize_terminal(80, 23)
+        await driver.press("2")
+        await driver.until(lambda: len(driver.lines) == 23)
+        await driver.see("New 120", "▌")
+        assert driver.app.main.rows.cursor_item is not None
