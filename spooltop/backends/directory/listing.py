@@ -24,8 +24,8 @@ from .rows import kind_of_file
 __all__ = ["NameListing", "RowListing", "new_row"]
 
 _SORTED_AT_MOST = 100_000
-_USUAL = re.compile(rb"(?:\A|(?<=/))([0-9]{16})\.")
-"""The times in front of names as ``scan.quick_put_us`` takes them, in a chunk."""
+_TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
+"""Of each name of a chunk the time in front of it, in the form that ``scan.quick_put_us`` takes first, else nothing."""
 
 Stat = Callable[[str], os.stat_result | None]
 """lstat of a name in the box, None where it has gone."""
@@ -215,8 +215,8 @@ class NameListing:
             taken = self._order[lower:upper]
             if not taken:
                 continue
-            times_of_all = _USUAL.findall(chunk) if by_age else []
-            if len(times_of_all) == len(taken) == chunk.count(b"/") + 1:
+            times_of_all = _TIMES.findall(chunk) if by_age and len(taken) == chunk.count(b"/") + 1 else [b""]
+            if b"" not in times_of_all:
                 keys += map(float, times_of_all)  # floats hold µs of this millennium exactly, and are sorted faster than int
                 places += taken
                 continue

@@ -203,3 +203,10 @@ def test_the_oldest_come_first_and_are_found(filter: str) -> None:
     assert [key for key, _ in zip(listing.keys(), names, strict=False)] == [("new", name) for name in names]
     assert listing.find(("new", MANY[1])) == (None if filter else names.index(MANY[1]))
     assert listing.find(("new", "nobody")) is None
+
+
+def test_only_a_time_in_front_of_a_name_orders_it() -> None:
+    names = ["x1795220920000000.1", "1795220920000009.1", "17952209200000001.2", "ab"]
+    listing = Rows.of([f"1795220920000{n:03}.1" for n in range(100, 400)] + names, "")
+    assert [row.name for row in listing.window(0, 2)] == ["1795220920000009.1", "1795220920000100.1"]
+    assert {row.name for row in listing.window(301, 304)} == {names[0], names[2], names[3]}
