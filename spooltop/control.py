@@ -168,4 +168,5 @@ def open_control(
     operator = DirectoryOperator(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
-    return Control(path, target.kind, reader, Operations(operator, path, clock), observer, read_only=why, clock=clock)
+    operations = Operations(operator, path, clock, flags=("--as", "spool") if as_spool else ())
+    return Control(path, target.kind, reader, operations, observer, read_only=why, clock=clock)

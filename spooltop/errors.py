@@ -14,6 +14,7 @@ __all__ = [
     "CursorMismatch",
     "CursorUnreadable",
     "MailFolder",
+    "NoSuchOperation",
     "NotASpool",
     "PutUnknown",
     "Refused",
@@ -48,6 +49,12 @@ class UsageError(SpooltopError, ValueError):
     """The words of a command or a filter, or an argument of the engine, make no sense."""
 
     exit_code = 2
+
+
+class NoSuchOperation(UsageError):
+    """No operation of that id was done here."""
+
+    exit_code = 4
 
 
 class Refused(SpooltopError):

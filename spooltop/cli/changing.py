@@ -13,6 +13,7 @@ from ..errors import Refused, UsageError
 from ..model.plan import Confirm, Outcome, Plan, Result
 from ..model.selection import Selection
 from ..model.text import escape
+from ..model.units import duration
 from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
 from . import render_json, render_text
@@ -82,7 +83,7 @@ def _change(action: Action, selection: Selection, args: argparse.Namespace, cont
         if plan.count == 0:
             if args.json:
                 terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=args.dry_run)))
-            return _nothing(plan, terminal)
+            return _nothing(plan, terminal, own_age=selection.older_than is not None)
         if args.dry_run:
             if args.json:
                 terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=True)))
@@ -98,7 +99,7 @@ def _change(action: Action, selection: Selection, args: argparse.Namespace, cont
     return _code(plan, result)
 
 
-def _nothing(plan: Plan, terminal: Terminal) -> int:
+def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     if plan.refused:
         forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
         terminal.error(
@@ -107,7 +108,11 @@ def _nothing(plan: Plan, terminal: Terminal) -> int:
         )
         return REFUSED
     where = f" in {plan.selection.box}" if plan.selection.box else ""
-    terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; spooltop ls shows what is there")
+    advice = "spooltop ls shows what is there"
+    if plan.action is Action.PURGE and not own_age and plan.selection.older_than is not None:
+        where += f" for {duration(plan.selection.older_than)} or longer"
+        advice = "younger ones are taken with ids, ALL or --older-than"
+    terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
     return NOTHING_MATCHED
 
 

@@ -14,7 +14,7 @@ from .. import __version__
 from ..errors import NotASpool, SpooltopError, UsageError
 from .context import Context, Dashboard, Opener, here_or
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
-from .terminal import Terminal
+from .terminal import OutputFailed, Terminal
 
 __all__ = ["Dashboard", "run"]
 
@@ -47,6 +47,8 @@ def run(
         return INTERRUPTED
     except SpooltopError as error:
         _debug(terminal)
+        if isinstance(error, OutputFailed):
+            _leave_stdout(terminal)
         terminal.error(str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..backends.directory.detect import identify
 from ..errors import NotASpool, Refused, SpooltopError, UsageError
 from ..model.text import escape
-from ..model.words import Box
+from ..model.words import LIVE, Box
 from . import render_json
 from .context import Context
 from .selecting import id_of
@@ -57,7 +57,11 @@ def init(args: argparse.Namespace, context: Context) -> int:
             raise Refused(f"init: it holds {target.kind}", path=path, advice="name a new or an empty directory")
         made = [str(box) for box in target.missing]
     if made:
-        Spool.create(path).close()
+        try:
+            Spool.create(path).close()
+        except OSError as error:
+            advice = "name a place that you may write, with space left"
+            raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
     if args.json:
         context.terminal.out(render_json.dumps({"schema": 1, "spool": escape(os.path.abspath(path)), "made": made}))
     elif made:
@@ -71,6 +75,11 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
     """Raises where ``path`` is neither an empty directory nor a free name in a directory."""
     if not path:
         raise error
+    here = os.path.abspath(path)
+    for folder in (here, os.path.dirname(here)):
+        spool, box = os.path.split(folder)
+        if box in LIVE and all(os.path.isdir(os.path.join(spool, one)) for one in LIVE):
+            raise Refused(f"init: {escape(folder)} is a box of a spool", path=path, advice="name a place outside of it") from None
     if os.path.lexists(path):
         if not os.path.isdir(path):
             raise Refused("init: it exists and is no directory", path=path, advice="name a new or an empty directory") from None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
+from ..errors import SpooltopError, UsageError
 from ..model.text import escape
 
-__all__ = ["Terminal", "printable"]
+__all__ = ["OutputFailed", "Terminal", "printable"]
 
 _ASCII = str.maketrans(
     {
@@ -17,6 +20,10 @@ _ASCII = str.maketrans(
         "↓": "v",
     }
 )  # fmt: skip
+
+
+class OutputFailed(SpooltopError):
+    """Standard output takes no more: a full disk, a closed descriptor."""
 
 
 def printable(text: str) -> str:
@@ -34,9 +41,9 @@ class Terminal:
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.stdin = stdin or sys.stdin
-        self.stdout = stdout or sys.stdout
-        self.stderr = stderr or sys.stderr
+        self.stdin = stdin or sys.stdin or _closed(0)
+        self.stdout = stdout or sys.stdout or _closed(1)
+        self.stderr = stderr or sys.stderr or _closed(2)
         self.environ = os.environ if environ is None else environ
         encoding = (getattr(self.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
         self.ascii = encoding not in ("utf8", "utf16", "utf32") or self.environ.get("TERM") == "linux"
@@ -58,7 +65,8 @@ class Terminal:
 
     def out(self, line: str) -> None:
         """A line on standard output."""
-        self._write(self.stdout, line + "\n")
+        with _telling():
+            self._write(self.stdout, line + "\n")
 
     def err(self, line: str) -> None:
         """A line on standard error, at once."""
@@ -78,23 +86,60 @@ class Terminal:
 
     def lines(self) -> Iterator[str]:
         """Lines of standard input as names are: bytes that are no UTF-8 are kept (``os.fsdecode``)."""
-        for line in self.binary_in():
-            yield os.fsdecode(line.rstrip(b"\r\n"))
+        try:
+            for line in self.binary_in():
+                yield os.fsdecode(line.rstrip(b"\r\n"))
+        except OSError as error:
+            raise UsageError(f"standard input: {os.strerror(error.errno or 0)}", advice="give it ids, one a line") from None
 
     def binary_in(self) -> BinaryIO:
         return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
 
     def write_bytes(self, data: bytes) -> None:
-        self.stdout.flush()
-        raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
-        raw.write(data)
-        raw.flush()
+        with _telling():
+            self.stdout.flush()
+            raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
+            raw.write(data)
+            raw.flush()
 
     def flush(self) -> None:
-        self.stdout.flush()
+        with _telling():
+            self.stdout.flush()
 
     def _write(self, stream: TextIO, text: str) -> None:
         if self.ascii:
             text = text.translate(_ASCII)
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.write(text.encode(encoding, "spooltop-bytes").decode(encoding))
+
+
+def _bytes_of(error: UnicodeError) -> tuple[str, int]:
+    r"""What an encoding has no sign for, as names are escaped: ``\xNN`` for each byte, so that it can be typed back."""
+    assert isinstance(error, UnicodeEncodeError)  # only ever used to encode
+    data = error.object[error.start : error.end].encode("utf-8", "surrogateescape")
+    return "".join(f"\\x{byte:02x}" for byte in data), error.end
+
+
+codecs.register_error("spooltop-bytes", _bytes_of)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(
+            f"standard output: {os.strerror(error.errno or 0)}", advice="what was printed is not whole"
+        ) from None
+
+
+def _closed(fd: int) -> TextIO:
+    """A stream for a descriptor that was closed when we began. It is taken, so that no file of a spool gets its number;
+    reading from it and printing to it fail, errors go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY if fd != 1 else os.O_RDONLY)
+    if null != fd:
+        os.dup2(null, fd)
+        os.close(null)
+    return open(fd, "r" if fd == 0 else "w", encoding="utf-8", closefd=False)

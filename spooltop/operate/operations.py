@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import AuditFailed, Refused, SpooltopError, UsageError
+from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
 from ..model.selection import Selection
@@ -33,7 +33,8 @@ def _new_operation() -> str:
 
 
 class Operations:
-    """Plans and applies on one target. ``target`` is the path as it was given; ``clock`` gives epoch seconds."""
+    """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
+    (``--as spool``); ``clock`` gives epoch seconds."""
 
     def __init__(
         self,
@@ -42,12 +43,15 @@ class Operations:
         clock: Callable[[], float] = time.time,
         who: Actor | None = None,
         new_operation: Callable[[], str] = _new_operation,
+        *,
+        flags: Sequence[str] = (),
     ) -> None:
         self._operator = operator
         self._target = target
         self._clock = clock
         self._who = who
         self._new_operation = new_operation
+        self._flags = tuple(flags)
 
     def plan(
         self,
@@ -82,7 +86,9 @@ class Operations:
             refused=found.refused,
             notes=found.notes,
             force=force,
-            command=command_words(action, self._target, selection, found.items, force=force, options=chosen),
+            command=command_words(
+                action, self._target, selection, found.items, force=force, options=chosen, flags=self._flags
+            ),
             options=chosen,
             missing=found.missing,
         )
@@ -177,7 +183,7 @@ class Operations:
             return found[0]
         if found:
             raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", advice="give more of the id")
-        raise UsageError(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
+        raise NoSuchOperation(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
 
     def _line(self, event: str, plan: Plan) -> dict[str, Json]:
         return {
@@ -234,4 +240,4 @@ class Operations:
 
     def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
         changed = any(one.outcome is Outcome.DONE for one in done)
-        return undo_words(plan.target, plan.operation) if changed and plan.action in _UNDOABLE else ()
+        return undo_words(plan.target, plan.operation, self._flags) if changed and plan.action in _UNDOABLE else ()

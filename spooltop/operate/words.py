@@ -28,8 +28,8 @@ def id_word(name: str) -> str:
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown.startswith("-") or shown == "ALL" else shown
 
 
-def undo_words(target: str, operation: str) -> tuple[str, ...]:
-    return ("spooltop", "undo", target, operation)
+def undo_words(target: str, operation: str, flags: Sequence[str] = ()) -> tuple[str, ...]:
+    return ("spooltop", "undo", target, *flags, operation)
 
 
 def command_words(
@@ -40,12 +40,13 @@ def command_words(
     *,
     force: bool,
     options: Mapping[str, Json],
+    flags: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """``target`` as it was given; the ids of ``items``, by name where one id stands for two. A text to inject that is not
-    printable stands there as it is shown."""
+    """``target`` as it was given, with the ``flags`` that open it; the ids of ``items``, by name where one id stands for two.
+    A text to inject that is not printable stands there as it is shown."""
     if action is Action.UNDO:
-        return undo_words(target, str(options.get("undoes", "")))
-    words = ["spooltop", str(action), target]
+        return undo_words(target, str(options.get("undoes", "")), flags)
+    words = ["spooltop", str(action), target, *flags]
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)

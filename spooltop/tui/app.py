@@ -46,7 +46,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
+        # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
+        super().__init__(ansi_color=True)
         self.spool = control
         self.options = options or Options()
         self.glyphs = ASCII if self.options.ascii else UNICODE
