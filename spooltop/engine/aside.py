@@ -112,16 +112,14 @@ def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
     try:
         with _looking(dirs, entry.box, entry.operation) as target:
             fd = files.open_read(meta_name(entry.name), target)
-    except OSError:
+            try:
+                if not stat.S_ISREG(files.fstat(fd).st_mode):
+                    return {}
+                told = json.loads(files.read(fd, _META_CAP))
+            finally:
+                files.close(fd)
+    except (OSError, ValueError, RecursionError):
         return {}
-    try:
-        if not stat.S_ISREG(files.fstat(fd).st_mode):
-            return {}
-        told = json.loads(files.read(fd, _META_CAP))
-    except (OSError, ValueError):
-        return {}
-    finally:
-        files.close(fd)
     return told if isinstance(told, dict) else {}
 
 

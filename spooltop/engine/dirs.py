@@ -152,15 +152,19 @@ class SpoolDirs:
             return True
 
     def close(self) -> None:
-        """Closes all descriptors; a second call does nothing."""
-        fds = [fd for fd in (self.tmp, self.new, self.cur, *self._own.values()) if fd is not None]
+        """Closes all descriptors; a second call does nothing. One that fails to close keeps no other from being closed."""
+        fds = [fd for fd in (self.tmp, self.new, self.cur, *self._own.values(), self.root) if fd is not None and fd >= 0]
         self.tmp = self.new = self.cur = None
+        self.root = -1
         self._own.clear()
+        failed: OSError | None = None
         for fd in fds:
-            self.files.close(fd)
-        if self.root >= 0:
-            root, self.root = self.root, -1
-            self.files.close(root)
+            try:
+                self.files.close(fd)
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def __enter__(self) -> SpoolDirs:
         return self

@@ -7,12 +7,14 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["NETWORK", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine"]
+__all__ = ["LOCAL", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine"]
 
-NETWORK = frozenset(
-    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "gfs2", "ocfs2", "beegfs")
-)
-"""File systems that several machines mount: a lock or a boot id of another machine says nothing certain there."""
+LOCAL = frozenset((
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs", "nilfs2",
+    "vfat", "exfat", "ntfs3", "fuseblk", "fuse.lxcfs",
+))  # fmt: skip
+"""File systems that one machine mounts. Every other kind, known or not, another machine may have mounted too, and then a boot
+id or a pid says nothing certain: a kind that is missing here costs a verdict, one too many would cost a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,26 @@ def process_start(pid: int) -> int | None:
 
 
 def file_system(fd: int) -> str:
-    """The kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" where not told (proc(5) ``mountinfo``)."""
-    device = os.fstat(fd).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    kind = "?"
+    """The kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" where not told.
+
+    By the number of its mount (proc(5) ``fdinfo``, ``mountinfo``): the device would not do, btrfs gives subvolumes another one.
+    """
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
+        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:
+            number = next(line.split()[1] for line in info if line.startswith("mnt_id:"))
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            for line in table:
                 before, _, after = line.partition(" - ")
-                if before.split(" ", 3)[2] == wanted:
-                    kind = after.split(" ", 1)[0]
-    except (OSError, IndexError):
+                if before.split(" ", 1)[0] == number:
+                    return after.split(" ", 1)[0]
+    except (OSError, IndexError, StopIteration):
         return "?"
-    return kind
+    return "?"
 
 
 def is_network(kind: str) -> bool:
-    return kind in NETWORK or (kind.startswith("fuse.") and kind != "fuse.lxcfs")
+    """True where other machines may have a file system of this kind mounted, as far as its type tells."""
+    return kind not in LOCAL
 
 
 def _read(path: str) -> str:

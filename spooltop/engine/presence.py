@@ -81,7 +81,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
 def _told(state: str, line: bytes) -> Presence:
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested deeper than the parser goes: planted
         return Presence(state)
     if not isinstance(told, dict):
         return Presence(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import NamedTuple
 
 from ...engine import aside
@@ -11,7 +10,7 @@ from ...engine.dirs import SpoolDirs
 from ...model.words import Box
 from .places import Place
 
-__all__ = ["Folder", "Folders", "OperatorDirs"]
+__all__ = ["Folder", "Folders"]
 
 _KEPT = 128
 """Folders of operations kept open: there may be more of them than a process may have descriptors."""
@@ -61,18 +60,3 @@ class Folders:
     def _opened(self, fd: int) -> Folder:
         found = self.files.fstat(fd)
         return Folder(fd, (found.st_dev, found.st_ino))
-
-
-class OperatorDirs(SpoolDirs):
-    """A dashboard opens them anew for every call: none may stay open where closing another one failed."""
-
-    def close(self) -> None:
-        """Closes all, then raises the last error, if there was one."""
-        with ExitStack() as closing:
-            closing.callback(super().close)  # the last: by then it finds the root alone
-            for parts in tuple(self._own):
-                closing.callback(self.forget, *parts)
-            fds, self.tmp, self.new, self.cur = (self.tmp, self.new, self.cur), None, None, None
-            for fd in fds:
-                if fd is not None:
-                    closing.callback(self.files.close, fd)

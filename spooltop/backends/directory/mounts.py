@@ -10,8 +10,6 @@ from spooltop.engine import machine
 
 __all__ = ["Mount", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
 
-_SHARED = frozenset(("virtiofs", "fuse", "ncpfs", "vboxsf", "gpfs"))
-"""Besides those of ``machine.NETWORK``: what another machine, a host or a guest may mount as well, as far as the type tells."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -56,13 +54,9 @@ def mount_of(fd: int, proc: str = "/proc") -> Mount | None:
 
 def is_local(mount: Mount | None) -> bool:
     """True where only this machine can have the file system mounted, as far as its type tells."""
-    return mount is not None and not _shared(mount.fs_type)
+    return mount is not None and not machine.is_network(mount.fs_type)
 
 
 def sends_no_events(mount: Mount | None) -> bool:
     """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
-    return mount is not None and _shared(mount.fs_type)
-
-
-def _shared(kind: str) -> bool:
-    return kind in _SHARED or machine.is_network(kind)
+    return mount is not None and machine.is_network(mount.fs_type)

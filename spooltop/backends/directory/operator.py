@@ -22,7 +22,6 @@ from .books import STATE_DIR, Books
 from .choose import Rows, choose
 from .detect import identify
 from .errands import errands_of
-from .folders import OperatorDirs
 from .holder import Again, LastLook
 from .inject import Payload, inject_one, new_moves
 from .journal import Move, Moved, Operation, encode_intent, encode_result
@@ -240,7 +239,7 @@ class DirectoryOperator:
             raise Refused(f"{action}: {reason}", path=self._path)
 
     def _open(self) -> SpoolDirs:
-        return OperatorDirs(self._path, self._files)
+        return SpoolDirs(self._path, self._files)
 
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
