@@ -109,6 +109,9 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
         return REFUSED
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     advice = "spooltop ls shows what is there"
+    if plan.action is Action.UNDO:
+        terminal.error(f"{escape(plan.target)}: undo: nothing is left of it to take back; spooltop ops shows what was undone")
+        return NOTHING_MATCHED
     if plan.action is Action.PURGE and not own_age and plan.selection.older_than is not None:
         where += f" for {duration(plan.selection.older_than)} or longer"
         advice = "younger ones are taken with ids, ALL or --older-than"

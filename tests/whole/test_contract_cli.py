@@ -169,6 +169,22 @@ def test_purge_of_a_box_says_that_it_takes_what_is_older_than_an_hour(path: Path
     assert os.listdir(path / "new") == []
 
 
+def test_an_attempt_is_counted_the_same_in_every_box_and_undo_says_when_nothing_is_left(path: Path) -> None:
+    put(path, b"x")
+    assert Consumer.claim(path).end("release") == 0
+    with Spool(path) as spool:
+        claim = spool.claim()
+        assert claim is not None and claim.attempt == 2
+        assert [row["attempt"] for row in lines(spooltop("ls", path, "--json").out)] == [2]
+        claim.reject("no")
+    assert [row["attempt"] for row in lines(spooltop("ls", path, "--box", "rejected", "--json").out)] == [2]
+    undo = json.loads(spooltop("requeue", path, "--box", "rejected", "ALL", "--yes", "--json").out)["undo"][1:]
+    assert [row["attempt"] for row in lines(spooltop("ls", path, "--box", "new", "--json").out)] == [2]
+    assert spooltop(*undo, "--yes").code == 0
+    again = spooltop(*undo, "--yes")
+    assert again.code == 4 and "nothing is left of it to take back" in again.err
+
+
 def test_a_live_holder_wants_force_besides_yes(path: Path) -> None:
     put(path, b"x", b"y")
     holder, victim = Consumer.claim(path), Consumer.claim(path)

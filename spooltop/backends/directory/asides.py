@@ -116,7 +116,7 @@ class Asides:
             key, box, name.id, raw,
             enqueued_at=None if name.put_us is None else name.put_us / 1e6,
             source=name.source,
-            attempt=name.attempts,
+            attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
             owner=None if name.pid is None else Owner(pid=name.pid),
             canary=name.canary,
         )  # fmt: skip

@@ -76,7 +76,7 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
     folders = Folders(dirs)
     steps = list(_moved(folders, told))
     left = _left(folders, steps, undos.get(undoes, ()))
-    notes = [f"{len(steps) - len(left)} are taken back already."] if len(left) < len(steps) else []
+    notes = [f"{len(steps) - len(left)} of {len(steps)} taken back already."] if len(left) < len(steps) else []
     if told.open:
         notes.append("That operation was cut short; what it had moved was found by looking.")
     claimed: dict[str, str] | None = None
