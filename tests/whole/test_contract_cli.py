@@ -287,3 +287,10 @@ def test_a_closed_input_enqueues_nothing(path: Path) -> None:
 def test_init_where_nothing_may_be_written_is_refused(tmp_path: Path) -> None:
     done = spooltop("init", "/proc/spool")
     assert done.code == 3 and done.err.count("\n") == 1 and "defect" not in done.err
+
+
+def test_the_queue_of_a_mail_server_is_told_from_a_spool(tmp_path: Path) -> None:
+    for folder in ("active", "bounce", "corrupt", "defer", "deferred", "hold", "incoming", "maildrop"):
+        (tmp_path / "postfix" / folder).mkdir(parents=True)
+    done = spooltop("status", tmp_path / "postfix")
+    assert done.code == 5 and "Postfix" in done.err and done.err.count("\n") == 1

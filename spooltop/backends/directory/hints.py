@@ -202,6 +202,8 @@ def _foreign(fd: int, names: list[str]) -> str | None:
         return "a huey FileStorage"
     if {"queue", "processing", "jobs"} <= have:
         return "a job-queue FileStorage"
+    if {"active", "incoming", "deferred"} <= have:
+        return "a Postfix queue (postqueue -p lists it)"
     folders = [name for name in names if _DIRQ_FOLDER.match(name)]
     for folder in folders[:4]:
         try:
