@@ -20,14 +20,15 @@ __all__ = ["Options", "run", "why_no_dashboard"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with.
-    ``banner``: stands on the last line in place of the views (the demo's); then nothing is said on leaving."""
+    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with
+    (empty: the one that fits the target). ``banner``: stands on the last line in place of the views (the demo's); then nothing
+    is said on leaving."""
 
     light: bool = False
     ascii: bool = False
     colour: bool = True
     mouse: bool = False
-    view: str = "overview"
+    view: str = ""
     banner: str = ""
 
     @staticmethod

@@ -27,6 +27,11 @@ STALE_AFTER = 5.0
 """Seconds after which a look that has not come back is called stale."""
 
 
+def first_view(layout: str) -> View:
+    """Where a target of this layout has something to show."""
+    return {"cursors": View.CURSORS, "tickets": View.LOCKS}.get(layout, View.OVERVIEW)
+
+
 class SpooltopApp(App[int], inherit_bindings=False):
     """The dashboard on one control. Keys are looked up in ``commands`` by the screens; Textual's own bindings are off."""
 
@@ -60,7 +65,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.results: list[Result] = []
         self.applying = False
         self.leaving = threading.Event()
-        self.main = MainScreen(control, View(self.options.view))
+        self.main = MainScreen(control, View(self.options.view) if self.options.view else first_view(control.layout))
 
     def on_mount(self) -> None:
         self.push_screen(self.main)

@@ -90,6 +90,7 @@ class FakeControl:
         self.planned: list[tuple[Action, Selection, bool, Mapping[str, Json]]] = []
         self.records: list[OperationRecord] = []
         self.payloads: dict[Key, bytes] = {}
+        self.errors: dict[Box, str] = {}
         self.whereabouts: dict[str, Followed] = {}
         self.follows: list[tuple[tuple[str, ...], float]] = []
         self.confirm: Confirm | None = None
@@ -135,6 +136,8 @@ class FakeControl:
             times = [row.in_box_since for row in rows if row.in_box_since is not None]
             boxes[box] = BoxState(box, len(rows), bytes=sum(row.size or 0 for row in rows), oldest_at=min(times, default=None),
                                   as_of=self.time)  # fmt: skip
+            if box in self.errors:
+                boxes[box] = BoxState(box, None, complete=False, error=self.errors[box], as_of=self.time)
         sight = Sight(
             target=self.target, layout=self.layout, taken_at=self.time, complete=True, boxes=boxes,
             claims=tuple(self.of(Box.CUR)), tmp=tuple(self.of(Box.TMP)),

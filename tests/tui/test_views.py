@@ -426,3 +426,34 @@ async def test_from_a_message_one_goes_to_any_view() -> None:
         await driver.see("watched for")
         await driver.press("2")
         await driver.see("New 300")
+
+
+@pytest.mark.parametrize("layout, words", [("cursors", "imessage"), ("tickets", "flock"), ("spool", "box       depth")])
+async def test_it_begins_where_there_is_something_to_show(layout: str, words: str) -> None:
+    fake = control()
+    fake.layout = layout
+    async with dashboard(fake) as driver:
+        await driver.see(words)
+        assert driver.app.main.root == {"cursors": "cursors", "tickets": "locks"}.get(layout, "overview")
+
+
+async def test_a_list_of_nothing_says_why() -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        for key, words in [("2", "nothing waits in new"), ("4", "nothing is being written"), ("7", "nothing is held; 7 goes on")]:
+            await driver.press(key)
+            await driver.see(words)
+        await driver.press("3", "slash", *"nosuch", "enter")
+        await driver.see("Claims 0 of 1 match nosuch", "nothing matches nosuch; Esc clears the filter")
+        await driver.press("escape", "1", "enter")
+        await driver.see("Claims › claims-dead 1")
+        driver.control.rows.clear()
+        driver.control.change()
+        await driver.see("it is over: nothing of this trouble is left")
+
+
+async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:
+    fake = FakeControl()
+    fake.errors[Box.NEW] = "you may not open new"
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see("New ? ·", "you may not open new; there is nothing to list")

@@ -78,7 +78,7 @@ class LoneReader:
             locks=locks,
             who=who_am_i(self._can, read_only=None),
             can=self._can,
-            watch=Watch("scan", "files are looked at", _PERIOD, self._since),
+            watch=Watch("scan", "", _PERIOD, self._since),
         )
 
     def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:

@@ -38,7 +38,7 @@ __all__ = ["COLUMNS", "Column", "columns_for", "list_header", "row_line", "title
 def list_header(
     snapshot: Snapshot | None,
     title: str,
-    length: int,
+    length: int | None,
     width: int,
     *,
     now: float,
@@ -54,7 +54,7 @@ def list_header(
     match src:email``, ``total`` being all that stand in the box."""
     left: list[Span] = [Span(f" {shown(title)} {units.count(length, complete=complete)}", Style.TITLE)]
     if filter:
-        of = f" of {total:,}" if total is not None and total >= length else ""
+        of = f" of {total:,}" if total is not None and length is not None and total >= length else ""
         left += [Span(f"{of} match "), Span(safe(filter), Style.KEY)]
     if sort is not None:
         left.append(Span(f" · sorted by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))

@@ -97,7 +97,7 @@ def _mail(snapshot: Snapshot, width: int) -> list[Line]:
         why[:1].upper() + why[1:]
         or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."
     ]
-    if override not in text[0]:
+    if "--as spool" not in text[0]:
         text.append(f"If it is a job spool all the same: {override}")
     lines: list[Line] = []
     for paragraph in text:

@@ -48,6 +48,7 @@ def main(screen: MainScreen) -> None:
         view.styles.height = len(last)
     view.show(last)
     if listing:
+        screen.rows.empty = plain(f"   {_why_empty(screen)}", width, Style.DIM)
         _list(screen)
     else:
         page = screen.query_one("#page", LinesView)
@@ -74,13 +75,37 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
     elif state.problems_only:
         title += " › problems only"
     held = screen.snapshot.sight.boxes.get(state.box)
+    length = None if held is not None and held.count is None and not len(screen.rows) else len(screen.rows)
     head = list_header(
-        screen.snapshot, title, len(screen.rows), width, now=screen.now, sort=state.sort, marked=len(state.marks),
+        screen.snapshot, title, length, width, now=screen.now, sort=state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
         total=held.count if held is not None else None,
     )  # fmt: skip
     columns = columns_for(state.box, screen.rows.size.width or width)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
+
+
+EMPTY = {
+    Box.NEW: "nothing waits in new", Box.CUR: "nothing is claimed", Box.TMP: "nothing is being written",
+    Box.HELD: "nothing is held", Box.REJECTED: "nothing was rejected", Box.TRASH: "nothing is in the trash",
+}  # fmt: skip
+
+
+def _why_empty(screen: MainScreen) -> str:
+    """What stands in place of the rows of a list that has none."""
+    state, page = screen.state, screen.page
+    if state is None or screen.snapshot is None or page is None:
+        return "…"
+    held = screen.snapshot.sight.boxes.get(state.box)
+    if held is not None and held.error:
+        return f"{shown(held.error)}; there is nothing to list"
+    if state.filter:
+        return f"nothing matches {shown(state.filter)}; Esc clears the filter"
+    if state.problem is not None:
+        return "it is over: nothing of this trouble is left; Esc goes back"
+    if state.problems_only:
+        return "nothing here is dead or abandoned; ! shows all"
+    return EMPTY[state.box] + ("; 7 goes on to the next box" if screen.root is View.ASIDE else "")
 
 
 def _list(screen: MainScreen) -> None:
