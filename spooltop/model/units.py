@@ -54,13 +54,15 @@ def age(seconds: float | None) -> str:
 
 
 def at_most(seconds: float | None) -> str:
-    """An age that is an upper bound, in at most 5 cells. ``—`` for None.
+    """An age that is an upper bound, in at most 5 cells, rounded up to the next step. ``—`` for None.
 
-    >>> [at_most(s) for s in (3, 42, 2460, None)]
-    ['≤10s', '≤40s', '≤41m', '—']
+    >>> [at_most(s) for s in (3, 42, 2460, 2461, None)]
+    ['≤10s', '≤50s', '≤41m', '≤42m', '—']
     """
-    shown = age(seconds)
-    return shown if shown == "—" else "≤" + shown.removeprefix("<")
+    if seconds is None or math.isnan(seconds) or math.isinf(seconds):
+        return "—"
+    step = 10.0 if seconds < MINUTE else MINUTE if seconds < HOUR else HOUR if seconds < 2 * DAY else DAY
+    return "≤" + age(max(10.0, math.ceil(seconds / step) * step))
 
 
 def at_least(seconds: float | None) -> str:

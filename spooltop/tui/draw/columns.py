@@ -68,7 +68,7 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
     if since is None:
         return "—"
     if moment.times is Times.AGE:
-        return ("≤" if bound else "") + units.age(max(0.0, moment.now - since))
+        return (units.at_most if bound else units.age)(max(0.0, moment.now - since))
     zone = datetime.UTC if moment.times is Times.UTC else moment.zone
     text = units.clock_time(since, zone, offset=False)
     if abs(moment.now - since) < 86400 / 2 or text == "—":

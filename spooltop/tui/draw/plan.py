@@ -149,11 +149,10 @@ def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int
 def _item_line(item: Item, inner: int, now: float, with_owner: bool) -> Line:
     row = item.row
     in_cur = row.box is Box.CUR
-    age = units.age(row.in_box_age(now) if in_cur else row.age(now))
-    bound = "≤" if in_cur and row.since_is_bound else ""
+    age = (units.at_most if in_cur and row.since_is_bound else units.age)(row.in_box_age(now) if in_cur else row.age(now))
     tries = "—" if row.attempt is None else str(row.attempt)
     sign = Span("! " if item.warning else "  ", Style.WARN)
-    text = f"{pad_left(bound + age, 5)}  {pad_left(tries, 5)}  "
+    text = f"{pad_left(age, 5)}  {pad_left(tries, 5)}  "
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
     parts: list[Span] = [sign, Span(text)]
