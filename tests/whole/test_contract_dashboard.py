@@ -12,6 +12,11 @@ from .terminal import Terminal
 Dashboard = Callable[..., Terminal]
 
 
+def on_the_claim(text: str) -> bool:
+    """The view of claims is painted, and the cursor stands on one."""
+    return "Claims 1" in text and "verdict  DEAD" in text
+
+
 def test_without_colour_everything_is_in_the_terminals_own(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path), env={"NO_COLOR": "1"})
     screen.wait_for("live")
@@ -29,16 +34,16 @@ def test_keys_typed_before_a_plan_is_painted_confirm_nothing(spool_path: Path, d
     screen = dashboard(str(spool_path))
     screen.wait_for("live")
     screen.type("3")
-    screen.wait_for("DEAD")
+    screen.wait_for(on_the_claim)
     screen.type("ry")
     screen.wait_for("y requeue 1")
     assert "Requeued" not in screen.text
     screen.type("\x1b")
-    screen.wait_for("Claims 1")
+    screen.wait_for(on_the_claim)
     screen.type("ryyyyyyy\r\r")
     screen.wait_for("y requeue 1")
     screen.type("\x1b")
-    screen.wait_for("Claims 1")
+    screen.wait_for(on_the_claim)
     screen.type("qq")
     assert screen.wait_exit() == 0
     assert len(list((spool_path / "cur").iterdir())) == 1
@@ -55,8 +60,8 @@ def test_watching_writes_nothing(spool_path: Path, dashboard: Dashboard) -> None
     before = state()
     screen = dashboard(str(spool_path))
     screen.wait_for("live")
-    back = ("\x1b", "Claims 1")
-    for key, seen in (("3", "DEAD"), ("r", "y requeue 1"), back, ("d", "y purge 1"), back, ("2", "New 2")):
+    back = ("\x1b", on_the_claim)
+    for key, seen in (("3", on_the_claim), ("r", "y requeue 1"), back, ("d", "y purge 1"), back, ("2", "New 2")):
         screen.type(key)
         screen.wait_for(seen)
     screen.type("qq")
