@@ -33,6 +33,23 @@ def test_an_idle_screen_writes_under_a_hundred_bytes_a_second(spool_path: Path, 
     assert screen.collect(12.0) < 12 * 100
 
 
+def test_a_page_down_costs_under_four_kilobytes(tmp_path: Path, dashboard: Dashboard) -> None:
+    with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
+        spool.put_many((b'{"rowid": %d}' % number for number in range(200)), source="imessage")
+    screen = dashboard(str(tmp_path / "spool"))
+    screen.wait_for("live · as of")
+    screen.type("2")
+    screen.wait_for(lambda text: "New 200 ·" in text and '"rowid": 0' in text)
+    screen.collect(2.0)
+    for page in (1, 2, 3):
+        before = screen.text
+        written = len(screen.raw)
+        screen.type("\x1b[6~")
+        screen.wait_for(lambda text, before=before: text.split("\n")[3] != before.split("\n")[3])
+        screen.collect(1.5)
+        assert len(screen.raw) - written < 4096, page
+
+
 def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashboard: Dashboard) -> None:
     for name in HOSTILE:
         with open(os.fsencode(spool_path / "new") + b"/" + name, "wb") as file:

@@ -1,0 +1,88 @@
+"""The dashboard inside of tmux with 16 colours at 80×23: a claim is looked at, and the shell's screen comes back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .consumers import Consumer
+from .terminal import SPOOLTOP
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+PATIENCE = 60.0
+
+
+class Tmux:
+    """A server of its own on ``socket``, one window of 80×23."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = str(socket)
+        env = {k: v for k, v in os.environ.items() if k not in ("TMUX", "NO_COLOR", "COLORTERM")}
+        self._env = {**env, "TERM": "xterm", "LANG": "C.UTF-8", "PS1": "$ "}
+        self.run("-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", "80", "-y", "23", "sh")
+        self.run("set", "-g", "default-terminal", "screen")
+        self.run("respawn-window", "-k", "-t", "t", "TERM=screen exec sh")
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, *words], env=self._env, check=True, capture_output=True, text=True, timeout=PATIENCE
+        )
+        return done.stdout
+
+    def type(self, text: str, *keys: str) -> None:
+        if text:
+            self.run("send-keys", "-t", "t", "-l", text)
+        if keys:
+            self.run("send-keys", "-t", "t", *keys)
+
+    def screen(self, *how: str) -> str:
+        return self.run("capture-pane", "-p", "-t", "t", *how)
+
+    def wait_for(self, holds: str | Callable[[str], bool]) -> str:
+        """The screen as soon as it has these words; each look at it is a process, which is pause enough."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            text = self.screen()
+            if holds in text if isinstance(holds, str) else holds(text):
+                return text
+        raise AssertionError(f"waited for {holds!r}; the screen is:\n{self.screen()}")
+
+    def value(self, name: str) -> str:
+        return self.run("display-message", "-p", "-t", "t", f"#{{{name}}}").strip()
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    server = Tmux(tmp_path / "tmux.socket")
+    yield server
+    server.run("kill-server")
+
+
+def test_a_claim_is_looked_at_in_tmux_and_the_shell_comes_back(tmux: Tmux, spool_path: Path) -> None:
+    victim = Consumer.claim(spool_path)
+    victim.kill()
+    tmux.type("echo before $TERM", "Enter")
+    tmux.wait_for("before screen")
+    assert (tmux.value("pane_width"), tmux.value("pane_height")) == ("80", "23")
+    tmux.type(shlex.join([*SPOOLTOP, str(spool_path)]), "Enter")
+    text = tmux.wait_for("1 claim of a dead consumer")
+    assert tmux.value("alternate_on") == "1" and "before screen" not in text
+    tmux.type("3")
+    tmux.wait_for(lambda text: "Claims 1" in text and "DEAD" in text)
+    tmux.type("", "Enter")
+    tmux.wait_for('"rowid"')
+    coloured = tmux.screen("-e")
+    assert "\x1b[38;2;" not in coloured and "\x1b[38;5;" not in coloured
+    tmux.type("qqq")
+    tmux.wait_for("before screen")
+    tmux.type("echo after", "Enter")
+    text = tmux.wait_for(lambda text: text.count("after") > 1)
+    assert "Claims" not in text
+    assert (tmux.value("alternate_on"), tmux.value("cursor_flag")) == ("0", "1")
