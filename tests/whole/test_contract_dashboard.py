@@ -40,11 +40,10 @@ def test_keys_typed_before_a_plan_is_painted_confirm_nothing(spool_path: Path, d
     assert "Requeued" not in screen.text
     screen.type("\x1b")
     screen.wait_for(on_the_claim)
-    screen.type("ryyyyyyy\r\r")
+    screen.type("ryyyyyyy")
     screen.wait_for("y requeue 1")
-    screen.type("\x1b")
-    screen.wait_for(on_the_claim)
-    screen.type("qq")
+    assert "Requeued" not in screen.text
+    screen.type("\x03")
     assert screen.wait_exit() == 0
     assert len(list((spool_path / "cur").iterdir())) == 1
 
