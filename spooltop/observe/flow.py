@@ -16,6 +16,8 @@ WINDOW = 60.0
 """Seconds over which rates are told."""
 FEWEST = 20
 """Below so many samples there are no percentiles."""
+ENOUGH = 10.0
+"""Seconds of exact flow that are worth more than a longer window with a gap in it."""
 _MOST_PASSAGES = 5000
 _SLOW_SPOOL = 3600.0
 
@@ -47,6 +49,14 @@ class FlowRing:
         self._passages.extend(flow.passages)
         while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
             self._flows.popleft()
+        self._prefer_exact(flow.until)
+
+    def _prefer_exact(self, now: float) -> None:
+        """A shorter window that is exact says more than a full one that is not: watching has just begun, or events were lost."""
+        last = max((place for place, flow in enumerate(self._flows) if not flow.exact), default=-1)
+        if 0 <= last < len(self._flows) - 1 and now - self._flows[last + 1].since >= ENOUGH:
+            for _ in range(last + 1):
+                self._flows.popleft()
 
     def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
         """``window`` is what was really watched: flows are kept whole, so it is at most a minute unless one look took longer."""

@@ -40,6 +40,18 @@ def test_rates_are_over_the_window_that_was_watched() -> None:
     assert (rates.window, rates.arrived, rates.done, rates.lower_bound) == (60.0, 60, 0, True)
 
 
+def test_a_shorter_exact_window_is_told_before_a_longer_one_with_a_gap() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    assert observer.add(look(1, flow=flow(0, 1, arrived=3, exact=False))).rates.lower_bound
+    rates = observer.add(look(6, flow=flow(1, 6, arrived=10))).rates
+    assert (rates.window, rates.arrived, rates.lower_bound) == (6.0, 13, True)
+    rates = observer.add(look(11, flow=flow(6, 11, arrived=10))).rates
+    assert (rates.window, rates.arrived, rates.lower_bound) == (10.0, 20, False)
+    rates = observer.add(look(13, flow=flow(11, 13, arrived=1, exact=False))).rates
+    assert (rates.window, rates.arrived, rates.lower_bound) == (12.0, 21, True)
+
+
 def test_no_window_reaches_across_a_gap() -> None:
     observer = Observer()
     observer.add(look(10, flow=flow(0, 10, arrived=1000)))
