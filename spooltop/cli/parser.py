@@ -159,7 +159,7 @@ def _show(parser: Parser) -> None:
 def _requeue(parser: Parser) -> None:
     _path(parser)
     _selection(parser)
-    parser.add_argument("--force", action="store_true", help="take claims from holders that live, or that nobody can see")
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
     _change(parser)
 
 

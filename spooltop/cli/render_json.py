@@ -46,7 +46,10 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "taken_at": now,
         "complete": sight.complete,
         "boxes": {str(box): _box(sight.boxes.get(box), now) for box in Box},
-        "claims": {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
+        # Of a mail folder nothing is judged, and what was not counted is not 0.
+        "claims": dict.fromkeys(("alive", "dead", "unknown"))
+        if sight.layout == "mail"
+        else {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
         "tmp": {"writing": counts.writing, "abandoned": counts.abandoned, "unknown": counts.tmp_unknown},
         "judged_all": sight.judged_all,
         "rates": {

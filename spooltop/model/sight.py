@@ -131,13 +131,15 @@ class CursorSource:
 
 @dataclass(frozen=True, slots=True)
 class CursorSection:
-    """One source's value in one file, as written: what the history keeps."""
+    """One source's value in one file, as written: what the history keeps. ``shown`` is the cursor in it, escaped ("" where it
+    is the value itself)."""
 
     at: float
     value: Json
     inode: int
     also_changed: tuple[str, ...] = ()
     held_by: tuple[LockParty, ...] = ()
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..model.sight import CursorSection, LockParty
 from ..model.words import Json
-from .cursor_values import direction, order, pick
+from .cursor_values import direction, order, pick, shown
 
 __all__ = ["RING", "Change", "CursorHistory", "key_of"]
 
@@ -50,7 +50,7 @@ class CursorHistory:
         self.written_at = at
         self.moved_at: float = at
         self.moved_is_bound = True
-        self.ring: deque[CursorSection] = deque([CursorSection(at, value, inode, (), held_by)], maxlen=RING)
+        self.ring: deque[CursorSection] = deque([CursorSection(at, value, inode, (), held_by, shown(value))], maxlen=RING)
         self.changes: deque[Change] = deque(maxlen=RING)
         self.writes: deque[float] = deque(maxlen=RING)
         self._forward: deque[float] = deque(maxlen=_GAPS + 1)
@@ -74,7 +74,7 @@ class CursorHistory:
         self, at: float, value: Json, inode: int, also: tuple[str, ...], advanced: tuple[str, ...], held_by: tuple[LockParty, ...]
     ) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
-        self.ring.appendleft(CursorSection(at, value, inode, also, held_by))
+        self.ring.appendleft(CursorSection(at, value, inode, also, held_by, shown(value)))
         self.writes.append(at)
         self.written_at = at
         if key_of(value) == key_of(self.value):

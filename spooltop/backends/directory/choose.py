@@ -237,7 +237,7 @@ def _notes(action: Action, items: Sequence[Item], wanted: _Wanted) -> tuple[str,
     if unknown:
         notes.append(f"{unknown} unknown: nobody here can tell whether the holder lives.")
     if action is Action.PURGE and items:
-        notes.append("A purge to the trash frees nothing; it can be undone until the trash is emptied.")
+        notes.append("A purge to the trash frees nothing: the messages move, and undo brings them back.")
     if wanted.ageless:
         notes.append(f"{wanted.ageless} left out: how long they stand there is not known.")
     return tuple(notes)

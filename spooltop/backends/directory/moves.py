@@ -12,8 +12,8 @@ __all__ = ["RULES", "Rule", "requeue_name"]
 
 
 def requeue_name(told: names.Name) -> str:
-    """What a claim, or what was set aside, is called in ``new``. A name that carries no claim stays as it is."""
-    if told.flags is not None or (told.token is None and told.pid is None):
+    """What a claim, or what was set aside, is called in ``new``: its id keeps, so mail flags go. A name without a tail stays."""
+    if told.flags is None and told.token is None and told.pid is None:
         return told.raw
     return names.back_in_new(told)
 

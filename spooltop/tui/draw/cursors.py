@@ -211,6 +211,18 @@ def _ring(cursor: Cursor, width: int, room: int, chosen: int, zone: datetime.tzi
     return lines
 
 
+def _written(write: CursorSection) -> str:
+    return shown(write.shown) if write.shown else safe(str(write.value))
+
+
+def _less(one: str, other: str) -> bool:
+    """True for two numbers of which the first is smaller; of opaque tokens nobody knows."""
+    try:
+        return float(one) < float(other)
+    except ValueError:
+        return False
+
+
 def _write_line(
     write: CursorSection,
     before: CursorSection | None,
@@ -221,14 +233,9 @@ def _write_line(
     chosen: bool,
     zone: datetime.tzinfo | None,
 ) -> Line:
-    to = clip_left(safe(str(write.value)), value - 1)
-    back = (
-        before is not None
-        and isinstance(before.value, (int, float))
-        and isinstance(write.value, (int, float))
-        and write.value < before.value
-    )
-    text = to if before is None else f"{clip_left(safe(str(before.value)), value - 1)} → {to}"
+    to = clip_left(_written(write), value - 1)
+    back = before is not None and _less(_written(write), _written(before))
+    text = to if before is None else f"{clip_left(_written(before), value - 1)} → {to}"
     also = ", ".join(safe(source) for source in write.also_changed) or "nothing"
     held = ", ".join(party(one) for one in write.held_by) or "nobody"
     return crop(
