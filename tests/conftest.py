@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail: no example has a deadline, and slow generation is not a defect of the code.
+settings.register_profile("spooltop", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("spooltop")
 
 DATA = Path(__file__).parent / "data"
 
