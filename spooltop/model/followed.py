@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import Box
+from .words import Box, Verdict
 
 __all__ = ["Followed"]
 
@@ -15,7 +15,7 @@ class Followed:
 
     ``box`` is where it stands now; None where it is in no box (``gone_at`` says since when at the latest) or not found yet.
     ``place`` in ``new``: 1 is the oldest of the ``of`` that wait there. ``claimed_at`` and ``pid`` are of its last claim since
-    following began, None where none was seen.
+    following began, None where none was seen; ``verdict`` is of that claim while it stands.
     """
 
     id: str
@@ -25,3 +25,4 @@ class Followed:
     claimed_at: float | None = None
     pid: int | None = None
     gone_at: float | None = None
+    verdict: Verdict | None = None

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from ..model.followed import Followed
 from ..model.plan import Outcome, Result
 from ..model.units import age, duration
-from ..model.words import ASIDE, Action, Box
+from ..model.words import ASIDE, Action, Box, Verdict
 from .found import Followers
 
-__all__ = ["FOLLOWS", "followed_ids", "since_then"]
+__all__ = ["FOLLOWS", "followed_ids", "since_then", "waiting"]
 
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
 """Actions after which messages go on by themselves."""
@@ -45,6 +45,14 @@ def since_then(result: Result, followers: Followers | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def waiting(result: Result, followers: Followers | None) -> int | None:
+    """How many still wait to be taken: what an undo can have. None where it is not known or there is nothing to wait for."""
+    ids = followed_ids(result)
+    if followers is None or not ids or result.action is Action.UNDO or len(followers.found) < len(ids):
+        return None
+    return sum(1 for one in followers.found.values() if one.box is Box.NEW)
+
+
 def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
     """One line for each that took some of them, and for each thing that became of those."""
     groups: dict[tuple[int | None, str], list[Followed]] = {}
@@ -52,6 +60,8 @@ def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
         if one.claimed_at is None:
             continue
         now_is = "gone" if one.gone_at is not None else str(one.box or "")
+        if one.verdict in (Verdict.DEAD, Verdict.UNKNOWN):
+            now_is = str(one.verdict)
         groups.setdefault((one.pid, now_is), []).append(one)
     lines = []
     for (pid, now_is), ones in sorted(groups.items(), key=lambda group: (group[0][0] or 0, group[0][1])):
@@ -60,6 +70,10 @@ def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
         match now_is:
             case "gone":
                 words += f", done after {_times(ones, lambda one: (one.gone_at or end) - end)}"
+            case Verdict.DEAD:
+                words += ", which is DEAD now and holds " + ("it still" if len(ones) == 1 else "them still")
+            case Verdict.UNKNOWN:
+                words += "; whether that lives nobody here can tell"
             case Box.CUR:
                 words += f", in work for {age(max(now - (one.claimed_at or now) for one in ones))}"
             case Box.NEW:

@@ -6,7 +6,7 @@ import pytest
 
 from spooltop.model.followed import Followed
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.words import Action, Box
+from spooltop.model.words import Action, Box, Verdict
 from spooltop.tui.following import followed_ids, since_then
 from spooltop.tui.found import Followers
 
@@ -33,6 +33,8 @@ def said(*found: Followed, after: float = 12.0, action: Action = Action.REQUEUE)
         ([Followed("a", Box.NEW, 1, 9), Followed("b", Box.NEW, 3, 9)],
          "2 wait in new, place 1 to 3 of 9, nobody took them for 10s"),
         ([Followed("a", Box.CUR, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, in work for 10s"),
+        ([Followed("a", Box.CUR, claimed_at=NOW + 1, pid=7, verdict=Verdict.DEAD)],
+         "1 claimed by 7 after 1.0s, which is DEAD now and holds it still"),
         ([Followed("a", Box.CUR, claimed_at=NOW + 1)], "1 claimed by somebody who is not visible after 1.0s, in work for 10s"),
         ([Followed("a", Box.NEW, 1, 1, claimed_at=NOW + 1, pid=7)],
          "1 claimed by 7 after 1.0s, given back, waits in new again"),
@@ -72,7 +74,7 @@ async def test_the_panel_follows_its_messages_from_before_the_change_until_it_is
         assert control.follows == []
         await driver.press("y")
         control.whereabouts[id] = Followed(id, Box.NEW, 1, 2)
-        await driver.see("since then", "1 waits in new, place 1 of 2")
+        await driver.see("since then", "1 waits in new, place 1 of 2", "z undo (the 1 that waits)")
         assert control.follows[0] == ((id,), NOW)
         control.whereabouts[id] = Followed(id, None, claimed_at=NOW + 0.3, pid=5201, gone_at=NOW + 0.5)
         control.change()

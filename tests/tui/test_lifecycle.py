@@ -15,7 +15,7 @@ from spooltop.model.words import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.deliver import deliver
-from spooltop.tui.found import LookFailed
+from spooltop.tui.found import KeysRead, LookFailed, RowsRead, SnapshotTaken
 from spooltop.tui.lifecycle import goodbye, printable, shell, terminal_gone
 
 from .driving import dashboard
@@ -80,6 +80,19 @@ def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
     thread.start()
     thread.join()
     assert told == [False]
+
+
+async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        await driver.press("3")
+        await driver.see("Claims 1")
+        page = driver.app.main.page
+        assert page is not None
+        app = driver.app
+    for found in (RowsRead(page), SnapshotTaken(control.look(), page), KeysRead(page.query, ())):
+        app.on_spooltop_app_arrived(app.Arrived(found))
+    assert not app.main.ready
 
 
 @pytest.mark.parametrize("options", [Options(light=True), Options(colour=False), Options(view="claims")])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from spooltop.engine import names as grammar
 from spooltop.model.followed import Followed
 from spooltop.model.row import Row
-from spooltop.model.words import ASIDE, Box
+from spooltop.model.words import ASIDE, Box, Verdict
 
 from .asides import Asides
 from .scan import BoxScan, quick_put_us
@@ -39,6 +39,7 @@ class _Track:
     left_at: float | None = None
     missing_at: float | None = None
     place: int | None = None
+    verdict: Verdict | None = None
 
 
 class Follower:
@@ -94,6 +95,7 @@ class Follower:
         for row in claims:
             if (track := self._tracks.get(row.id)) is not None:
                 self._claimed(track, row.name, row.in_box_since, row.owner.pid if row.owner is not None else None)
+                track.verdict = row.verdict
         self._find(new)
         boxes = {id: self._box(id, track) for id, track in self._tracks.items()}
         self._place({id for id, box in boxes.items() if box is Box.NEW}, new, times)
@@ -174,5 +176,6 @@ class Follower:
                 gone = track.missing_at if track.left_at is None else track.left_at
         waiting = box is Box.NEW
         return Followed(
-            id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone
-        )
+            id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
+            track.verdict if box is Box.CUR else None,
+        )  # fmt: skip

@@ -215,11 +215,13 @@ def result_lines(
     height: int,
     *,
     since: Sequence[str] = (),
+    waiting: int | None = None,
     zone: datetime.tzinfo | None = None,
     scroll: int = 0,
 ) -> list[Line]:
     """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
-    ``since`` are words on what became of the messages. ``scroll`` passes over what stands between."""
+    ``since`` are words on what became of the messages, of which an undo can have ``waiting``. ``scroll`` passes over what
+    stands between."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
     counts = {outcome: result.count(outcome) for outcome in Outcome}
@@ -238,7 +240,8 @@ def result_lines(
     keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
     if result.undo:
         foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
-        keys += ["   ", Span("z", Style.KEY), " undo"]
+        which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"
+        keys += ["   ", Span("z", Style.KEY), f" undo{which}"]
     keys += ["   ", Span("c", Style.KEY), " copy as text"]
     foot.append(crop(join(*keys), inner))
     room = max(1, height - 3 - len(foot))

@@ -148,6 +148,10 @@ class MainScreen(TableScreen[None]):
 
     def take(self, found: Found) -> None:
         """Something that a thread found. Counts and lists on the screen stay of one look: they are taken together."""
+        if not self.ready:  # not composed yet, or torn down already: there is no list to put rows into
+            if isinstance(found, SnapshotTaken):
+                self.newest = self.snapshot = found.snapshot
+            return
         if isinstance(found, SnapshotTaken):
             self.newest = found.snapshot
             self.failed = ""

@@ -10,7 +10,7 @@ from ...model.plan import Outcome, Result
 from ..commands import footer
 from ..draw.plan import result_lines
 from ..draw.spans import Line, Style, line_text, plain, shown
-from ..following import followed_ids, since_then
+from ..following import followed_ids, since_then, waiting
 from ..found import Followers
 from ..scene import Scene, View
 from ..widgets import LinesView
@@ -64,7 +64,8 @@ class ResultScreen(TableScreen[bool]):
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.followers)
-        return result_lines(self.result, width, height, since=since, scroll=self.scroll_at)
+        left = waiting(self.result, self.followers)
+        return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
 
     def do_back(self, key: str) -> None:
         self.dismiss(False)
