@@ -65,7 +65,8 @@ def test_one_that_is_taken_and_done(spool: Path, looking: Looking) -> None:
     assert looking.where(message(1))[0].box is Box.NEW
     (spool / "new" / message(1)).rename(spool / "cur" / f"{message(1)}:2,P5201")
     (taken,) = looking.where(message(1))
-    assert (taken.box, taken.pid, taken.place) == (Box.CUR, 5201, None) and taken.verdict is not None and taken.claimed_at is not None
+    assert (taken.box, taken.pid, taken.place) == (Box.CUR, 5201, None)
+    assert taken.verdict is not None and taken.claimed_at is not None
     (spool / "cur" / f"{message(1)}:2,P5201").unlink()
     gone = [looking.where(message(1))[0] for _ in range(4)]
     assert [one.box for one in gone] == [None] * 4
