@@ -23,6 +23,7 @@ LEAST = (40, 10)
 """The least window that anything is drawn in, columns and lines."""
 LEAVING = ("escape", "q", "ctrl+c", "f10", "ctrl+z")
 """Keys that go back or end: what is not seen can be left, and nothing else."""
+WAY_OUT = ("ctrl+c", "f10")
 
 
 def too_small(width: int, height: int) -> list[Line]:
@@ -94,7 +95,9 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        if self.left or not self.is_current:  # what was under way when it was left is nobody's
+        if self.left or not self.is_current:  # what was under way when it was left is nobody's, but for the way out
+            if event.key in WAY_OUT:
+                self.do_quit(event.key)
             return
         if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
