@@ -110,12 +110,14 @@ def interval(seconds: float | None) -> str:
 def span(seconds: float | None) -> str:
     """How long something was watched, with two units.
 
-    >>> [span(s) for s in (12, 312, 7500, 200000)]
-    ['12s', '5m12s', '2h05m', '2d07h']
+    >>> [span(s) for s in (0, 12, 312, 7500, 200000)]
+    ['<10s', '12s', '5m12s', '2h05m', '2d07h']
     """
     if seconds is None or not math.isfinite(seconds):
         return "—"
     whole = max(0, int(seconds))
+    if whole < 10:  # a screen at rest is painted again after so long
+        return "<10s"
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:
