@@ -17,6 +17,8 @@ from types import TracebackType
 import pyte
 
 SPOOLTOP = (sys.executable, "-m", "spooltop")
+_OF_OUR_OWN = ("NO_COLOR", "COLORTERM", "TMUX", "LINES", "COLUMNS")
+"""What the environment says of the terminal, or the test runner's width, that this is started in."""
 
 
 class Terminal:
@@ -31,7 +33,7 @@ class Terminal:
         self._master, slave = os.openpty()
         self.resize(cols, rows)
         self.before = termios.tcgetattr(slave)
-        base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLORTERM", "TMUX")}
+        base = {k: v for k, v in os.environ.items() if k not in _OF_OUR_OWN}
         base |= {"TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})}
         self.process = subprocess.Popen(
             list(argv), stdin=slave, stdout=slave, stderr=slave, env=base, cwd=cwd, close_fds=True,
