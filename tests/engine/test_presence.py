@@ -53,7 +53,11 @@ def test_the_lock_ends_with_the_process(dirs: SpoolDirs) -> None:
     assert look(dirs, token).state == "dead"
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"pid": true, "host": 7, "command": null, "since": "x"}', b"\xff" * 9000, b"[" * 4096])
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"[]", b'{"pid": true, "host": 7, "command": null, "since": "x"}', b"\xff" * 9000, b"[" * 4096],
+    ids=["empty", "cut off", "a list", "wrong kinds", "no text", "nested too deep"],
+)
 def test_what_a_forged_file_says_is_not_trusted(dirs: SpoolDirs, line: bytes) -> None:
     hold = Hold.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
