@@ -38,7 +38,7 @@ def since_then(result: Result, followers: Followers | None) -> tuple[str, ...]:
     for box in (Box.CUR, *ASIDE):
         if here := sum(1 for one in found if one.box is box and one.claimed_at is None):
             lines.append(f"{here:,} {'in cur' if box is Box.CUR else f'set aside in {box}'}")
-    if unseen := sum(1 for one in found if one.box is None and one.gone_at is None):
+    if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
         lines.append(f"{unseen:,} on the way, not seen in any box yet")
     if len(found) < len(ids):
         lines.append(f"so much of the first {len(found):,}; {len(ids) - len(found):,} more are not followed")

@@ -40,6 +40,7 @@ def said(*found: Followed, after: float = 12.0, action: Action = Action.REQUEUE)
          "1 claimed by 7 after 1.0s, given back, waits in new again"),
         ([Followed("a", Box.REJECTED, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, then set aside in rejected"),
         ([Followed("a", None, gone_at=NOW + 3)], "1 taken and gone; by whom was not seen"),
+        ([Followed("a", None, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, left its claim just now"),
         ([Followed("a")], "1 on the way, not seen in any box yet"),
         ([Followed("a", Box.TRASH)], "1 set aside in trash"),
         ([Followed("a", Box.CUR)], "1 in cur"),
