@@ -1,8 +1,8 @@
 """Floor 3: the one door. A front end opens a target here and does everything else through the Control it gets.
 
-``look``, ``listing``, ``read`` and ``follow`` belong to one thread (they share the reader's scan); ``plan``, ``apply`` and
-``operations`` may run in another, on a reader of their own; ``changes``, ``wake`` and ``doing`` may be called from any. All but
-``wake``, ``doing`` and ``now`` may block.
+``look``, ``listing``, ``read``, ``follow`` and ``holders`` belong to one thread (they share the reader's scan); ``plan``,
+``apply`` and ``operations`` may run in another, on a reader of their own; ``changes``, ``wake``, ``doing``, ``mute`` and
+``unmute`` may be called from any. All but ``wake``, ``doing`` and ``now`` may block.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .model.followed import Followed
+    from .model.holders import Holders
     from .model.kind import Listing, ListQuery, Reader
     from .model.plan import OperationRecord, Plan, Result
     from .model.row import Payload
     from .model.selection import Selection
     from .model.snapshot import Snapshot
     from .model.words import Json, Key
+    from .observe.mutes import MuteFile
     from .observe.observer import Observer
     from .operate.operations import Operations
 
@@ -44,6 +46,7 @@ class Control:
         *,
         read_only: str | None = None,
         clock: Callable[[], float] = time.time,
+        mutes: MuteFile | None = None,
     ) -> None:
         self.target = target
         self.layout = layout
@@ -52,6 +55,7 @@ class Control:
         self._observer = observer
         self._read_only = read_only
         self._clock = clock
+        self._mutes = mutes
 
     def now(self) -> float:
         """Epoch seconds by the one clock that everything here uses."""
@@ -59,7 +63,12 @@ class Control:
 
     def look(self, rescan: bool = False) -> Snapshot:
         """One look, judged. Scans only what may have changed, everything with ``rescan``."""
-        return self._observer.add(self._reader.see(rescan=rescan))
+        snapshot = self._observer.add(self._reader.see(rescan=rescan))
+        if self._mutes is None:
+            return snapshot
+        from .observe.mutes import muted
+
+        return muted(snapshot, *self._mutes.ends())
 
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
@@ -81,6 +90,24 @@ class Control:
         """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
         Of more than 1,000 the first. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
+
+    def holders(self, key: Key) -> Holders:
+        """Who has it open or locked: a message or file by its row's key, a lock or a cursor file of the last look by its path.
+        Looks at every descriptor of every process: asked once, not at each look. Raises ``Unreadable`` where it is gone."""
+        return self._reader.holders(key)
+
+    def mute(self, source: str, seconds: float) -> float:
+        """Leaves the cursor problems of ``source`` out of the list for so long, and gives the end (epoch seconds). Kept in this
+        user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
+        end = self._muting().set(source, seconds)
+        self._reader.wake()
+        return end
+
+    def unmute(self, source: str) -> bool:
+        """Ends that; False where ``source`` was not muted. Raises as ``mute``."""
+        ended = self._muting().drop(source)
+        self._reader.wake()
+        return ended
 
     def doing(self) -> str:
         """What the look under way is at, in words ("readdir of new"): asked when it does not come back."""
@@ -118,6 +145,11 @@ class Control:
         if self._operations is not None:
             self._operations.close()
 
+    def _muting(self) -> MuteFile:
+        if self._mutes is None:
+            raise Refused("mute: there is no place to keep it", path=self.target)
+        return self._mutes
+
     def _operator(self, action: Action) -> Operations:
         if self._read_only is not None:
             raise Refused(f"{action}: {self._read_only}", path=self.target)
@@ -144,19 +176,24 @@ def open_control(
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
-    variables (``SPOOLTOP_*``). Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept).
+    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
+    from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
 
     target = identify(path, as_spool)
-    observer = Observer(Thresholds.from_settings(os.environ if settings is None else settings))
+    settings = os.environ if settings is None else settings
+    observer = Observer(Thresholds.from_settings(settings))
+    mutes = MuteFile(state_folder(settings), os.path.realpath(target.path), clock=clock)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        return Control(path, target.kind, LoneReader(target.path, target.kind, clock=clock), None, observer, clock=clock)
+        lone = LoneReader(target.path, target.kind, clock=clock)
+        return Control(path, target.kind, lone, None, observer, clock=clock, mutes=mutes)
 
     from .backends.directory.fresh import FreshRows
     from .backends.directory.operator import DirectoryOperator
@@ -169,4 +206,4 @@ def open_control(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
     operations = Operations(operator, path, clock, flags=("--as", "spool") if as_spool else ())
-    return Control(path, target.kind, reader, operations, observer, read_only=why, clock=clock)
+    return Control(path, target.kind, reader, operations, observer, read_only=why, clock=clock, mutes=mutes)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from .can import Can
 from .followed import Followed
+from .holders import Holders
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .row import Payload, Row
 from .selection import Selection
@@ -80,6 +81,11 @@ class Reader(Protocol):
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
         """Where the messages with these ids are as of the last look, by id; at most 1,000 of them. Keeps an eye on them until
         asked for others (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
+        ...
+
+    def holders(self, key: Key) -> Holders:
+        """Who has a file open or locked: of a row by its key, of a lock or a cursor file of the last look by its path. Raises
+        ``Unreadable`` where it is gone or none of this target."""
         ...
 
     def doing(self) -> str:

@@ -90,6 +90,8 @@ class Snapshot:
     not_judged: tuple[str, ...] = ()
     """What cannot be judged yet, in words ("rates (need 60s)")."""
     not_visible: tuple[str, ...] = ()
+    muted: Mapping[str, float] = field(default_factory=dict)
+    """Sources whose cursor problems are not told, each with the end of that (epoch seconds)."""
 
     @property
     def taken_at(self) -> float:

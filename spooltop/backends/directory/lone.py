@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...errors import Unreadable
 from ...model.can import Can
 from ...model.followed import Followed
+from ...model.holders import Holders
 from ...model.kind import Listing, ListQuery
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, Sight, Watch
@@ -23,6 +24,7 @@ from .locks import LockFiles, read_table
 from .mounts import is_local, mount_of
 from .processes import Processes
 from .ticketqueue import ticket_queue
+from .who import who_has_path
 
 __all__ = ["LoneReader"]
 
@@ -89,6 +91,11 @@ class LoneReader:
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
         return {}
+
+    def holders(self, key: Key) -> Holders:
+        above = os.path.normpath(os.path.join(self._path, ".."))
+        folders = [(self._path, self._root), (os.path.normpath(self._path), self._root), (above, self._above)]
+        return who_has_path(str(key), folders, self._processes)
 
     def doing(self) -> str:
         return f"reading {self._path}"

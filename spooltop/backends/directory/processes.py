@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Openers", "Process", "Processes", "short_command"]
+__all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes", "short_command"]
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _PID_AT_MOST = 1 << 22
@@ -37,6 +37,23 @@ class Openers:
     """Who has some files open: (device, inode) → pids. ``all_seen`` is False where descriptors of others cannot be read."""
 
     by_file: Mapping[tuple[int, int], tuple[int, ...]]
+    all_seen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """One open descriptor. ``writing`` None: its flags could not be read any more."""
+
+    pid: int
+    number: int
+    writing: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """As ``Openers``, descriptor by descriptor."""
+
+    by_file: Mapping[tuple[int, int], tuple[Descriptor, ...]]
     all_seen: bool
 
 
@@ -193,12 +210,31 @@ class Processes:
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
         """Which processes have one of ``files`` (device, inode) open. Looks at every descriptor there is: ask seldom."""
-        found: dict[tuple[int, int], list[int]] = {}
+        found, all_seen = self._opened(files)
+        return Openers({key: tuple(dict.fromkeys(pid for pid, _ in those)) for key, those in found.items()}, all_seen)
+
+    def descriptors(self, files: set[tuple[int, int]]) -> Descriptors:
+        """The same with every descriptor and whether it is open for writing (``flags:`` of fdinfo)."""
+        found, all_seen = self._opened(files)
+        return Descriptors(
+            {key: tuple(Descriptor(pid, fd, self._writing(pid, fd)) for pid, fd in those) for key, those in found.items()},
+            all_seen,
+        )
+
+    def _writing(self, pid: int, fd: int) -> bool | None:
+        for line in (self._bytes(f"{pid}/fdinfo/{fd}") or b"").splitlines():
+            if line.startswith(b"flags:"):
+                return int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
+        return None
+
+    def _opened(self, files: set[tuple[int, int]]) -> tuple[dict[tuple[int, int], list[tuple[int, int]]], bool]:
+        """(device, inode) → (pid, descriptor) of all that have it open, and whether every process could be asked."""
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
         all_seen = True
         try:
             numbers = [name for name in os.listdir(self._proc) if name.isdecimal()]
         except OSError:
-            return Openers({}, False)
+            return {}, False
         if "1" not in numbers:
             all_seen = False
         for number in numbers:
@@ -216,9 +252,9 @@ class Processes:
                 except OSError:
                     continue  # closed meanwhile, or something that has no inode
                 key = (there.st_dev, there.st_ino)
-                if key in files and int(number) not in found.setdefault(key, []):
-                    found[key].append(int(number))
-        return Openers({key: tuple(pids) for key, pids in found.items()}, all_seen)
+                if key in files:
+                    found.setdefault(key, []).append((int(number), int(descriptor)))
+        return found, all_seen
 
     def lock_lines(self, pid: int) -> list[bytes]:
         """The ``lock:`` lines of all descriptors of a process (fdinfo), empty where they cannot be read."""

@@ -17,6 +17,7 @@ from spooltop.engine.files import Files
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders
 from spooltop.model.kind import Listing, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, Disk, Sight, Watch
@@ -43,6 +44,7 @@ from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
 from .traffic import Traffic
 from .watch import Source, watchfiles_source
+from .who import who_has, who_has_path
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
 
@@ -219,6 +221,14 @@ class DirectoryReader:
             current = False
         times = self._boxes.times(Box.NEW)
         return self._follower.where(ids, since, self._clock(), new, self._claims, times, current=current)
+
+    def holders(self, key: Key) -> Holders:
+        dirs = self._place.dirs
+        if dirs is None:
+            raise Unreadable("the spool cannot be opened", path=self._path)
+        if isinstance(key, str):
+            return who_has_path(key, self._place.folders(dirs), self._processes)
+        return who_has(dirs, key, self._processes)
 
     def doing(self) -> str:
         return self._boxes.doing or self._doing

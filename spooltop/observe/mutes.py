@@ -1,0 +1,225 @@
+"""Muted sources: a way of looking, with an end. Pure but for ``MuteFile``, which keeps them in the user's own state.
+
+The file holds one object, ``{"schema": 1, "targets": {real path of a target: {source: end in epoch seconds}}}``, names escaped.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..engine.files import Files
+from ..errors import Refused, Unreadable, UsageError
+from ..model.problem import Problem, Severity
+from ..model.snapshot import Snapshot
+from ..model.text import escape, unescape
+from ..model.units import clock_time
+
+__all__ = ["LONGEST", "MuteFile", "decode", "encode", "muted", "state_folder"]
+
+LONGEST = 366 * 86_400.0
+"""Seconds for which a source can be muted at most: a mute has an end that somebody lives to see."""
+
+_OF_A_SOURCE = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing", "cursor-unreadable")
+_NAME = "mutes.json"
+_LOCK = ".mutes.lock"
+_CAP = 1 << 20
+
+Targets = dict[str, dict[str, float]]
+
+
+def state_folder(settings: Mapping[str, str]) -> str | None:
+    """``$XDG_STATE_HOME/spooltop`` out of the environment, by default below ``~/.local/state``; None where no home is set. A
+    relative path counts as none (XDG base directory specification)."""
+    home = settings.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(home):
+        home = settings.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        home = os.path.join(home, ".local", "state")
+    return os.path.join(home, "spooltop")
+
+
+def decode(data: bytes) -> Targets:
+    """Real path of a target → source → end. Raises ``ValueError`` for what is no such file."""
+    value = json.loads(data)
+    targets = value.get("targets") if isinstance(value, dict) and value.get("schema") == 1 else None
+    if not isinstance(targets, dict):
+        raise ValueError("not a file of mutes")
+    found: Targets = {}
+    for path, ends in targets.items():
+        if not isinstance(ends, dict):
+            raise ValueError("not a file of mutes")
+        for source, end in ends.items():
+            if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
+                raise ValueError("an end is no time")
+            found.setdefault(unescape(path), {})[unescape(source)] = float(end)
+    return found
+
+
+def encode(targets: Mapping[str, Mapping[str, float]]) -> bytes:
+    told = {escape(path): {escape(source): end for source, end in ends.items()} for path, ends in targets.items() if ends}
+    return json.dumps({"schema": 1, "targets": told}, indent=1).encode() + b"\n"
+
+
+def muted(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> Snapshot:
+    """The snapshot without the cursor problems of the sources in ``ends``, with one line that names them, the last of all.
+
+    What ends before the look counts no more. A shared file that does not parse is nobody's own trouble and stays.
+    ``trouble`` says why mutes are not known.
+    """
+    ends = {source: end for source, end in ends.items() if end > snapshot.taken_at}
+    if not ends and not trouble:
+        return snapshot
+    own = {cursor.source for cursor in snapshot.cursors if not cursor.shared}
+    problems = [
+        problem
+        for problem in snapshot.problems
+        if not (
+            problem.view == "cursors"
+            and problem.subject in ends
+            and problem.code in _OF_A_SOURCE
+            and (problem.code != "cursor-unreadable" or problem.subject in own)
+        )
+    ]
+    if ends:
+        named = sorted(ends.items(), key=lambda item: (item[1], item[0]))
+        words = ", ".join(f"{escape(source)} until {_until(end, snapshot.taken_at)}" for source, end in named)
+        problems.append(Problem("muted", Severity.NOTE, f"muted: {words}", len(named), view="cursors", subject=named[0][0]))
+    if trouble:
+        problems.append(Problem("muted", Severity.NOTE, f"nothing is muted: {trouble}", view="cursors"))
+    return replace(snapshot, problems=tuple(problems), muted=ends)
+
+
+def _until(end: float, now: float) -> str:
+    """The time of day; from a day on with the date."""
+    if end - now < 86_400:
+        return clock_time(end, offset=False)[:5]
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
+
+
+class MuteFile:
+    """The mutes of one target, kept in ``folder`` (None: nowhere) under ``target``, its real path. Thread-safe: every call reads
+    the file, so what another dashboard of the same user mutes counts here too."""
+
+    def __init__(self, folder: str | None, target: str, *, clock: Callable[[], float], files: Files | None = None) -> None:
+        self._folder = folder
+        self._target = target
+        self._clock = clock
+        self._files = files or Files()
+        self._known: tuple[tuple[int, int, int], dict[str, float], str] | None = None
+
+    def ends(self) -> tuple[Mapping[str, float], str]:
+        """Source → end, and in words why they are not known (""). Reads the file where it has changed."""
+        if self._folder is None:
+            return {}, ""
+        path = os.path.join(self._folder, _NAME)
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return {}, ""
+            return {}, f"{escape(path)} cannot be read: {error.strerror}"
+        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known
+        if known is None or known[0] != state:
+            try:
+                ends, trouble = self._read(None).get(self._target, {}), ""
+            except Unreadable as error:
+                ends, trouble = {}, escape(str(error))
+            known = self._known = (state, ends, trouble)
+        return known[1], known[2]
+
+    def set(self, source: str, seconds: float) -> float:
+        """Mutes ``source`` for so long; the end. Raises ``UsageError`` for a time that makes no sense, ``Unreadable`` where the
+        file does not parse (it is kept as it is), ``Refused`` where it cannot be written."""
+        if not 0 < seconds <= LONGEST:
+            raise UsageError("a mute has an end, in at most a year", advice="say for how long: 1h, 2d")
+        end = self._clock() + seconds
+        with self._changing() as targets:
+            targets.setdefault(self._target, {})[source] = end
+        return end
+
+    def drop(self, source: str) -> bool:
+        """Ends the mute of ``source``; False where it was not muted. Raises as ``set``."""
+        with self._changing() as targets:
+            return targets.get(self._target, {}).pop(source, None) is not None
+
+    @contextmanager
+    def _changing(self) -> Iterator[Targets]:
+        if self._folder is None:
+            raise Refused("mute: there is no place to keep it", advice="set XDG_STATE_HOME or HOME")
+        files = self._files
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            folder = files.open_dir(self._folder, follow=True)
+        except OSError as error:
+            raise self._refused(error) from error
+        try:
+            lock = files.open_lasting(_LOCK, folder, mode=0o600)
+            try:
+                files.own_as(lock, files.fstat(folder))  # by sudo it would else lock the user's own dashboard out
+                files.lock(lock, wait=True)
+                targets = self._read(folder)
+                now = self._clock()
+                yield targets
+                for path in list(targets):
+                    targets[path] = {source: end for source, end in targets[path].items() if end > now}
+                self._write(folder, encode(targets))
+            finally:
+                files.close(lock)
+        except OSError as error:
+            raise self._refused(error) from error
+        finally:
+            files.close(folder)
+
+    def _read(self, folder: int | None) -> Targets:
+        """Raises ``Unreadable``."""
+        assert self._folder is not None  # nobody reads where there is nothing
+        files = self._files
+        path = os.path.join(self._folder, _NAME)
+        own = folder
+        try:
+            own = files.open_dir(self._folder, follow=True) if folder is None else folder
+            fd = files.open_read(_NAME, own)
+            try:
+                data = files.read(fd, _CAP) if stat.S_ISREG(files.fstat(fd).st_mode) else b""
+            finally:
+                files.close(fd)
+            return decode(data)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
+        except (ValueError, RecursionError) as error:
+            raise Unreadable("is no file of mutes; it is kept", path=path, advice="mend it or move it away") from error
+        finally:
+            if folder is None and own is not None:
+                files.close(own)
+
+    def _write(self, folder: int, data: bytes) -> None:
+        files = self._files
+        draft = f".{_NAME}.{os.urandom(8).hex()}"
+        fd = files.create(draft, folder, 0o600)
+        try:
+            try:
+                files.own_as(fd, files.fstat(folder))
+                files.write_all(fd, data)
+                files.sync(fd)
+            finally:
+                files.close(fd)
+            files.replace(draft, _NAME, folder)
+        except BaseException:
+            files.unlink(draft, folder)
+            raise
+
+    def _refused(self, error: OSError) -> Refused:
+        advice = "mend its rights, or set XDG_STATE_HOME"
+        return Refused(f"mute: it cannot be kept: {error.strerror}", path=self._folder, advice=advice)
