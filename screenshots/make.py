@@ -124,9 +124,9 @@ def main() -> int:
     parser.add_argument("--against", metavar="DIR", type=Path, default=ROOT, help="compare with a copy of this project")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    from tests.pictures.values import ZONE
+    from tests.pictures.values import TZ
 
-    os.environ["TZ"] = ZONE
+    os.environ["TZ"] = TZ
     time.tzset()
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     if not options.check:

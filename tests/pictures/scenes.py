@@ -15,7 +15,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action, Box, Key
 
 from ..tui.fake import FakeControl
-from . import values
+from . import asked, values
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
@@ -40,7 +40,7 @@ class SceneControl(FakeControl):
         super().__init__(rows, target=snapshot.sight.target, can=snapshot.sight.can)
         self.layout = snapshot.sight.layout
         self.time = values.NOW
-        self.records = values.operations()
+        self.records = asked.operations()
         self.snapshot = snapshot
         self.clock = clock
 
@@ -51,7 +51,7 @@ class SceneControl(FakeControl):
         return self.snapshot
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
-        return values.payload(next(row for row in self.rows if row.key == key))
+        return asked.payload(next(row for row in self.rows if row.key == key))
 
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
         plan = super().plan(action, selection, **more)

@@ -1,4 +1,5 @@
-"""A spool in trouble whose figures agree with each other (depth = rate × wait), and quieter forms of it."""
+"""A spool in trouble whose figures agree with each other (depth = rate × wait), and other forms of it: what the pictures and
+the tests of the drawings are made of."""
 
 from __future__ import annotations
 
@@ -8,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from spooltop.model.can import Can
-from spooltop.model.plan import OperationRecord
 from spooltop.model.problem import Problem, Severity
-from spooltop.model.row import Payload, Row
+from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.sight import (
     BoxState,
@@ -26,12 +26,13 @@ from spooltop.model.sight import (
     Who,
 )
 from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
-from spooltop.model.words import Action, Box, Owner, Verdict
+from spooltop.model.words import Box, Owner, Verdict
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""
-ZONE = "CET-1"
+TZ = "CET-1"
 """That hour as a value of ``TZ`` that needs no table of zones."""
+ZONE = datetime.timezone(datetime.timedelta(hours=1))
 
 TARGET = "/var/spool/memex"
 CURSORS = "/opt/memex/cursors.json"
@@ -39,31 +40,29 @@ SOURCES = ("imessage", "signal", "email", "teams", "messenger")
 WORKER = "python3 /opt/memex/worker.py"
 
 
-def _when(at: float) -> str:
-    zone = datetime.timezone(datetime.timedelta(hours=1))
-    return datetime.datetime.fromtimestamp(at, zone).strftime("%Y-%m-%d %H:%M:%S %z")
-
-
 def _id(at: float, micro: int, pid: int) -> str:
     return f"{int(at) * 1_000_000 + micro}.P{pid}R{(int(at) * 7919 + micro * 104_729) % 16**16:016x}.vm"
 
 
-def _claim(held: float, micro: int, pid: int, verdict: Verdict, evidence: str, **more: Any) -> Row:
-    waited = more.pop("waited", 2.0)
+def claim(
+    held: float = 2466.0, micro: int = 446_548, pid: int = 4312, verdict: Verdict = Verdict.DEAD, evidence: str = "gone", *,
+    waited: float = 2.0, attempt: int | None = 1,
+) -> Row:  # fmt: skip
+    """One in ``cur``, ``held`` seconds after it had ``waited`` as many."""
     id = _id(NOW - held - waited, micro, 4290)
     return Row(
         key=("cur", id), box=Box.CUR, id=id, name=id, size=1200, enqueued_at=NOW - held - waited, in_box_since=NOW - held,
-        source="imessage", attempt=more.pop("attempt", 1), verdict=verdict, evidence=evidence,
-        owner=Owner("vm", pid, NOW - 9000, WORKER, "memex"), **more,
+        source="imessage", attempt=attempt, verdict=verdict, evidence=evidence,
+        owner=Owner("vm", pid, NOW - 9000, WORKER, "memex"),
     )  # fmt: skip
 
 
 def claims() -> tuple[Row, ...]:
     return (
-        _claim(3307, 446_102, 5200, Verdict.ALIVE, "lives · no CPU for 5m"),
-        _claim(2466, 446_548, 4312, Verdict.DEAD, "gone"),
-        _claim(2465, 446_313, 4313, Verdict.DEAD, "gone", attempt=4),
-        _claim(0.1, 449_120, 5201, Verdict.ALIVE, "lives", waited=424.0),
+        claim(3307, 446_102, 5200, Verdict.ALIVE, "lives · no CPU for 5m"),
+        claim(2466, 446_548, 4312),
+        claim(2465, 446_313, 4313, attempt=4),
+        claim(0.1, 449_120, 5201, Verdict.ALIVE, "lives", waited=424.0),
     )
 
 
@@ -269,50 +268,6 @@ def mail() -> Snapshot:
         cursors=(),
         history={Box.TMP: (0.0,) * 20, Box.NEW: (2.0,) * 12 + (3.0,) * 8, Box.CUR: (18_211.0,) * 20},
     )  # fmt: skip
-
-
-def operations() -> list[OperationRecord]:
-    return [
-        OperationRecord("c41d0a7e92", Action.REQUEUE, NOW - 70, "memex", 3, 2, 1),
-        OperationRecord("9be2a60f13", Action.INJECT, NOW - 4100, "memex", 5, 5, why_not_undo="all 5 were done since"),
-        OperationRecord("70f3b5d8aa", Action.UNDO, NOW - 86400 * 3 - 400, "root", 300, 300, why_not_undo="it is an undo"),
-        OperationRecord("5d1c99e047", Action.PURGE, NOW - 86400 * 3 - 600, "root", 312, 312, undone_by="70f3b5d8aa"),
-        OperationRecord("1a88f0c3b6", Action.REQUEUE, NOW - 86400 * 9, "memex", 40, 17, open=True),
-    ]
-
-
-_BODIES = {
-    "imessage": b'{\n  "source": "imessage",\n  "rowid": 89633,\n  "from": "+1 555 0100",\n  "text": "see you at 7?"\n}\n',
-    "email": b'{\n  "source": "email",\n  "uid": 204511,\n  "subject": "Re: the lift"\n}\n',
-}
-
-
-def payload(row: Row) -> Payload:
-    """The message of a row with what a directory spool tells of it."""
-    body = b"" if row.size == 0 else _BODIES.get(row.source or "", b'{\n  "source": "%s"\n}\n' % (row.source or "?").encode())
-    put = f"{_when(row.enqueued_at or 0)}"
-    facts: list[tuple[str, str]] = []
-    owner = row.owner
-    if row.box is Box.CUR and owner is not None:
-        dead = row.verdict is Verdict.DEAD
-        tells = "is gone: its presence lock is free" if dead else "holds its presence lock"
-        facts += [
-            ("enqueued", f"{put} · claimed {_when(row.in_box_since or 0)}"),
-            ("owner", f"pid {owner.pid} {owner.command} of {owner.user} on {owner.host}"),
-            ("holder", f"pid {owner.pid} ({owner.command}) {tells}"),
-        ]
-        if dead:
-            facts.append(("look up", f"journalctl _PID={owner.pid}"))
-    else:
-        facts.append(("enqueued", put))
-    if row.source:
-        facts.insert(1, ("source", row.source))
-    if row.box is Box.TMP and owner is not None:
-        facts += [("owner", f"pid {owner.pid} on vm"), ("writer", row.evidence)]
-    if row.reason:
-        facts.append(("set aside", row.reason))
-    facts.append(("file", "memex 0640"))
-    return Payload(body, max(row.size or 0, len(body)) if body else 0, False, tuple(facts))
 
 
 def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:

@@ -29,8 +29,8 @@ from spooltop.tui.draw.plan import plan_lines, result_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.draw.trouble import problem_lines
 
-from . import scenes
-from .scenes import NOW, ZONE
+from ...pictures import asked, values
+from ...pictures.values import NOW, ZONE
 
 LAMPS = (Lamp(), Lamp(frozen_at=NOW), Lamp(stale_for=41, stale_why="readdir of new does not answer"))
 SECTIONS = [
@@ -63,11 +63,11 @@ def rows_of(rows: list[Row], width: int) -> Iterator[tuple[int, list[Line]]]:
 def panels(width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
     for confirm in Confirm:
         for items in (0, 2, 40):
-            plan = scenes.plan(items=items, confirm=confirm)
+            plan = asked.plan(items=items, confirm=confirm)
             yield height, plan_lines(plan, width, height, now=NOW, typed="31", zone=ZONE, scroll=7)
-    yield height, result_lines(scenes.result(), width, height, since=("1 waits in new, place 1 of 4,309",), zone=ZONE)
+    yield height, result_lines(asked.result(), width, height, since=("1 waits in new, place 1 of 4,309",), zone=ZONE)
     yield height, help_lines(SECTIONS, width, height)
-    yield height, operations_lines(scenes.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
+    yield height, operations_lines(asked.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
 
 
 def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
@@ -82,21 +82,21 @@ def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
 @pytest.mark.parametrize("width", [40, 47, 60, 72, 79, 80, 100, 132, 160, 200])
 @pytest.mark.parametrize("height", [7, 12, 20, 47])
 def test_everything_fits_at_every_size(width: int, height: int) -> None:
-    for snapshot in (scenes.snapshot(), scenes.calm(), scenes.read_only(), scenes.mail()):
+    for snapshot in (values.trouble(), values.first_seconds(), values.read_only(), values.mail()):
         for lamp in LAMPS:
             fits(views(snapshot, width, height, lamp), width)
-    fits(rows_of([*scenes.claims(), *scenes.tmp_files()], width), width)
+    fits(rows_of([*values.claims(), *values.tmp_files()], width), width)
     fits(panels(width, height), width)
 
 
 def test_the_trouble_stays_on_top_where_nothing_else_has_room() -> None:
-    small = [line_text(line) for line in overview(scenes.snapshot(), 40, 7, now=NOW)]
-    assert small[0].startswith(" 7 PROBLEMS")
+    small = [line_text(line) for line in overview(values.trouble(), 40, 7, now=NOW)]
+    assert small[0].startswith(" 6 PROBLEMS")
     assert small[1].startswith("▌✗ 2 claims of dead")
 
 
 def test_a_tiny_screen_wastes_no_line_on_trouble_that_is_not_there() -> None:
-    one = replace(scenes.snapshot(), problems=scenes.problems()[:1])
+    one = replace(values.trouble(), problems=values.problems()[:1])
     small = [line_text(line) for line in overview(one, 40, 7, now=NOW)]
     assert small[2].startswith(" box") or small[3].startswith(" box")
     assert any(line.startswith(" cur") for line in small)
@@ -120,11 +120,11 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
     fits(iter([(30, detail(row, payload, width, 30, now=NOW)), (30, detail(row, None, width, 30, now=NOW, error=other))]), width)
     fits(rows_of([row, replace(row, note="")], width), width)
     plan = replace(
-        scenes.plan(), items=[Item(row, 1, other)], refused=[Refusal(row, other, True)], notes=(other,), command=("x", name)
+        asked.plan(), items=[Item(row, 1, other)], refused=[Refusal(row, other, True)], notes=(other,), command=("x", name)
     )
-    result = replace(scenes.result(), items=[ItemResult(name, name, Outcome.FAILED, other)], notes=(other,), undo=(name,))
+    result = replace(asked.result(), items=[ItemResult(name, name, Outcome.FAILED, other)], notes=(other,), undo=(name,))
     fits(iter([(24, plan_lines(plan, width, 24, now=NOW)), (24, result_lines(result, width, 24, since=(other,)))]), width)
-    base = scenes.snapshot()
+    base = values.trouble()
     cursor = replace(
         base.cursors[0], source=name, shown=other, value=other, evidence=other, file=name,
         history=(CursorSection(NOW, other, 1, (name,), (LockParty(1, other),)),) * 2,
@@ -143,15 +143,15 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
 def test_nothing_moves_when_a_number_grows() -> None:
     """Figures stand at the same cells whatever they are: titles and other columns stay."""
     columns = columns_for(Box.CUR, 80)
-    before = line_text(row_line(scenes.claim(1, held=59, attempt=1), columns, 80, now=NOW))
-    after = line_text(row_line(scenes.claim(1, held=86400 * 300, attempt=12345), columns, 80, now=NOW))
+    before = line_text(row_line(values.claim(held=59, attempt=1), columns, 80, now=NOW))
+    after = line_text(row_line(values.claim(held=86400 * 300, attempt=12345), columns, 80, now=NOW))
     assert len(before) == len(after)
     assert before.index("gone") == after.index("gone")
     assert before.index("4312") == after.index("4312")
 
 
 def test_the_boxes_keep_their_columns_when_depths_change() -> None:
-    base = scenes.snapshot()
+    base = values.trouble()
     boxes = dict(base.sight.boxes)
     boxes[Box.NEW] = replace(boxes[Box.NEW], count=1_234_567, complete=False, bytes=999_000_000_000)
     grown = replace(base, sight=replace(base.sight, boxes=boxes))
@@ -164,8 +164,8 @@ def test_the_boxes_keep_their_columns_when_depths_change() -> None:
 
 
 def test_nothing_below_moves_when_trouble_comes() -> None:
-    one = replace(scenes.snapshot(), problems=scenes.problems()[:1])
-    many, none = scenes.snapshot(), replace(scenes.snapshot(), problems=())
+    one = replace(values.trouble(), problems=values.problems()[:1])
+    many, none = values.trouble(), replace(values.trouble(), problems=())
     tops = [
         next(y for y, line in enumerate(overview(snapshot, 80, 20, now=NOW)) if line_text(line).startswith(" box"))
         for snapshot in (one, many, none)

@@ -12,8 +12,8 @@ from spooltop.tui.draw.lamp import Lamp
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.spans import Style, line_text
 
-from . import scenes
-from .scenes import NOW, ZONE
+from ...pictures import values
+from ...pictures.values import NOW, ZONE
 
 
 def right(snapshot: Snapshot, height: int = 47) -> list[str]:
@@ -21,22 +21,22 @@ def right(snapshot: Snapshot, height: int = 47) -> list[str]:
 
 
 def test_a_wide_screen_keeps_the_narrow_one_at_its_left() -> None:
-    narrow = [line_text(line).rstrip() for line in overview(scenes.snapshot(), 80, 47, now=NOW, zone=ZONE)]
-    wide = [line_text(line) for line in overview(scenes.snapshot(), 160, 47, now=NOW, zone=ZONE)]
+    narrow = [line_text(line).rstrip() for line in overview(values.trouble(), 80, 47, now=NOW, zone=ZONE)]
+    wide = [line_text(line) for line in overview(values.trouble(), 160, 47, now=NOW, zone=ZONE)]
     assert [line[:80].rstrip() for line in wide[: len(narrow)]] == narrow
     assert any("claims, dead ones first" in line[80:] for line in wide)
 
 
 def test_dead_claims_and_abandoned_files_stand_first() -> None:
-    lines = right(scenes.snapshot())
+    lines = right(values.trouble())
     claims = lines[lines.index(" claims, dead ones first · 3 shows all") + 2 :]
     assert [line.split()[0] for line in claims[:4]] == ["DEAD", "DEAD", "alive", "alive"]
     tmp = lines[lines.index(" tmp, abandoned ones first · 4 shows all") + 2 :]
-    assert [line.split()[0] for line in tmp[:4]] == ["abandoned", "abandoned", "unknown", "WRITING"]
+    assert [line.split()[0] for line in tmp[:4]] == ["abandoned", "abandoned", "abandoned", "WRITING"]
 
 
 def test_nothing_moves_where_a_panel_empties() -> None:
-    full, whole = right(scenes.snapshot()), scenes.snapshot()
+    full, whole = right(values.trouble()), values.trouble()
     boxes = {**whole.sight.boxes, Box.CUR: replace(whole.sight.boxes[Box.CUR], count=0)}
     empty = right(replace(whole, sight=replace(whole.sight, claims=(), boxes=boxes)))
     title = " tmp, abandoned ones first · 4 shows all"
@@ -45,27 +45,27 @@ def test_nothing_moves_where_a_panel_empties() -> None:
 
 
 def test_claims_without_room_are_counted() -> None:
-    whole = scenes.snapshot()
-    many = tuple(scenes.claim(i) for i in range(30))
+    whole = values.trouble()
+    many = tuple(values.claim(micro=i) for i in range(30))
     boxes = {**whole.sight.boxes, Box.CUR: replace(whole.sight.boxes[Box.CUR], count=900)}
     assert "   892 more" in right(replace(whole, sight=replace(whole.sight, claims=many, boxes=boxes)))
 
 
 def test_a_value_that_was_put_back_is_marked_by_more_than_its_colour() -> None:
-    assert any("imessage    89636 → 89632 ↓" in line and line.endswith("email") for line in right(scenes.snapshot()))
+    assert any("imessage    89636 → 89632 ↓" in line and line.endswith("email") for line in right(values.trouble()))
 
 
 def test_the_chart_begins_at_nothing_and_shows_what_was_not_watched() -> None:
     history = {Box.NEW: (None,) * 10 + (0.0,) * 5 + (1.0, 2.0, 4.0, 8.0, 8.0)}
-    lines = [line_text(line) for line in depth_chart(replace(scenes.snapshot(), history=history), 80, 20)]
+    lines = [line_text(line) for line in depth_chart(replace(values.trouble(), history=history), 80, 20)]
     assert lines[1].endswith(" " * 9 + "█" * 6)
     assert lines[-2][12:] == "·" * 30 + "▁" * 15 + "▆" * 3 + "█" * 12
     assert lines[-1].split() == ["5m", "ago", "now"]
-    assert depth_chart(scenes.snapshot(), 80, 7) == []
+    assert depth_chart(values.trouble(), 80, 7) == []
 
 
 def test_a_stale_picture_is_dim_on_both_sides() -> None:
-    lines = overview(scenes.snapshot(), 160, 47, now=NOW, lamp=Lamp(stale_for=41), zone=ZONE)
+    lines = overview(values.trouble(), 160, 47, now=NOW, lamp=Lamp(stale_for=41), zone=ZONE)
     loud = next(line for line in lines if "WRITING" in line_text(line))
     assert {span.style for span in loud if span.text.strip()} == {Style.DIM}
 

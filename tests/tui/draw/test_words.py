@@ -27,8 +27,8 @@ from spooltop.tui.draw.plan import plan_lines, result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text
 from spooltop.tui.draw.trouble import problem_hint
 
-from . import scenes
-from .scenes import NOW, ZONE
+from ...pictures import asked, values
+from ...pictures.values import NOW, ZONE
 
 
 def text(lines: Sequence[Line]) -> str:
@@ -36,13 +36,13 @@ def text(lines: Sequence[Line]) -> str:
 
 
 def top(width: int = 80, lamp: Lamp = Lamp(), **changes: object) -> str:  # noqa: B008  frozen
-    base = scenes.snapshot()
+    base = values.trouble()
     return text(header(replace(base, **changes), width, target="/var/spool/memex", now=NOW, lamp=lamp, zone=ZONE))
 
 
 def test_the_header_says_which_how_fresh_and_who() -> None:
     assert top().splitlines() == [
-        " spooltop /var/spool/memex      live · as of 02:01:09 +0100 · watched for 5m12s",
+        " spooltop /var/spool/memex      live · as of 02:41:09 +0100 · watched for 5m12s",
         " ext4 12GB free 41%, inodes free 88% · you are memex, may change",
     ]
 
@@ -55,33 +55,33 @@ def test_a_look_that_does_not_come_back_takes_the_lamp() -> None:
 
 
 def test_scanning_says_how_often_and_why() -> None:
-    base = scenes.snapshot()
+    base = values.trouble()
     watch = Watch("scan", "nfs4 sends no events", 5.0, NOW - 60)
     assert "every 5s (nfs4 sends no events)" in top(100, sight=replace(base.sight, watch=watch))
 
 
 def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
-    lines = overview(scenes.snapshot(), 80, 20, now=NOW, lamp=Lamp(stale_for=41))
+    lines = overview(values.trouble(), 80, 20, now=NOW, lamp=Lamp(stale_for=41))
     boxes = next(line for line in lines if line_text(line).startswith(" new "))
     assert {span.style for span in boxes} == {Style.DIM}
     assert Style.BAD in {span.style for span in lines[1]}
 
 
 def test_the_overview_shows_four_troubles_and_counts_the_rest() -> None:
-    lines = text(overview(scenes.snapshot(), 80, 20, now=NOW)).splitlines()
-    assert lines[0].startswith(" 7 PROBLEMS, first things first")
+    lines = text(overview(values.trouble(), 80, 20, now=NOW)).splitlines()
+    assert lines[0].startswith(" 6 PROBLEMS, first things first")
     assert lines[1].startswith("▌✗ 2 claims of dead consumers") and lines[1].endswith("r requeue 2")
-    assert lines[5].startswith("   3 more, ! shows all: tmp abandoned 3")
+    assert lines[5].startswith("   2 more, ! shows all: tmp abandoned 3")
 
 
 def test_a_trouble_further_down_can_be_chosen() -> None:
-    lines = text(overview(scenes.snapshot(), 80, 20, now=NOW, chosen=6)).splitlines()
-    assert [line[:2] for line in lines[1:5]] == [" !", " !", " !", "▌·"]
-    assert "3 more, ! shows all: claims dead 2" in lines[5]
+    lines = text(overview(values.trouble(), 80, 20, now=NOW, chosen=5)).splitlines()
+    assert [line[:2] for line in lines[1:5]] == [" ✗", " !", " !", "▌·"]
+    assert "2 more, ! shows all: claims dead 2" in lines[5]
 
 
 def test_figures_say_over_what() -> None:
-    words = text(overview(scenes.snapshot(), 80, 20, now=NOW))
+    words = text(overview(values.trouble(), 80, 20, now=NOW))
     assert "+1.8/s over 5m, growing" in words
     assert " over 1m   in   11.9/s  done   10.1/s  requeued     0" in words
     assert "of 606 done:  worked p50 0.1s  p99 0.6s" in words
@@ -89,16 +89,16 @@ def test_figures_say_over_what() -> None:
 
 
 def test_what_is_not_measured_is_not_zero() -> None:
-    words = text(overview(scenes.calm(), 80, 20, now=NOW))
+    words = text(overview(values.first_seconds(), 80, 20, now=NOW))
     assert "✓ nothing wrong in what was seen for 12s.\n   Not judged yet: rates (need 60s)," in words
     assert "\n   Not visible: nothing." in words
     assert "growth not measured yet" in words
-    assert "····················" in words
+    assert "···················▁" in words
     assert "0.0/s" not in words
 
 
 def test_a_mail_folder_is_not_judged() -> None:
-    snapshot = scenes.mail()
+    snapshot = values.mail()
     words = text(overview(snapshot, 80, 20, now=NOW))
     assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read\n mail")
     assert words.replace("\n", "").count("spooltop --as spool") == 1
@@ -107,7 +107,7 @@ def test_a_mail_folder_is_not_judged() -> None:
 
 
 def test_a_cursor_file_alone_has_no_boxes_and_no_flow() -> None:
-    whole = scenes.snapshot()
+    whole = values.trouble()
     words = text(overview(replace(whole, sight=replace(whole.sight, layout="cursors")), 80, 20, now=NOW))
     assert "depth" not in words and "requeued" not in words
     assert "REVERTED 5×" in words
@@ -121,24 +121,24 @@ def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
 
 @pytest.mark.parametrize(("index", "hint"), [(0, ("r", "requeue 2")), (1, ("Enter", "")), (4, ("d", "purge 3"))])
 def test_a_line_of_trouble_offers_what_does_most(index: int, hint: tuple[str, str]) -> None:
-    assert problem_hint(scenes.problems()[index], Can()) == hint
+    assert problem_hint(values.problems()[index], Can()) == hint
 
 
 def test_where_nothing_may_be_changed_it_offers_to_look() -> None:
-    assert problem_hint(scenes.problems()[0], Can.nothing("read-only")) == ("Enter", "")
+    assert problem_hint(values.problems()[0], Can.nothing("read-only")) == ("Enter", "")
 
 
 def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
-    words = text(cursor_glance(scenes.snapshot(), 80, 3, now=NOW)).splitlines()
+    words = text(cursor_glance(values.trouble(), 80, 3, now=NOW)).splitlines()
     assert words[1].endswith("REVERTED 5×")
     assert words[2].strip() == "4 more, 5 shows all"
 
 
 def test_one_cursor_shows_its_writes_newest_first() -> None:
-    snapshot = scenes.snapshot()
+    snapshot = values.trouble()
     words = text(cursor_detail(snapshot.cursors[0], snapshot, 80, 20, now=NOW, zone=ZONE)).splitlines()
     first = next(i for i, line in enumerate(words) if line.startswith("▌"))
-    assert "02:01:07  89636 → 89632 ↓" in words[first] and words[first].endswith("email")
+    assert "02:41:07  89636 → 89632 ↓" in words[first] and words[first].endswith("email")
     assert "89632 → 89636" in words[first + 1]
 
 
@@ -147,8 +147,8 @@ def test_claims_stand_as_verdict_then_evidence() -> None:
     assert [column.key for column in columns] == ["verdict", "held", "tries", "owner", "evidence", "message"]
     title = line_text(title_line(columns, 80, sort=Sort("held")))
     assert "held↓" in title
-    row = line_text(row_line(scenes.claims()[2], columns, 80, now=NOW, marked=True))
-    assert row.startswith(" * DEAD        41m       4  4313             gone · 4 died with it")
+    row = line_text(row_line(values.claims()[2], columns, 80, now=NOW, marked=True))
+    assert row.startswith(" * DEAD        41m       4  4313 worker.py   gone ")
 
 
 def test_narrow_screens_lose_columns_from_the_right_but_never_the_name() -> None:
@@ -158,29 +158,29 @@ def test_narrow_screens_lose_columns_from_the_right_but_never_the_name() -> None
 
 def test_times_can_be_shown_instead_of_ages() -> None:
     columns = columns_for(Box.CUR, 80, times=Times.LOCAL)
-    words = line_text(row_line(scenes.claims()[1], columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
-    assert "01:20:09" in words
-    old = scenes.claim(1, held=86400 * 3)
-    assert "11-18 02:01" in line_text(row_line(old, columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
+    words = line_text(row_line(values.claims()[1], columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
+    assert "02:00:03" in words
+    old = values.claim(held=86400 * 3)
+    assert "11-18 02:41" in line_text(row_line(old, columns, 80, now=NOW, zone=ZONE, times=Times.LOCAL))
 
 
 def test_an_age_that_is_a_bound_says_so_and_a_count_nobody_keeps_is_a_dash() -> None:
-    row = replace(scenes.claim(1, attempt=None), since_is_bound=True)
+    row = replace(values.claim(2460, attempt=None), since_is_bound=True)
     words = line_text(row_line(row, columns_for(Box.CUR, 80), 80, now=NOW))
     assert "≤41m" in words
     assert words.split()[2] == "—"
 
 
 def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
-    words = line_text(list_header(scenes.snapshot(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
-    assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:01:09"
+    words = line_text(list_header(values.trouble(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
+    assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:41:09"
 
 
 def test_a_detail_tells_the_whole_story() -> None:
     payload = Payload(b'{\n  "rowid": 1\n}\n\x1b[31m', 1200, True, (("owner", "pid 4312 of this host is gone"),))
-    words = text(detail(scenes.claims()[1], payload, 80, 20, now=NOW, zone=ZONE)).splitlines()
-    assert words[0].startswith(" ─ 1795220401446548.P4290Rdeadbeef00000000.vm ─") and words[0].endswith("1.2kB imessage ─")
-    assert words[1] == " enqueued 01:20:07, 41m ago · claimed 01:20:09, held 41m · in work 1×"
+    words = text(detail(values.claims()[1], payload, 80, 20, now=NOW, zone=ZONE)).splitlines()
+    assert words[0].startswith(" ─ 1795222801446548.P4290R00000cf8e525dd13.vm ─") and words[0].endswith("1.2kB imessage ─")
+    assert words[1] == " enqueued 02:00:01, 41m ago · claimed 02:00:03, held 41m · in work 1×"
     assert words[2] == " verdict  DEAD: gone"
     assert words[3] == " owner    pid 4312 of this host is gone"
     assert "   \"rowid\": 1" in words
@@ -191,12 +191,12 @@ def test_a_detail_tells_the_whole_story() -> None:
 def test_what_a_reader_tells_is_not_told_twice() -> None:
     put = "2026-11-21 01:20:07 +0100 (last written; its name tells no time)"
     facts = (("enqueued", put), ("holder", "gone"), ("file", "root 0644"))
-    words = text(detail(scenes.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
+    words = text(detail(values.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[1:] == [
         f" enqueued {put}",
         " age      41m since put · held 41m · in work 1×",
         " verdict  DEAD: gone",
-        " owner    4312 on vm",
+        " owner    4312 worker.py on vm, memex",
         " file     root 0644",
         " payload  empty",
     ]
@@ -204,13 +204,13 @@ def test_what_a_reader_tells_is_not_told_twice() -> None:
 
 def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> None:
     payload = Payload(b"\n".join(b"line %d" % i for i in range(50)), 500, False)
-    assert text(detail(scenes.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 46 more lines"
-    assert text(detail(scenes.claims()[1], payload, 80, 10, now=NOW, scroll=999)).splitlines()[-1] == " line 49"
-    assert "being read" in text(detail(scenes.claims()[1], None, 80, 10, now=NOW))
+    assert text(detail(values.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 46 more lines"
+    assert text(detail(values.claims()[1], payload, 80, 10, now=NOW, scroll=999)).splitlines()[-1] == " line 49"
+    assert "being read" in text(detail(values.claims()[1], None, 80, 10, now=NOW))
 
 
 def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
-    words = text(plan_lines(scenes.plan(), 80, 20, now=NOW, zone=ZONE))
+    words = text(plan_lines(asked.plan(), 80, 20, now=NOW, zone=ZONE))
     assert "Requeue 2 of 3 claims" in words
     assert "! in work when 4 consumers died: h holds it instead" in words
     assert "Refused 1: 5200 worker.py is alive" in words
@@ -229,28 +229,28 @@ def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
 )
 @pytest.mark.parametrize("height", [8, 12, 23])
 def test_how_a_plan_is_confirmed_is_always_in_sight(confirm: Confirm, items: int, wanted: str, height: int) -> None:
-    lines = text(plan_lines(scenes.plan(items=items, confirm=confirm), 80, height, now=NOW, typed="31")).splitlines()
+    lines = text(plan_lines(asked.plan(items=items, confirm=confirm), 80, height, now=NOW, typed="31")).splitlines()
     assert wanted in lines[-2]
 
 
 def test_a_plan_for_one_speaks_of_one() -> None:
-    words = text(plan_lines(scenes.plan(items=1), 80, 20, now=NOW))
+    words = text(plan_lines(asked.plan(items=1), 80, 20, now=NOW))
     assert "It goes back to new under its own name, next to be taken." in words
 
 
 def test_a_long_plan_counts_what_is_above_and_below() -> None:
-    words = text(plan_lines(scenes.plan(items=312), 80, 23, now=NOW, scroll=5))
+    words = text(plan_lines(asked.plan(items=312), 80, 23, now=NOW, scroll=5))
     assert "more below, 5 above" in words
 
 
 def test_a_result_names_each_that_was_not_done() -> None:
-    words = text(result_lines(scenes.result(), 80, 20, since=("1 waits in new",), zone=ZONE))
-    assert "Requeued 1 · operation 7f3a" in words
+    words = text(result_lines(asked.result(), 80, 20, since=("1 waits in new",), zone=ZONE))
+    assert "Requeued 1 · operation c41d0a7e92" in words
     assert "done 1 · skipped 1 · failed 1" in words
     assert words.index("failed 1: a file of that name is in new already") < words.index("skipped 1: gone or requeued by another")
     assert "a3" in words and "a2" in words
     assert "since then  1 waits in new" in words
-    assert "undo: spooltop undo /var/spool/memex 7f3a" in words
+    assert "undo: spooltop undo /var/spool/memex c41d0a7e92" in words
 
 
 def test_help_says_why_something_is_not_there_and_dims_it() -> None:
@@ -263,7 +263,8 @@ def test_help_says_why_something_is_not_there_and_dims_it() -> None:
 
 
 def test_operations_say_whether_they_can_be_undone() -> None:
-    words = text(operations_lines(scenes.operations(), 140, 10, now=NOW, zone=ZONE)).splitlines()
+    words = text(operations_lines(asked.operations(), 140, 10, now=NOW, zone=ZONE)).splitlines()
     assert "2 of 3" in words[1] and "can be undone" in words[1]
-    assert "undone by 7f3b" in words[2]
-    assert "BROKE OFF" in words[3] and "no: they were consumed" in words[3]
+    assert "no: all 5 were done since" in words[2]
+    assert "undone by 70f3b5d8aa" in words[4]
+    assert "17 of 40" in words[5] and "BROKE OFF" in words[5]
