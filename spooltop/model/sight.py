@@ -13,8 +13,8 @@ from .row import Row
 from .words import Box, Json, Key
 
 __all__ = [
-    "BoxState", "CursorSection", "CursorSource", "Disk", "Flow", "Lock", "LockParty", "Passage", "Sight", "VerdictCounts",
-    "Watch", "Who",
+    "AGE_BOUNDS", "Ages", "BoxState", "CursorSection", "CursorSource", "Disk", "Flow", "Lock", "LockParty", "Passage", "Sight",
+    "SourceAges", "VerdictCounts", "Watch", "Who",
 ]  # fmt: skip
 
 
@@ -45,6 +45,36 @@ class VerdictCounts:
     writing: int = 0
     abandoned: int = 0
     tmp_unknown: int = 0
+
+
+AGE_BOUNDS = (10.0, 60.0, 600.0, 3600.0, 86400.0)
+"""Seconds: where one class of age ends and the next begins (the geometric buckets of qshape(1), in steps that people say)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAges:
+    """One source's share of what was looked at: how many (``total``, undated ones too), and how many in each class of age, the
+    youngest first. ``source`` None: the name tells none."""
+
+    source: str | None
+    total: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How long what waits in ``new`` has been there. ``counts`` holds one figure for each class of age: younger than each of
+    ``bounds`` seconds, then what is older. ``looked_at`` names of ``of`` were looked at; where that is fewer than all, they are
+    an even sample. ``undated`` have no time. ``by_source`` are the largest of ``sources`` sources, largest first.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    by_source: tuple[SourceAges, ...]
+    sources: int
+    looked_at: int
+    of: int
+    undated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +218,8 @@ class Sight:
     consumers: int | None = None
     """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""
     last_claim_at: float | None = None
+    ages: Ages | None = None
+    """Of what waits in ``new``; None where that is not visible or is no queue."""
     who: Who = field(default_factory=lambda: Who("?", -1))
     can: Can = field(default_factory=Can)
     watch: Watch = field(default_factory=Watch)

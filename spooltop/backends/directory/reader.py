@@ -23,6 +23,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, Disk, Sight, Watch
 from spooltop.model.words import ASIDE, LIVE, Box, Key
 
+from .ages import AgeCounter
 from .asides import Asides
 from .beside import Beside
 from .boxes import Boxes, Doubles
@@ -88,6 +89,7 @@ class DirectoryReader:
         self._due: float | None = None
         self._clockwork = Clockwork(self._processes)
         self._boxes = Boxes(clock, monotonic, least)
+        self._ages = AgeCounter()
         self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most)
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
         self._asides = Asides()
@@ -170,6 +172,7 @@ class DirectoryReader:
             locks=self._beside.locks(dirs, mount),
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
+            ages=None if self._layout == "mail" else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),
             who=who_am_i(can, read_only=self._read_only, dirs=dirs),
             can=can,
             watch=self._ear.how(heard, mount, period=self._boxes.period, since=self._began),

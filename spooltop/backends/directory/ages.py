@@ -1,0 +1,81 @@
+"""How long what waits in ``new`` has been there, by source: out of the names of its last scan, never out of another pass over
+the directory."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+
+from spooltop.engine import names as grammar
+from spooltop.model.sight import AGE_BOUNDS, Ages, SourceAges
+
+from .scan import BoxScan, quick_put_us
+
+__all__ = ["AgeCounter"]
+
+_LOOKED_AT = 5_000
+"""Names: all of a smaller box, an even sample of a larger one."""
+_SOURCES = 12
+
+
+class AgeCounter:
+    """Reads the names once a scan; a look in between only moves the ages on."""
+
+    def __init__(self) -> None:
+        self._scan = -1
+        self._of = 0
+        self._undated = 0
+        self._all: array[float] = array("d")
+        self._by_source: list[tuple[str | None, int, array[float]]] = []
+        self._sources = 0
+
+    def look(self, scan: BoxScan, times: Mapping[str, int], now: float) -> Ages | None:
+        """``times`` are the mtimes in µs of names that hold no time. None where the box cannot be seen."""
+        if scan.error:
+            return None
+        if scan.number != self._scan:
+            self._read(scan, times)
+        counted = tuple(SourceAges(source, total, _counts(put, now)) for source, total, put in self._by_source)
+        looked_at = len(self._all) + self._undated
+        return Ages(AGE_BOUNDS, _counts(self._all, now), counted, self._sources, looked_at, self._of, self._undated)
+
+    def _read(self, scan: BoxScan, times: Mapping[str, int]) -> None:
+        self._scan, self._of, self._undated = scan.number, len(scan.names), 0
+        whole = self._of <= _LOOKED_AT
+        step = 1.0 if whole else self._of / _LOOKED_AT
+        totals: Counter[str | None] = Counter()
+        put_at: dict[str | None, list[float]] = {}
+        told: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ in their ids alone
+        within = random.Random(0)  # a place within each step: a fixed one would beat with what comes in turns
+        for turn in range(self._of if whole else _LOOKED_AT):
+            raw = scan.names[turn if whole else int((turn + within.random()) * step)]
+            put_us = quick_put_us(raw)
+            source = None
+            if ",s=" in raw:
+                form = raw[16:17] == ".", raw.partition(",")[2]
+                if form not in told:
+                    told[form] = grammar.parse(raw, claimed=False).source
+                source = told[form]
+            totals[source] += 1
+            if put_us is None:
+                put_us = times.get(raw)
+            if put_us is None:
+                self._undated += 1
+            else:
+                put_at.setdefault(source, []).append(put_us / 1e6)
+        self._sources = len(totals)
+        self._all = array("d", sorted(at for each in put_at.values() for at in each))
+        ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0] or ""))[:_SOURCES]
+        self._by_source = [(source, total, array("d", sorted(put_at.get(source, ())))) for source, total in ranked]
+
+
+def _counts(put_at: array[float], now: float) -> tuple[int, ...]:
+    """Of times in ascending order, how many lie in each class of age, the youngest first."""
+    # older than or as old as a bound: put at or before that long ago; what is put in the future is of the youngest
+    older = [bisect_right(put_at, now - bound) for bound in AGE_BOUNDS]
+    edges = [len(put_at), *older, 0]
+    return tuple(a - b for a, b in pairwise(edges))
