@@ -18,6 +18,7 @@ from .model.words import Action
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .backends.directory.detect import Target
     from .model.followed import Followed
     from .model.holders import Holders
     from .model.kind import Listing, ListQuery, Reader
@@ -121,8 +122,16 @@ class Control:
         force: bool = False,
         options: Mapping[str, Json] | None = None,
     ) -> Plan:
-        """Pins what ``selection`` names now; changes nothing. Raises ``Refused`` where the action is not available here."""
-        return self._operator(action).plan(action, selection, force=force, options=options)
+        """Pins what ``selection`` names now; changes nothing. Raises ``Refused`` where the action is not available here.
+
+        SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
+        ``model.cursor_input.meant`` reads it off a text) and ``file`` (None where only one fits).
+        """
+        operations = self._operator(action)
+        if action is Action.SET_CURSOR and options is not None and "highest" not in options:
+            highest = self._observer.highest(options.get("source"), options.get("file"))
+            options = {**options, **({} if highest is None else {"highest": highest})}
+        return operations.plan(action, selection, force=force, options=options)
 
     def apply(
         self,
@@ -187,17 +196,24 @@ def open_control(
     target = identify(path, as_spool)
     settings = os.environ if settings is None else settings
     observer = Observer(Thresholds.from_settings(settings))
-    mutes = MuteFile(state_folder(settings), os.path.realpath(target.path), clock=clock)
+    state = state_folder(settings)
+    mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        lone = LoneReader(target.path, target.kind, clock=clock)
-        return Control(path, target.kind, lone, None, observer, clock=clock, mutes=mutes)
+        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock)
+        setting = _lone_operations(path, target, clock, state)
+        return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes)
 
+    from .backends.directory.books import STATE_DIR
+    from .backends.directory.cursorbooks import SpoolBooks
+    from .backends.directory.cursorset import CursorOperator
     from .backends.directory.fresh import FreshRows
+    from .backends.directory.logfiles import LogFiles
     from .backends.directory.operator import DirectoryOperator
     from .backends.directory.reader import DirectoryReader
+    from .backends.directory.withcursors import WithCursors
     from .operate.operations import Operations
 
     reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
@@ -205,5 +221,21 @@ def open_control(
     operator = DirectoryOperator(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
-    operations = Operations(operator, path, clock, flags=("--as", "spool") if as_spool else ())
+    books = SpoolBooks(reader.path, LogFiles(), state_dir=STATE_DIR)
+    cursors = CursorOperator(reader.path, books, beside=True, read_only=why, clock=clock)
+    operations = Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else ())
     return Control(path, target.kind, reader, operations, observer, read_only=why, clock=clock, mutes=mutes)
+
+
+def _lone_operations(path: str, target: Target, clock: Callable[[], float], state: str | None) -> Operations | None:
+    """For cursor files alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
+    if target.kind != "cursors":
+        return None
+    from .backends.directory.books import STATE_DIR
+    from .backends.directory.cursorbooks import StateBooks
+    from .backends.directory.cursorset import CursorOperator
+    from .backends.directory.logfiles import LogFiles
+    from .operate.operations import Operations
+
+    books = StateBooks(target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    return Operations(CursorOperator(target.path, books, beside=False, clock=clock), path, clock)

@@ -6,6 +6,7 @@ import argparse
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from ..control import Control
@@ -21,7 +22,7 @@ from .context import Context
 from .selecting import selection_of
 from .terminal import Terminal
 
-__all__ = ["inject", "purge", "requeue", "undo"]
+__all__ = ["change", "inject", "purge", "requeue", "undo"]
 
 DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
@@ -70,27 +71,37 @@ def _some(action: Action, selection: Selection, args: argparse.Namespace, contex
 
 
 def _change(action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json]) -> int:
-    terminal = context.terminal
     if args.rate is not None:
         if not args.rate > 0:
             raise UsageError("--rate takes a number above 0")
         options = {**options, "rate": args.rate}
     with context.control(args, args.path) as control:
-        plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
-        if not args.json:
-            for line in render_text.plan(plan):
-                terminal.out(line)
-        if plan.count == 0:
-            if args.json:
-                terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=args.dry_run)))
-            return _nothing(plan, terminal, own_age=selection.older_than is not None)
-        if args.dry_run:
-            if args.json:
-                terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=True)))
-            return DONE
-        if not args.yes:
-            _confirm(plan, terminal, shown=not args.json)
-        result = _apply(control, plan)
+        return change(control, action, selection, args, context, options)
+
+
+def change(
+    control: Control, action: Action, selection: Selection, args: argparse.Namespace, context: Context,
+    options: Mapping[str, Json], *, said: str = "",
+) -> int:  # fmt: skip
+    """Plan, question, result, exit code. ``said`` is a line that goes with the plan."""
+    terminal = context.terminal
+    plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
+    if said:
+        plan = replace(plan, notes=(*plan.notes, said))
+    if not args.json:
+        for line in render_text.plan(plan):
+            terminal.out(line)
+    if plan.count == 0:
+        if args.json:
+            terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=args.dry_run)))
+        return _nothing(plan, terminal, own_age=selection.older_than is not None)
+    if args.dry_run:
+        if args.json:
+            terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=True)))
+        return DONE
+    if not args.yes:
+        _confirm(plan, terminal, shown=not args.json)
+    result = _apply(control, plan)
     if args.json:
         terminal.out(render_json.dumps(render_json.outcome(plan, result, dry_run=False)))
     else:

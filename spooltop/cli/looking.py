@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..control import Control
 from ..errors import Refused, Unreadable, UsageError
@@ -18,7 +18,7 @@ from . import render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
-__all__ = ["cursors", "locks", "ls", "ops", "report", "show", "status", "tickets"]
+__all__ = ["locks", "ls", "ops", "report", "show", "status", "tickets"]
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000
@@ -85,8 +85,8 @@ def ls(args: argparse.Namespace, context: Context) -> int:
 
 def show(args: argparse.Namespace, context: Context) -> int:
     terminal = context.terminal
-    if args.raw and args.json:
-        raise UsageError("--raw and --json together", advice="give one or the other")
+    if args.raw and (args.json or args.who):
+        raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
     if args.raw and terminal.out_is_terminal:
         raise Refused("--raw writes bytes as they are, which a terminal would obey", advice="send them to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
@@ -97,6 +97,8 @@ def show(args: argparse.Namespace, context: Context) -> int:
         if not found:
             terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
             return NOTHING_MATCHED
+        if args.who:
+            return _who(control, found, args, context)
         if args.raw:
             if len(found) > 1:
                 raise UsageError(f"{args.id} stands in {' and '.join(row.box for row in found)}", advice="name one with --box")
@@ -129,17 +131,6 @@ def ops(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def cursors(args: argparse.Namespace, context: Context) -> int:
-    snapshot = _look(args, context)
-    if args.json:
-        lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
-    else:
-        lines = render_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    for line in lines:
-        context.terminal.out(line)
-    return 0
-
-
 def locks(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     if args.json:
@@ -166,6 +157,17 @@ def tickets(args: argparse.Namespace, context: Context) -> int:
 def _look(args: argparse.Namespace, context: Context) -> Snapshot:
     with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
         return control.look()
+
+
+def _who(control: Control, found: Sequence[Row], args: argparse.Namespace, context: Context) -> int:
+    for row in found:
+        holders = control.holders(row.key)
+        if args.json:
+            context.terminal.out(render_json.dumps(render_json.holders(holders, row)))
+            continue
+        for line in render_text.holders(holders):
+            context.terminal.out(line)
+    return 0
 
 
 def _rows_of(listing: Listing) -> Iterator[Row]:

@@ -153,6 +153,7 @@ def _show(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help="as listed")
     parser.add_argument("--box", choices=BOXES, metavar="BOX", help="look in this box only")
     parser.add_argument("--raw", action="store_true", help="the payload byte by byte, to a pipe or a file")
+    parser.add_argument("--who", action="store_true", help="who has the file open or locked, instead")
     _json(parser, "one object")
 
 
@@ -171,6 +172,22 @@ def _inject(parser: Parser) -> None:
     parser.add_argument("--source", metavar="NAME", help="as from this source")
     parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates")
     _change(parser)
+
+
+def _cursors(parser: Parser) -> None:
+    _path(parser, optional=True)
+    parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
+    parser.add_argument("--file", metavar="FILE", help="with --set: in this cursor file, where several have the source")
+    parser.add_argument(
+        "--type", choices=("json", "text"), default="", help="with --set: what VALUE is; else as the present value is"
+    )
+    parser.add_argument("--force", action="store_true", help="with --set: also a source that the file does not have yet")
+    parser.add_argument("--yes", action="store_true", help="with --set: do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="with --set: show the plan and stop")
+    parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="leave its problems out of the list, for 1h unless told otherwise")
+    parser.add_argument("--unmute", metavar="SOURCE", help="end that")
+    parser.set_defaults(rate=None)
+    _json(parser, "an object a line; with --set the plan and what came of it as one")
 
 
 def _undo(parser: Parser) -> None:
@@ -237,7 +254,14 @@ _TABLE = (
     ),
     Command("undo", "PATH OPERATION", "undo one operation", "  spooltop undo /var/spool/memex 7f3a", "changing:undo", _undo),
     Command("ops", "[PATH]", "list operations, newest first", "  spooltop ops /var/spool/memex", "looking:ops", _list),
-    Command("cursors", "[PATH]", "list the cursors and how they move", "  spooltop cursors /opt/memex", "looking:cursors", _list),
+    Command(
+        "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
+        "  spooltop cursors /opt/memex\n  spooltop cursors /opt/memex --set imessage=89640\n"
+        "  spooltop cursors /opt/memex --mute teams=8h", "cursoring:cursors", _cursors,
+        "--set reads VALUE as JSON, else as text, and keeps the type of the present value: what it made of it stands in the\n"
+        "plan. It is stored under .cursors.lock, and only where the value that was shown still stands. A mute is kept for you\n"
+        "and this PATH alone, and nothing is written beside the cursors.",
+    ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
         "  spooltop locks /var/spool/memex", "looking:locks", _list,

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Problem
 from ..model.row import Payload, Row
@@ -19,7 +20,7 @@ from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
 from ..model.words import Box, Key
 
-__all__ = ["cursors", "dumps", "locks", "message", "operation", "outcome", "row", "selection", "status"]
+__all__ = ["cursors", "dumps", "holders", "locks", "message", "operation", "outcome", "row", "selection", "status"]
 
 SCHEMA = 1
 
@@ -81,6 +82,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "watch": {"mode": sight.watch.mode, "reason": sight.watch.reason, "watched_for": snapshot.watched_for},
         "not_judged": list(snapshot.not_judged),
         "not_visible": list(snapshot.not_visible),
+        "muted": {escape(source): end for source, end in snapshot.muted.items()},
     }
 
 
@@ -151,7 +153,7 @@ def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, An
         "command": list(plan.command),
     }
     if result is None:
-        thing["items"] = [{**_named(item.row), "warning": item.warning} for item in plan.items]
+        thing["items"] = [{**_named(item.row, item.words), "warning": item.warning} for item in plan.items]
         return thing
     thing.update({str(one): result.count(one) for one in Outcome})
     thing["items"] = [
@@ -199,6 +201,28 @@ def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
+def holders(found: Holders, row: Row | None = None) -> dict[str, Any]:
+    """``show --who --json``: who has the file, of a message with its id, name and box."""
+    return {
+        "schema": SCHEMA,
+        **({} if row is None else _named(row)),
+        "path": found.path,
+        "holders": [
+            {
+                "pid": one.pid,
+                "command": None if one.command is None else escape(one.command),
+                "user": one.user,
+                "how": one.how,
+                "of": escape(one.of) or None,
+                "since": one.since,
+            }
+            for one in found.parties
+        ],
+        "complete": found.complete,
+        "notes": list(found.notes),
+    }
+
+
 def locks(some: Sequence[Lock]) -> list[dict[str, Any]]:
     """Lines of ``locks --json`` and ``tickets --json``."""
     return [{"schema": SCHEMA, **_lock(lock)} for lock in some]
@@ -225,8 +249,12 @@ def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
     return thing
 
 
-def _named(row: Row) -> dict[str, Any]:
-    return {"id": escape(row.id), "name": escape(row.name), "box": str(row.box)}
+def _named(row: Row, words: str = "") -> dict[str, Any]:
+    """A message by id, name and box; a cursor, which stands in no box, by its source and file, and what is done with it."""
+    named = {"id": escape(row.id), "name": escape(row.name)}
+    if os.path.isabs(row.name):
+        return {**named, "words": words} if words else named
+    return {**named, "box": str(row.box)}
 
 
 def _box(state: BoxState | None, now: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 
+from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Severity
 from ..model.row import Payload, Row
@@ -17,7 +18,10 @@ from ..model.units import age, at_least, at_most, cells, clock_time, count, dura
 from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
-__all__ = ["cursors", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status", "tickets"]
+__all__ = [
+    "cursors", "holders", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status", "tickets",
+    "until",
+]  # fmt: skip
 
 SAMPLE = 10
 """How many items of a plan are listed; ``--json`` has them all."""
@@ -46,7 +50,7 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
     )
     you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
-    why_not = sight.can.why_not(Action.REQUEUE)
+    why_not = sight.can.why_not(Action.SET_CURSOR if sight.layout == "cursors" else Action.REQUEUE)
     lines = [
         f"spooltop {escape(target)}",
         f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
@@ -114,9 +118,11 @@ def plan(plan: Plan) -> list[str]:
     ages = [held for item in plan.items if (held := item.row.in_box_age(now)) is not None]
     if ages:
         lines.append(f"oldest in its box for {age(max(ages))}")
-    if plan.items:
+    moving = [item for item in plan.items if not item.words]
+    lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
+    if moving:
         lines.append("   in box  tries  verdict    message")
-    for item in plan.items[:SAMPLE]:
+    for item in moving[:SAMPLE]:
         mark = "!" if item.warning else " "
         lines.append(
             f" {mark} {_held(item.row, now):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"
@@ -133,7 +139,7 @@ def plan(plan: Plan) -> list[str]:
         lines.append(f"not found {count(len(plan.missing))}")
         lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
         lines += _more(len(plan.missing))
-    lines += [f"note: {printable(note)}" for note in plan.notes]
+    lines += [f"note: {printable(note)}" for note in plan.notes if not any(note == f"{item.words}." for item in plan.items[:1])]
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
         lines.append(f"as a command: {shlex.join(plan.command)}")
     return lines
@@ -189,6 +195,25 @@ def cursors(snapshot: Snapshot) -> list[str]:
 def locks(snapshot: Snapshot) -> list[str]:
     """The lock files, and who holds or waits for each."""
     return _locks(snapshot.sight.locks)
+
+
+def holders(found: Holders) -> list[str]:
+    """Who has one file open or locked, and what could not be seen."""
+    lines = [f"{found.path}: {'nobody has it open or locked' if not found.parties and found.complete else 'open or locked by'}"]
+    if not found.parties and not found.complete:
+        lines = [f"{found.path}: nobody seen who has it open or locked"]
+    if found.parties:
+        lines.append("     pid  user        how                   command")
+    for one in found.parties:
+        pid = "?" if one.pid is None else str(one.pid)
+        how = one.how + (f" ({escape(one.of)})" if one.of else "")
+        lines.append(f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}")
+    return [*lines, *(f"not visible: {printable(note)}" for note in found.notes)]
+
+
+def until(end: float) -> str:
+    """When a mute ends: local time with its date and offset."""
+    return _date(end)
 
 
 def tickets(queues: Sequence[Lock], now: float) -> list[str]:

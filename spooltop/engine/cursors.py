@@ -44,7 +44,8 @@ ANYTHING = Anything()
 class CursorFile:
     """One cursor file. ``single``: it holds one source's value and nothing else; by default where its directory is ``cursors``.
 
-    ``files`` and ``clock`` (epoch seconds) are the world. Making the object touches nothing.
+    ``files`` and ``clock`` (epoch seconds) are the world; ``folder`` is an open descriptor of the directory that the file lies
+    in, kept by the caller, for one who must not be led elsewhere by a link. Making the object touches nothing.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class CursorFile:
         single: bool | None = None,
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
+        folder: int | None = None,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self._folder, self._name = os.path.split(self.path)
         self.single = single if single is not None else os.path.basename(self._folder) == "cursors"
         self._files = files or Files()
         self._clock = clock
+        self._folder_fd = folder
 
     def read(self) -> dict[str, Json]:
         """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
@@ -96,6 +99,9 @@ class CursorFile:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
+        if self._folder_fd is not None:
+            yield self._folder_fd
+            return
         fd = self._files.open_dir(self._folder, follow=True)
         try:
             yield fd

@@ -15,11 +15,14 @@ __all__ = ["Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Ou
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to do: the row as it was shown and the identity it is pinned by. ``warning`` is shown with ``!``."""
+    """One thing to do: the row as it was shown and the identity it is pinned by. ``warning`` is shown with ``!``. ``words`` say
+    what will be done where it is no message that moves ("imessage: 89632 → 89640 in /opt/memex/cursors.json"); ``row`` has
+    the source as its id then and the file as its name, and its box means nothing."""
 
     row: Row
     ref: Ref
     warning: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

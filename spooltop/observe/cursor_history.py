@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..model.cursor_values import direction, order, pick, shown
 from ..model.sight import CursorSection, LockParty
 from ..model.words import Json
-from .cursor_values import direction, order, pick, shown
 
 __all__ = ["RING", "Change", "CursorHistory", "key_of"]
 

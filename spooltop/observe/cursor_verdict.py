@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..model.cursor_values import shown
 from ..model.text import escape
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
-from .cursor_values import shown
 
 __all__ = ["judge", "put_back_words", "suspects"]
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..model.cursor_values import shown
 from ..model.sight import CursorSource, LockParty
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from ..model.words import Json
 from .cursor_history import Change, CursorHistory
-from .cursor_values import shown
 from .cursor_verdict import judge
 
 __all__ = ["CursorWatch"]
@@ -95,6 +95,14 @@ class CursorWatch:
         file = self._files.get(path)
         history = file.histories.get(source) if file else None
         return None if history is None else (history, history.put_backs(now))
+
+    def highest(self, source: Json, file: Json) -> Json:
+        """The high-water mark of ``source`` in ``file`` (None: in the first that has it), None where it was never seen."""
+        for path, known in list(self._files.items()):
+            history = known.histories.get(source) if isinstance(source, str) else None
+            if history is not None and file in (None, path):
+                return history.top
+        return None
 
     def moves(self, path: str, source: str) -> int:
         """How many changes of the source's value were seen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.sight import Sight
 from ..model.snapshot import Snapshot
-from ..model.words import Box
+from ..model.words import Box, Json
 from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
 from .flow import FlowRing
@@ -73,6 +73,11 @@ class Observer:
             not_judged=tuple(not_judged(seen)),
             not_visible=tuple(not_visible(seen)),
         )
+
+    def highest(self, source: Json, file: Json = None) -> Json:
+        """The highest value that ``source`` was seen at (in ``file``; None: in any), None where it was never seen. May be asked
+        from another thread."""
+        return self._cursors.highest(source, file)
 
     def _follow_clock(self, sight: Sight) -> None:
         """Where the clock jumped, times from before it cannot be subtracted from times after it: watching begins anew."""

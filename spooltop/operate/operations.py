@@ -25,7 +25,9 @@ from .words import command_words, undo_words
 __all__ = ["Operations"]
 
 _DOUBTFUL = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
-_UNDOABLE = (Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO)
+_UNDOABLE = (
+    Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
+)  # fmt: skip
 
 
 def _new_operation() -> str:
@@ -201,7 +203,7 @@ class Operations:
         """The line before a change: what is about to happen to which messages."""
         part: Sequence[Item] = plan.items[start : start + BATCH]
         ids: list[Json] = [escape(item.row.id) for item in part]
-        names: list[Json] = [f"{item.row.box}/{escape(item.row.name)}" for item in part]
+        names: list[Json] = [item.words or f"{item.row.box}/{escape(item.row.name)}" for item in part]
         options: dict[str, Json] = {
             name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
         }

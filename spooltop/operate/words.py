@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -46,6 +47,8 @@ def command_words(
     A text to inject that is not printable stands there as it is shown."""
     if action is Action.UNDO:
         return undo_words(target, str(options.get("undoes", "")), flags)
+    if action is Action.SET_CURSOR:
+        return _set_words(target, items, force=force, options=options, flags=flags)
     words = ["spooltop", str(action), target, *flags]
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
@@ -69,3 +72,14 @@ def command_words(
         return (*words, "-")
     seen = Counter(item.row.id for item in items)
     return (*words, *(id_word(item.row.id if seen[item.row.id] == 1 else item.row.name) for item in items))
+
+
+def _set_words(
+    target: str, items: Sequence[Item], *, force: bool, options: Mapping[str, Json], flags: Sequence[str]
+) -> tuple[str, ...]:
+    """The value as JSON, whatever the section holds then: what is copied means the same on the day when it is pasted."""
+    source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
+    value = json.dumps(options.get("value"), ensure_ascii=True)
+    words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]
+    file = items[0].row.name if items else options.get("file")
+    return (*words, *(["--file", escape(str(file))] if file is not None else []), *(["--force"] if force else []))

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spooltop.model.cursor_values import direction, order, pick, shown
 from spooltop.model.sight import LockParty
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.words import Json
 from spooltop.observe import Observer
 from spooltop.observe.cursor_history import CursorHistory
-from spooltop.observe.cursor_values import direction, order, pick, shown
 
 from .sights import T0, CursorDisk, look
 

@@ -21,12 +21,19 @@ from .applog import AppendLog
 from .journal import Entry, Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
-__all__ = ["STATE_DIR", "Books"]
+__all__ = ["STATE_DIR", "Books", "state_of"]
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own, for spools of others."""
 
-_JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
+_JOURNAL, _AUDIT, _CURSORS = "journal.jsonl", "audit.jsonl", "cursors.jsonl"
+
+
+def state_of(state_dir: str, path: str) -> str:
+    """The directory below ``state_dir`` for the books of ``path``, by what it really is."""
+    real = os.path.realpath(path)
+    mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
 
 
 class Books:
@@ -38,9 +45,7 @@ class Books:
         self._dirs = dirs
         self._files = files
         self._apart = (os.geteuid() if uid is None else uid) == 0 and dirs.like.st_uid != 0
-        real = os.path.realpath(dirs.path)
-        mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-        self._state = os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
+        self._state = state_of(state_dir, dirs.path)
         self._state_fd: int | None = None
 
     @property
@@ -55,6 +60,15 @@ class Books:
     def write_audit(self, entry: Mapping[str, Json]) -> None:
         """Raises ``AuditFailed``."""
         self._append(_AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+
+    def write_cursors(self, line: bytes) -> None:
+        """The journal of set cursors. Raises ``AuditFailed``."""
+        self._append(_CURSORS, line)
+
+    def cursors(self) -> list[tuple[list[bytes], bool, int]]:
+        """What ``AppendLog.lines`` gives of the journals of set cursors, the own one first. Raises ``OSError``."""
+        logs = [self._log(_CURSORS, apart=apart, create=False) for apart in ((True, False) if self._apart else (False,))]
+        return [log.lines() for log in logs if log is not None]
 
     def interrupted(self) -> list[Operation]:
         """Those with a batch that has no result, holding that batch alone. All the rest of the journals is passed over."""

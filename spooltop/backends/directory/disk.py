@@ -74,6 +74,8 @@ def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None) 
         words = "may change"
     elif can.change:
         words = "may change some of it"
+    elif dirs is None and can.why_not(Action.SET_CURSOR) is None:
+        words = "may set cursors"
     else:
         why = _closed(dirs)
         words = f"may look only: {why}" if why else "may look only"

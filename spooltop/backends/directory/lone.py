@@ -16,9 +16,10 @@ from ...model.followed import Followed
 from ...model.holders import Holders
 from ...model.kind import Listing, ListQuery
 from ...model.row import Payload, Row
-from ...model.sight import BoxState, Sight, Watch
-from ...model.words import LIVE, Key
+from ...model.sight import BoxState, CursorSource, Sight, Watch
+from ...model.words import LIVE, Action, Key
 from .cursorfiles import CursorFiles
+from .cursorset import cursor_rights
 from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
 from .mounts import is_local, mount_of
@@ -40,6 +41,7 @@ class LoneReader:
         path: str,
         layout: str,
         *,
+        read_only: str | None = None,
         clock: Callable[[], float] = time.time,
         processes: Processes | None = None,
     ) -> None:
@@ -53,7 +55,7 @@ class LoneReader:
         self._locks = LockFiles(self._processes, clock=clock)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
-        self._can = Can.nothing(f"{layout} alone: there are no messages here")
+        self._read_only = read_only
 
     def see(self, *, rescan: bool = False) -> Sight:
         mount = mount_of(self._root)
@@ -68,6 +70,10 @@ class LoneReader:
             locks = (*([queue] if queue is not None else []), *locks)
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
 
+        cursors: tuple[CursorSource, ...] = ()
+        if self._layout == "cursors":
+            cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
+        can = self._can(cursors)
         now = self._clock()
         return Sight(
             target=self._path,
@@ -76,12 +82,26 @@ class LoneReader:
             complete=True,
             boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
             disk=disk_of(self._root, mount),
-            cursors=self._cursors.look([(self._path, self._root)], lambda _: held_by) if self._layout == "cursors" else (),
+            cursors=cursors,
             locks=locks,
-            who=who_am_i(self._can, read_only=None),
-            can=self._can,
+            who=who_am_i(can, read_only=self._read_only),
+            can=can,
             watch=Watch("scan", "", _PERIOD, self._since),
         )
+
+    def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
+        """Of cursors alone they can be set; nothing else is there to be changed."""
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
+        if self._layout == "cursors":
+            why = cursor_rights(cursors, [(self._path, self._root)])
+            for action in (Action.SET_CURSOR, Action.UNDO):
+                if why is None:
+                    del refusals[action]
+                else:
+                    refusals[action] = why
+        return Can(refusals)
 
     def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
         return _Nothing(query)

@@ -20,13 +20,14 @@ from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
 from spooltop.model.kind import Listing, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import BoxState, Disk, Sight, Watch
-from spooltop.model.words import ASIDE, LIVE, Box, Key
+from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
+from spooltop.model.words import ASIDE, LIVE, Action, Box, Key
 
 from .ages import AgeCounter
 from .asides import Asides
 from .beside import Beside
 from .boxes import Boxes, Doubles
+from .cursorset import cursor_rights
 from .detail import read_message, split_key
 from .detect import identify
 from .disk import disk_of, who_am_i
@@ -46,6 +47,7 @@ from .tmpfiles import TmpFiles
 from .traffic import Traffic
 from .watch import Source, watchfiles_source
 from .who import who_has, who_has_path
+from .withcursors import can_both
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
 
@@ -75,7 +77,7 @@ class DirectoryReader:
         judged_at_most: int = JUDGED_AT_MOST,
         source: Source = watchfiles_source,
     ) -> None:
-        self._path = os.path.abspath(path)
+        self.path = self._path = os.path.abspath(path)
         self._read_only = read_only
         self._processes = processes or Processes()
         self._clock = clock
@@ -143,7 +145,8 @@ class DirectoryReader:
             now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=self._ear.beginning(heard), exact=not reopened
         )  # fmt: skip
         disk = disk_of(dirs.root, mount)
-        can = self._can(dirs)
+        cursors = self._beside.cursors(dirs)
+        can = self._can(dirs, cursors)
         claims = None if self._layout == "mail" else self._claims
         boxes = {
             Box.TMP: state_of_tmp(scans[Box.TMP], self._tmp, whole=self._all_tmp),
@@ -168,7 +171,7 @@ class DirectoryReader:
             conflicts=doubles.conflicts,
             flow=flow,
             disk=disk,
-            cursors=self._beside.cursors(dirs),
+            cursors=cursors,
             locks=self._beside.locks(dirs, mount),
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
@@ -250,12 +253,13 @@ class DirectoryReader:
         self._ear.close()
         self._place.close()
 
-    def _can(self, dirs: SpoolDirs) -> Can:
+    def _can(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Can:
         """Exactly what an operator of this spool would allow."""
         if self._read_only is not None:
             return Can.nothing(self._read_only)
         try:
-            return can_change(dirs)
+            why = cursor_rights(cursors, self._place.folders(dirs))
+            return can_both(can_change(dirs), Can() if why is None else Can({Action.SET_CURSOR: why}))
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Can.nothing(str(problem.strerror))
 

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.cursorbooks import SpoolBooks
+from spooltop.backends.directory.cursorset import CursorOperator
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.withcursors import WithCursors
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Sight
@@ -329,15 +333,21 @@ def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: Callable[[
 
 @pytest.mark.parametrize("gone", [None, "tmp", "cur", "new"])
 @pytest.mark.parametrize("read_only", [None, "opened read-only"])
+@pytest.mark.parametrize("cursors", [True, False])
 def test_what_a_look_allows_is_what_an_operator_does(
-    spool: Path, opened: Opened, gone: str | None, read_only: str | None
+    spool: Path, opened: Opened, gone: str | None, read_only: str | None, cursors: bool
 ) -> None:
+    if cursors:
+        (spool / "cursors.json").write_text('{"imessage": 5}')
     if gone is not None:
         (spool / gone).rmdir()
     sight = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
-        operator = DirectoryOperator(str(spool), rows=lambda box: [], again=lambda box, names: {}, read_only=read_only)
+        messages = DirectoryOperator(str(spool), rows=lambda box: [], again=lambda box, names: {}, read_only=read_only)
+        books = SpoolBooks(str(spool), LogFiles(), state_dir=str(spool / "state"))
+        operator = WithCursors(messages, CursorOperator(str(spool), books, beside=True, read_only=read_only))
         assert sight.can == operator.can()
+        assert (sight.can.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "may change", "tmp": "may change some of it", "cur": "may change some of it", "new": "may look only"}[gone]
     assert sight.who.words == ("READ-ONLY" if read_only else words)
 

@@ -8,10 +8,10 @@ import math
 import re
 from collections.abc import Mapping
 
-from ..model.text import escape
-from ..model.words import Json
+from .text import escape
+from .words import Json
 
-__all__ = ["direction", "order", "pick", "shown"]
+__all__ = ["direction", "field_of", "kind_of", "order", "pick", "shown"]
 
 _NAMED = ("cursor", "value", "offset", "id")
 _POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
@@ -29,11 +29,12 @@ def pick(value: Json, depth: int = 0) -> Json:
     """
     if not isinstance(value, dict) or depth >= _DEEPEST:
         return value
-    name = _field(value)
+    name = field_of(value)
     return value if name is None else pick(value[name], depth + 1)
 
 
-def _field(section: Mapping[str, Json]) -> str | None:
+def field_of(section: Mapping[str, Json]) -> str | None:
+    """The field of an object that holds its cursor, None where nothing tells which."""
     for name in _NAMED:
         if section.get(name) is not None:
             return name
@@ -83,3 +84,12 @@ def shown(value: Json) -> str:
     if isinstance(picked, str):
         return escape(picked)
     return escape(json.dumps(picked, ensure_ascii=False, separators=(",", ":")))
+
+
+def kind_of(value: Json) -> str:
+    """What a value is, in words: "a number", "a text", "an object"."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
+        return "a number"
+    return {str: "a text", list: "a list"}.get(type(value), "an object")

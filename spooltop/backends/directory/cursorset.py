@@ -1,0 +1,436 @@
+"""Sets a cursor: pins the value that stands there now, and writes over that value only."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ...engine.cursors import LOCK, CursorFile
+from ...errors import AuditFailed, CursorMismatch, CursorUnreadable, Refused, SpooltopError, Unreadable, UsageError
+from ...model.can import Can
+from ...model.cursor_values import direction, kind_of, pick, shown
+from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from ...model.row import Row
+from ...model.selection import Selection
+from ...model.sight import CursorSource
+from ...model.text import escape
+from ...model.words import Action, Box, Json
+from .cursorbooks import CursorBooks, Set, intent, result
+from .cursorfiles import CursorFiles
+from .disk import user_name
+from .logfiles import LogFiles
+
+__all__ = ["CursorOperator", "CursorRef", "cursor_rights"]
+
+PATIENCE = 10.0
+"""Seconds that a set waits for the lock: whoever holds it longer is told, and nothing is written."""
+_TICK = 0.05
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRef:
+    """What a plan pins: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the directory
+    ``folder_id`` (device, inode), and the value it gets."""
+
+    file: str
+    source: str
+    shared: bool
+    folder_id: tuple[int, int]
+    had: bool
+    before: Json
+    after: Json
+
+
+class CursorOperator:
+    """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
+    lies in: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how long the lock is waited for."""
+
+    def __init__(
+        self,
+        path: str,
+        books: CursorBooks,
+        *,
+        beside: bool,
+        read_only: str | None = None,
+        files: LogFiles | None = None,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+        patience: float = PATIENCE,
+        user: str | None = None,
+    ) -> None:
+        self._path = os.path.abspath(path)
+        self._books = books
+        self._beside = beside
+        self._read_only = read_only
+        self._files = files or LogFiles()
+        self._clock = clock
+        self._wait = wait
+        self._patience = patience
+        self._user = user if user is not None else user_name(os.geteuid())
+        self._performed: set[str] = set()
+
+    def can(self) -> Can:
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        with self._telling(), self._folders() as folders:
+            sources = CursorFiles().look(folders, lambda _: ())
+            why = cursor_rights(sources, folders)
+        nothing = dict.fromkeys(Action, "there are no messages here")
+        if why is None:
+            del nothing[Action.SET_CURSOR], nothing[Action.UNDO]
+        else:
+            nothing[Action.SET_CURSOR] = nothing[Action.UNDO] = why
+        return Can(nothing)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+    ) -> Candidates:
+        """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
+        seen of it). Raises ``UsageError`` where no source is named, or several files have it."""
+        with self._telling(), self._folders() as folders:
+            sources = CursorFiles().look(folders, lambda _: ())
+            if action is Action.UNDO:
+                return self._undo(str(options.get("undoes", "")), sources, folders)
+            source = options.get("source")
+            if not isinstance(source, str) or "value" not in options:
+                raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
+            one = _choose(source, options.get("file"), sources, self._path)
+            return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the journal cannot be written: nothing has
+        changed then. All else that goes wrong is in the results."""
+        if plan.operation in self._performed:
+            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
+        self._performed.add(plan.operation)
+        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
+        for item in plan.items:
+            if stop():
+                return
+            ref = item.ref
+            if not isinstance(ref, CursorRef):
+                raise TypeError(f"not a cursor that was pinned: {ref!r}")
+            self._books.journal(
+                intent(
+                    Set(
+                        plan.operation, plan.action, self._clock(), self._user, undoes if isinstance(undoes, str) else None,
+                        _real(ref.file), ref.source, ref.had, ref.before, ref.after,
+                    )
+                )
+            )  # fmt: skip
+            outcome, reason = self._store(ref, stop)
+            done = [ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")]
+            try:
+                self._books.journal(result(plan.operation, self._clock(), outcome, reason))
+            except AuditFailed:
+                yield done
+                raise
+            yield done
+
+    def audit(self, entry: Mapping[str, Json]) -> None:
+        self._books.audit(entry)
+
+    def operations(self) -> list[OperationRecord]:
+        told, _ = self._books.read()
+        undone = {one.undoes: one.operation for one in told.values() if one.undoes and one.outcome is Outcome.DONE}
+        now: dict[tuple[str, str], tuple[bool, Json]] = {}
+        if any(one.outcome is None for one in told.values()):
+            with self._telling(), self._folders() as folders:
+                for source in CursorFiles().look(folders, lambda _: ()):
+                    now.update(((_real(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
+        records = [_record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in told.values()]
+        records.reverse()
+        return sorted(records, key=lambda record: -record.at)
+
+    def knows(self, operation: str) -> bool:
+        """True where this operation set a cursor here, or put one back."""
+        return operation in self._books.read()[0]
+
+    def close(self) -> None:
+        return
+
+    # One set
+
+    def _pin(
+        self,
+        one: CursorSource,
+        source: str,
+        value: Json,
+        folders: list[tuple[str, int]],
+        *,
+        force: bool,
+        highest: Json,
+    ) -> Candidates:
+        row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
+        file = escape(one.path)
+        if one.sections is None:
+            return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
+        why = _why_not(one, folders)
+        if why is not None:
+            return Candidates((), [Refusal(row, why)])
+        had = source in one.sections
+        if not had and not force:
+            there = ", ".join(sorted(map(escape, one.sections))) or "none"
+            return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
+        before = one.sections.get(source)
+        if had and _same(before, value):
+            return Candidates((), [Refusal(row, f"it is {_words(before)} already")])
+        with _folder_of(one.path, folders) as folder:
+            found = os.fstat(folder)
+        ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
+        words = _change_words(ref)
+        warnings = list(_warnings(ref, highest))
+        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _when(one))
+        return Candidates([Item(row, ref, "; ".join(warnings), words)], (), tuple(note for note in notes if note))
+
+    def _store(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
+        try:
+            with self._folders() as folders, _folder_of(ref.file, folders) as folder:
+                found = os.fstat(folder)
+                if (found.st_dev, found.st_ino) != ref.folder_id:
+                    return Outcome.SKIPPED, "another directory stands there since the list was made"
+                files = _Patient(self._patience, self._wait, stop)
+                file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
+                file.advance(ref.source, ref.after, expect=ref.before)
+        except CursorMismatch as error:
+            return Outcome.SKIPPED, f"it is {_words(_json(error.found))} now and no longer {_words(ref.before)}"
+        except CursorUnreadable as error:
+            return Outcome.SKIPPED, escape(error.what)
+        except _Held as error:
+            return Outcome.SKIPPED, str(error)
+        except SpooltopError as error:
+            return Outcome.FAILED, escape(str(error))
+        except FileNotFoundError:
+            return Outcome.SKIPPED, "its directory has gone"
+        except OSError as error:
+            return Outcome.FAILED, f"{error.strerror or error}"
+        return Outcome.DONE, ""
+
+    def _undo(self, undoes: str, sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> Candidates:
+        told, troubles = self._books.read()
+        one = told.get(undoes)
+        if one is None:
+            return Candidates((), (), (f"no operation {undoes} in the journal of cursors", *troubles))
+        if any(other.undoes == undoes and other.outcome is Outcome.DONE for other in told.values()):
+            return Candidates((), (), ("1 of 1 taken back already.", *troubles))
+        file = next((source for source in sources if _real(source.path) == one.file), None)
+        row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
+        if one.outcome not in (Outcome.DONE, None):
+            return Candidates((), (), ("it changed nothing", *troubles))
+        if file is None:
+            return Candidates((), [Refusal(row, f"{escape(one.file)} is no cursor file of this target now")], tuple(troubles))
+        now = (file.sections or {}).get(one.source)
+        if file.sections is not None and not _same(now, one.after):
+            if one.outcome is None and _same(now, one.before):
+                return Candidates((), (), ("it was cut short and changed nothing", *troubles))
+            return Candidates((), [Refusal(row, f"it went on: it is {_words(now)} now and no longer {_words(one.after)}")], ())
+        if not one.had:
+            return Candidates((), [Refusal(row, "it had no section before, and no key here removes one")], tuple(troubles))
+        found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
+        return replace(found, notes=(*found.notes, *troubles))
+
+    # The files
+
+    @contextmanager
+    def _folders(self) -> Iterator[list[tuple[str, int]]]:
+        """(path as shown, descriptor) of the target and, with ``beside``, of the directory it lies in."""
+        opened: list[tuple[str, int]] = []
+        try:
+            opened.append((self._path, self._files.open_dir(self._path, follow=True)))
+            above = os.path.dirname(self._path)
+            if self._beside and above != self._path:
+                try:
+                    opened.append((above, self._files.open_dir(above, follow=True)))
+                except PermissionError:
+                    pass  # closed to us: what lies there is not shown either
+            yield opened
+        finally:
+            for _, fd in opened:
+                self._files.close(fd)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Unreadable(f"the cursors cannot be worked on: {error.strerror or error}", path=self._path) from error
+
+
+def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
+    """Why no cursor of ``sources`` can be set by this user, or None where one can."""
+    if not sources:
+        return "there is no cursor file here"
+    reasons = []
+    for one in sources:
+        why = _why_not(one, folders)
+        if why is None:
+            return None
+        reasons.append(why)
+    return reasons[0]
+
+
+def _why_not(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
+    """Why this user cannot set a cursor in this file. The file is replaced: it takes the directory's rights, and those of the
+    file itself, or its owner would be locked out of what stands there then."""
+    name = os.path.basename(one.path)
+    try:
+        with _folder_of(one.path, folders) as folder:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                return f"{escape(one.path)} is no plain file"
+            if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+            above = os.fstat(folder)
+            for what, path, mode, status in (
+                (name, name, os.R_OK | os.W_OK, found),
+                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
+            ):
+                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
+                    owner = user_name(status.st_uid)
+                    return (
+                        f"you are {user_name(os.geteuid())}, {escape(what)} belongs to {owner} "
+                        f"{stat.S_IMODE(status.st_mode):04o}. Try: sudo -u {owner} spooltop cursors {escape(one.path)}"
+                    )
+    except OSError as error:
+        return f"{escape(one.path)} cannot be seen: {error.strerror}"
+    return None
+
+
+def _choose(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
+    """The file that is meant. Raises ``UsageError``, ``Refused``."""
+    if not sources:
+        raise Refused("set-cursor: there is no cursor file here", path=path)
+    if file is not None:
+        wanted = str(file)
+        for one in sources:
+            if os.path.abspath(wanted) == one.path or wanted == os.path.basename(one.path):
+                return one
+        names = ", ".join(escape(one.path) for one in sources)
+        raise UsageError(f"set-cursor: {escape(str(file))} is no cursor file here", advice=f"there are {names}")
+    having = [one for one in sources if source in (one.sections or {}) or (not one.shared and _stem(one) == source)]
+    if len(having) > 1:
+        names = ", ".join(escape(one.path) for one in having)
+        raise UsageError(f"set-cursor: {escape(source)} stands in {names}", advice="name one with --file")
+    if having:
+        return having[0]
+    shared = [one for one in sources if one.shared]
+    if len(shared) == 1:
+        return shared[0]
+    there = sorted({escape(name) for one in sources for name in one.sections or {}})
+    raise UsageError(f"set-cursor: no source {escape(source)} here", advice=f"there are {', '.join(there)}")
+
+
+def _real(path: str) -> str:
+    """The file's path by what its directory really is: what the journal knows it by, however the target was named."""
+    above, name = os.path.split(path)
+    return os.path.join(os.path.realpath(above), name)
+
+
+def _stem(one: CursorSource) -> str:
+    return os.path.basename(one.path).removesuffix(".json")
+
+
+@contextmanager
+def _folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
+    """The directory of a cursor file, reached from the open ones without following a link. Raises ``OSError``."""
+    above = os.path.dirname(path)
+    for folder, fd in folders:
+        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
+        if below is not None:
+            own = os.open(below, _FOLDER, dir_fd=fd)
+            try:
+                yield own
+            finally:
+                os.close(own)
+            return
+    raise FileNotFoundError(errno.ENOENT, "not below this target", path)
+
+
+class _Held(Exception):
+    """The lock was not to be had in time."""
+
+
+class _Patient(LogFiles):
+    """Waits for a lock for so long and no longer, and not once it was asked to stop."""
+
+    def __init__(self, patience: float, wait: Callable[[float], None], stop: Callable[[], bool]) -> None:
+        super().__init__()
+        self._patience = patience
+        self._wait = wait
+        self._stop = stop
+
+    def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+        left = self._patience
+        while not super().lock(fd, shared=shared):
+            if not wait:
+                return False
+            if left <= 0 or self._stop():
+                raise _Held(f"{LOCK} is held by another for {self._patience - max(0.0, left):.0f} s; spooltop locks says by whom")
+            self._wait(_TICK)
+            left -= _TICK
+        return True
+
+
+def _record(one: Set, undone_by: str | None, now: tuple[bool, Json] | None) -> OperationRecord:
+    found = one.outcome is None and now is not None and _same(now[1], one.after)
+    done = one.outcome is Outcome.DONE or found
+    why_not = None
+    if not done:
+        why_not = "it changed nothing"
+    elif undone_by is not None:
+        why_not = f"already undone by {undone_by}"
+    words = _change_words(one)
+    if one.outcome is None:
+        words += f"; cut short: {'it stands there' if found else 'it does not stand there'}, as found by looking"
+    return OperationRecord(
+        one.operation, one.action, one.at, one.user, 1, int(done), int(one.outcome is Outcome.SKIPPED),
+        int(one.outcome is Outcome.FAILED), one.outcome is None, undone_by, why_not, words,
+    )  # fmt: skip
+
+
+def _change_words(one: CursorRef | Set) -> str:
+    before = _words(one.before) if one.had else "nothing"
+    return f"{escape(one.source)}: {before} → {_words(one.after)} in {escape(one.file)}"
+
+
+def _warnings(ref: CursorRef, highest: Json) -> Iterator[str]:
+    for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
+        if ref.had and kind_of(before) != kind_of(after):
+            yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
+            break
+    back = _less(ref.after, ref.before)
+    below = _less(ref.after, highest)
+    if back or below:
+        than = ref.before if back and not _less(ref.before, highest) else highest
+        yield f"it goes back below {shown(than)}, the highest seen: what lies between may come once more"
+
+
+def _when(one: CursorSource) -> str:
+    name = escape(os.path.basename(one.path))
+    return f"Under {LOCK}, and only while {name} still has the value shown. A poller that does not lock may write over it."
+
+
+def _less(one: Json, other: Json) -> bool:
+    """True where the cursor in the first comes before that in the second; of tokens without order nobody knows."""
+    return direction(pick(one), pick(other)) == 1
+
+
+def _same(one: Json, other: Json) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _words(value: Json) -> str:
+    """As it stands in the file, never grouped, never rounded; long ones cut."""
+    shown = escape(json.dumps(value, ensure_ascii=False))
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
+
+
+def _json(found: object) -> Json:
+    return found  # type: ignore[return-value]  # CursorMismatch.found is what the file held, which is JSON

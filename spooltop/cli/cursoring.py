@@ -1,0 +1,121 @@
+"""The cursors: listed, one of them set, one of them muted."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..control import Control
+from ..errors import UsageError
+from ..model.cursor_input import meant
+from ..model.selection import Selection
+from ..model.snapshot import Cursor
+from ..model.text import escape, unescape
+from ..model.units import parse_age
+from ..model.words import Action, Json
+from . import render_json, render_text
+from .changing import change
+from .context import Context, here_or
+
+__all__ = ["cursors"]
+
+MUTED_FOR = "1h"
+
+
+def cursors(args: argparse.Namespace, context: Context) -> int:
+    args.path = here_or(args.path, args.as_kind == "spool")
+    asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
+    if len(asked) > 1:
+        raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
+    if args.set is None and (args.file or args.type or args.force or args.yes or args.dry_run):
+        raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", advice="--set SOURCE=VALUE")
+    if args.set is not None:
+        return _set(args, context)
+    if args.mute is not None:
+        return _mute(args, context)
+    if args.unmute is not None:
+        return _unmute(args, context)
+    return _listed(args, context)
+
+
+def _listed(args: argparse.Namespace, context: Context) -> int:
+    with context.control(args, args.path) as control:
+        snapshot = control.look()
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
+    else:
+        lines = render_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+    for line in lines:
+        context.terminal.out(line)
+    return 0
+
+
+def _set(args: argparse.Namespace, context: Context) -> int:
+    name, equals, text = args.set.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--set {args.set!r} is no SOURCE=VALUE", advice="as in --set imessage=89640")
+    source = _source(name)
+    file = None if args.file is None else _unescaped(args.file)
+    with context.control(args, args.path) as control:
+        value, words = _value(control, source, file, text, args.type)
+        options: dict[str, Json] = {"source": source, "value": value}
+        if file is not None:
+            options["file"] = file
+        return change(control, Action.SET_CURSOR, Selection(), args, context, options, said=f"the value is {words}")
+
+
+def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
+    found = [one for one in control.look().cursors if one.source == source and (file is None or _is(one, file))]
+    try:
+        read = meant(text, found[0].value if found else None, kind)
+    except ValueError:
+        raise UsageError(f"{text!r} is no JSON", advice="a text is given with --type text, or in double quotes") from None
+    return read.value, read.words
+
+
+def _is(cursor: Cursor, file: str) -> bool:
+    return file in (cursor.file, cursor.file.rpartition("/")[2])
+
+
+def _mute(args: argparse.Namespace, context: Context) -> int:
+    name, equals, age = args.mute.rpartition("=")
+    if not equals:
+        name, age = args.mute, MUTED_FOR
+    source, seconds = _source(name), parse_age(age)
+    with context.control(args, args.path) as control:
+        known = [one.source for one in control.look().cursors]
+        end = control.mute(source, seconds)
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
+    else:
+        context.terminal.out(f"{escape(source)} is muted until {render_text.until(end)}")
+    if source not in known:
+        there = ", ".join(map(escape, known)) or "none"
+        context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted all the same")
+    return 0
+
+
+def _unmute(args: argparse.Namespace, context: Context) -> int:
+    source = _source(args.unmute)
+    with context.control(args, args.path) as control:
+        ended = control.unmute(source)
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}))
+    elif ended:
+        context.terminal.out(f"{escape(source)} is muted no longer")
+    if not ended:
+        context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
+        return 4
+    return 0
+
+
+def _source(name: str) -> str:
+    if not name:
+        raise UsageError("which source?", advice="name it as spooltop cursors lists it")
+    return _unescaped(name)
+
+
+def _unescaped(word: str) -> str:
+    try:
+        return unescape(word)
+    except ValueError:
+        raise UsageError(f"{word!r} is not written as it is shown", advice=r"a backslash is \\, other bytes \xNN") from None
