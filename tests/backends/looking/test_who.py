@@ -1,0 +1,175 @@
+"""Who has a file open or locked: real processes, real descriptors, real locks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import open_control
+from spooltop.engine import CursorFile, Spool
+from spooltop.errors import Unreadable
+from spooltop.model.holders import Holders
+from spooltop.model.kind import ListQuery
+from spooltop.model.words import Box
+
+from .conftest import Opened
+from .table import FakeProcesses
+from .test_locks import holder
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="all descriptors are visible to root only")
+
+OPENER = """
+import os, sys
+fds = [os.open(sys.argv[1], {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_RDWR | os.O_APPEND}[how]) for how in sys.argv[2]]
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def opener(path: Path, how: str) -> Iterator[int]:
+    words = [sys.executable, "-c", OPENER, str(path), how]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+def how(found: Holders) -> set[tuple[int | None, str]]:
+    return {(one.pid, one.how) for one in found.parties}
+
+
+@needs_root
+@pytest.mark.parametrize("box", [Box.TMP, Box.NEW, Box.CUR])
+@pytest.mark.parametrize(
+    ("modes", "words"),
+    [("r", "open for reading"), ("w", "open for writing"), ("ra", "open for writing"), ("rr", "open for reading")],
+)
+def test_of_a_message_in_any_box(spool: Path, opened: Opened, box: Box, modes: str, words: str) -> None:
+    path = spool / box / "1700000000.1.vm"
+    path.write_bytes(b"x")
+    reader = opened(spool)
+    reader.see()
+    (row,) = reader.listing(ListQuery(box)).window(0, 1)
+    assert reader.holders(row.key).parties == ()
+    with opener(path, modes) as pid:
+        found = reader.holders(row.key)
+        assert how(found) == {(pid, words)}
+        assert found.parties[0].user == "root"
+        assert found.parties[0].command is not None
+    assert found.path == f"{box}/1700000000.1.vm"
+    assert (found.complete, found.notes) == (True, ())
+
+
+@needs_root
+def test_of_what_was_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    with Spool.create(path) as spool:
+        spool.put(b"x")
+        claim = spool.claim()
+        assert claim is not None
+        claim.reject("bad")
+    with open_control(str(path), settings={}, watch=False) as control:
+        control.look()
+        (row,) = control.listing(ListQuery(Box.REJECTED)).window(0, 1)
+        (file,) = [found for found in (path / ".spooltop" / "rejected").rglob("*") if found.name == row.name]
+        with opener(file, "r") as pid:
+            assert how(control.holders(row.key)) == {(pid, "open for reading")}
+
+
+def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
+    with Spool.create(tmp_path / "spool") as spool:
+        spool.put(b"x")
+        claim = spool.claim()
+        assert claim is not None
+        with open_control(str(tmp_path / "spool"), settings={}, watch=False) as control:
+            (row,) = control.look().sight.claims
+            found = control.holders(row.key)
+        claim.ack()
+    assert (os.getpid(), "holds the claim", "its holder's presence file") in [(one.pid, one.how, one.of) for one in found.parties]
+
+
+@pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
+def test_of_a_lock_who_holds_and_who_waits(spool: Path, opened: Opened, kind: str) -> None:
+    path = spool / "x.lock"
+    with holder(kind, path) as pid:
+        reader = opened(spool)
+        (lock,) = reader.see().locks
+        assert (pid, f"{kind}, holds") in how(reader.holders(lock.path))
+        assert (pid, "open for writing") in how(reader.holders(lock.path))
+        if kind == "flock":
+            with holder("wait", path) as waiter:
+                seen = set[tuple[int | None, str]]()
+                while (waiter, "flock, waits") not in seen:  # it said so just before it began to wait
+                    seen = how(reader.holders(lock.path))
+                assert (pid, "flock, holds") in seen
+
+
+def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) -> None:
+    file = spool.parent / "cursors.json"
+    CursorFile(file).advance("imessage", 5)
+    (spool.parent / "cursors").mkdir()
+    CursorFile(spool.parent / "cursors" / "teams.json").advance("teams", 5)
+    reader = opened(spool)
+    shared, own = reader.see().cursors
+    with holder("flock", spool.parent / ".cursors.lock") as pid, opener(file, "r") as reads:
+        found = reader.holders(shared.path)
+        assert how(found) == {(pid, "flock, holds"), (reads, "open for reading")}
+        assert [one.of for one in found.parties if one.pid == pid] == [".cursors.lock"]
+        assert reader.holders(own.path).parties == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["/etc/passwd", "", "..", "x/../../etc", ("cur", "../../etc/passwd"), ("new", ".."), ("new", "gone"), 5, ("nobox", "x")],
+)
+def test_nothing_but_what_is_of_this_target(spool: Path, opened: Opened, key: object) -> None:
+    reader = opened(spool)
+    reader.see()
+    with pytest.raises(Unreadable):
+        reader.holders(key)
+
+
+def test_a_link_is_not_followed(spool: Path, opened: Opened, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.touch()
+    (spool / "x.lock").symlink_to(real)
+    reader = opened(spool)
+    reader.see()
+    with opener(real, "w"):
+        assert reader.holders(str(spool / "x.lock")).parties == ()
+
+
+@needs_root
+def test_what_another_user_cannot_see_is_said(spool: Path, opened: Opened) -> None:
+    path = spool / "new" / "1700000000.1.vm"
+    path.write_bytes(b"x")
+    reader = opened(spool)
+    reader.see()
+    with opener(path, "w"):
+        try:
+            os.seteuid(65534)
+            found = reader.holders(("new", path.name))
+        finally:
+            os.seteuid(0)
+    assert found.parties == ()
+    assert not found.complete
+    assert found.notes == ("open files of other users' processes are not visible: you are nobody",)
+
+
+def test_in_a_container_others_are_not_visible(spool: Path, opened: Opened) -> None:
+    (spool / "new" / "1700000000.1.vm").write_bytes(b"x")
+    reader = opened(spool, processes=FakeProcesses(first=False))
+    reader.see()
+    found = reader.holders(("new", "1700000000.1.vm"))
+    assert not found.complete
+    assert "processes outside this container are not visible from here" in found.notes

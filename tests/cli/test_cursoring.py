@@ -1,0 +1,140 @@
+"""Cursors on the command line: set, mute, and who has a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool
+
+from .streams import Done, spooltop
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    path = tmp_path / "spool"
+    Spool.create(path).close()
+    (path / "cursors.json").write_text('{"imessage": 89632, "email": "7", "odd=": {"last_id": 3, "n": "x"}}')
+    return path
+
+
+def cursors(path: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((path / "cursors.json").read_text())
+    return found
+
+
+def test_a_plan_then_the_value_then_back(spool: Path) -> None:
+    shown = spooltop("cursors", spool, "--set", "imessage=89640", "--dry-run")
+    assert shown.code == 0
+    assert f"imessage: 89632 → 89640 in {spool}/cursors.json" in shown.out
+    assert "note: the value is a number" in shown.out
+    assert cursors(spool)["imessage"] == 89632
+    done = spooltop("cursors", spool, "--set", "imessage=89640", "--yes", "--json")
+    thing = json.loads(done.out)
+    assert (done.code, thing["done"], cursors(spool)["imessage"]) == (0, 1, 89640)
+    assert "box" not in thing["items"][0]
+    back = spooltop(*thing["undo"][1:], "--yes")
+    assert (back.code, cursors(spool)["imessage"]) == (0, 89632)
+
+
+def test_it_asks_on_a_terminal_and_refuses_without_one(spool: Path) -> None:
+    refused = spooltop("cursors", spool, "--set", "imessage=89640")
+    assert (refused.code, "--yes" in refused.err) == (3, True)
+    left = spooltop("cursors", spool, "--set", "imessage=89640", stdin=b"n\n", tty=True)
+    assert left.code == 3
+    assert cursors(spool)["imessage"] == 89632
+    assert spooltop("cursors", spool, "--set", "imessage=89640", stdin=b"y\n", tty=True).code == 0
+    assert cursors(spool)["imessage"] == 89640
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "source", "value"),
+    [
+        ("email=8", (), "email", "8"),
+        ("email=8", ("--type", "json"), "email", 8),
+        ("imessage=tok", (), "imessage", "tok"),
+        (r"odd\x3d=4", (), "odd=", {"last_id": 4, "n": "x"}),
+        ("signal=1", ("--force",), "signal", 1),
+    ],
+)
+def test_the_type_of_the_value(spool: Path, word: str, more: tuple[str, ...], source: str, value: object) -> None:
+    assert spooltop("cursors", spool, "--set", word, "--yes", *more).code == 0
+    assert cursors(spool)[source] == value
+
+
+def test_the_command_of_the_plan_does_the_same(spool: Path) -> None:
+    plan = json.loads(spooltop("cursors", spool, "--set", r"odd\x3d=4", "--dry-run", "--json").out)
+    assert spooltop(*plan["command"][1:], "--yes").code == 0
+    assert cursors(spool)["odd="] == {"last_id": 4, "n": "x"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--set", "imessage"), 2, "no SOURCE=VALUE"),
+        (("--set", "=5"), 2, "no SOURCE=VALUE"),
+        (("--set", "signal=5", "--yes"), 3, "has no signal; it has email, imessage"),
+        (("--set", "imessage=89632", "--yes"), 3, "it is 89632 already"),
+        (("--set", "imessage=x", "--type", "json", "--yes"), 2, "is no JSON"),
+        (("--set", "imessage=5", "--file", "/etc/passwd", "--yes"), 2, "no cursor file here"),
+        (("--set", "imessage=5", "--mute", "email"), 2, "together"),
+        (("--yes",), 2, "go with --set"),
+        (("--mute", "imessage=0"), 2, "a mute has an end"),
+        (("--mute", "imessage=soon"), 2, "soon"),
+        (("--mute", "=1h"), 2, "which source?"),
+    ],
+)
+def test_words_that_make_no_sense(spool: Path, words: tuple[str, ...], code: int, says: str) -> None:
+    before = cursors(spool)
+    done = spooltop("cursors", spool, *words)
+    assert (done.code, says in done.err) == (code, True), done.err
+    assert cursors(spool) == before
+
+
+def test_read_only_is_read_only(spool: Path) -> None:
+    assert spooltop("--read-only", "cursors", spool, "--set", "imessage=5", "--yes").code == 3
+    assert cursors(spool)["imessage"] == 89632
+
+
+def in_state(spool: Path, *words: str) -> Done:
+    """A process of its own, whose state lies beside the spool."""
+    done = subprocess.run(
+        [sys.executable, "-m", "spooltop", *words], capture_output=True, text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(spool.parent / "state")},
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_muted_for_a_while(spool: Path) -> None:
+    path = str(spool)
+    muted = in_state(spool, "cursors", path, "--mute", "imessage=2h")
+    assert (muted.code, muted.err) == (0, "")
+    assert muted.out.startswith("imessage is muted until ")
+    status = json.loads(in_state(spool, "status", path, "--json").out)
+    assert list(status["muted"]) == ["imessage"]
+    assert [problem["code"] for problem in status["problems"]] == ["muted"]
+    assert status["cursors"]["imessage"]["value"] == 89632
+    assert in_state(spool, "cursors", path, "--unmute", "imessage").code == 0
+    again = in_state(spool, "cursors", path, "--unmute", "imessage")
+    assert (again.code, "was not muted" in again.err) == (4, True)
+    unknown = in_state(spool, "cursors", path, "--mute", "imesage")
+    assert (unknown.code, "not among the cursors seen now (imessage, email, odd=)" in unknown.err) == (0, True)
+
+
+def test_who_has_a_message(spool: Path) -> None:
+    with Spool(spool) as queue:
+        id = queue.put(b"x")
+    (path,) = (spool / "new").iterdir()
+    with open(path, "rb"):
+        thing = json.loads(spooltop("show", spool, id, "--who", "--json").out)
+        assert {"pid": os.getpid(), "how": "open for reading"}.items() <= thing["holders"][0].items()
+        assert thing["box"] == "new"
+        assert f"{os.getpid():>8}" in spooltop("show", spool, id, "--who").out
+    assert json.loads(spooltop("show", spool, id, "--who", "--json").out)["holders"] == []
+    assert spooltop("show", spool, id, "--who", "--raw").code == 2
+    assert spooltop("show", spool, "nothing", "--who").code == 4

@@ -1,0 +1,66 @@
+"""What a person types for a cursor."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.model.cursor_input import meant
+from spooltop.model.words import Json
+
+
+@pytest.mark.parametrize(
+    ("text", "present", "kind", "value", "words"),
+    [
+        ("89640", 89632, "", 89640, "a number"),
+        ("89640", "89632", "", "89640", "a text, as it is now"),
+        ("89640", "tok", "", "89640", "a text, as it is now"),
+        ("007", 5, "", "007", "a text"),
+        ('"89640"', 89632, "", "89640", "a text"),
+        ('"x"', "tok", "", "x", "a text"),
+        ("tok en", 5, "", "tok en", "a text"),
+        ("NaN", 5, "", "NaN", "a text"),
+        ("null", 5, "", None, "null"),
+        ("2026-11-21T02:41:09Z", "2026-11-20T00:00:00Z", "", "2026-11-21T02:41:09Z", "a text"),
+        ("8", {"last_rowid": 7, "last_run": 9.5}, "", {"last_rowid": 8, "last_run": 9.5}, "a number, in its field last_rowid"),
+        ("8", {"cursor": "7"}, "", {"cursor": "8"}, "a text, as it is now, in its field cursor"),
+        ('{"cursor": 9}', {"cursor": 7, "x": 1}, "", {"cursor": 9}, "an object"),
+        ("8", {"a": 1, "b": 2}, "", 8, "a number"),
+        ("8", {"cursor": 7}, "json", 8, "JSON, as asked"),
+        ("8", "7", "json", 8, "JSON, as asked"),
+        ("8", 7, "text", "8", "a text, as asked"),
+        ("[1]", 7, "", [1], "a list"),
+        ("8", None, "", 8, "a number"),
+    ],
+)  # fmt: skip
+def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: str) -> None:
+    found = meant(text, present, kind)
+    assert (found.value, type(found.value), found.words) == (value, type(value), words)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("tok", "Expecting value"), ("NaN", "is no JSON"), ("", "Expecting"), ("[" * 20_000, "nested too deep")]
+)
+def test_json_that_is_none(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        meant(text, 5, "json")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["cursor", "id", "x"]), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(VALUES, VALUES)
+def test_what_is_given_as_json_is_taken_as_it_is(value: Json, present: Json) -> None:
+    assert json.dumps(meant(json.dumps(value), present, "json").value) == json.dumps(value)
+
+
+@given(st.text(max_size=12), VALUES)
+def test_any_text_is_some_value(text: str, present: Json) -> None:
+    json.dumps(meant(text, present).value, allow_nan=False)
