@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
@@ -32,7 +32,8 @@ def printable(text: str) -> str:
 
 
 class Terminal:
-    """Standard input, output and error, and the environment. ``ascii`` puts plain signs in place of others."""
+    """Standard input, output and error, and the environment. ``ascii`` puts plain signs in place of others. ``before_words`` is
+    called before anything is written."""
 
     def __init__(
         self,
@@ -40,7 +41,9 @@ class Terminal:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
+        before_words: Callable[[], object] = lambda: None,
     ) -> None:
+        self._before_words = before_words
         self.stdin = stdin or sys.stdin or _closed(0)
         self.stdout = stdout or sys.stdout or _closed(1)
         self.stderr = stderr or sys.stderr or _closed(2)
@@ -96,6 +99,7 @@ class Terminal:
         return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
 
     def write_bytes(self, data: bytes) -> None:
+        self._before_words()
         with _telling():
             self.stdout.flush()
             raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
@@ -107,6 +111,7 @@ class Terminal:
             self.stdout.flush()
 
     def _write(self, stream: TextIO, text: str) -> None:
+        self._before_words()
         if self.ascii:
             text = text.translate(_ASCII)
         encoding = getattr(stream, "encoding", None) or "utf-8"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,10 +48,11 @@ def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | Non
     return None
 
 
-def run(control: Control, options: Options | None = None) -> int:
+def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
     """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
 
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
+    ``opening`` is called when all is loaded, just before the terminal is taken.
     """
     # Read when textual is imported: a page that slides costs 272 kB, and 60 frames a second flood a slow line.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
@@ -59,6 +60,7 @@ def run(control: Control, options: Options | None = None) -> int:
     from .app import SpooltopApp
 
     app = SpooltopApp(control, options or Options.of(os.environ))
+    opening()
     app.run(mouse=app.options.mouse)
     app.finish()
     for line in [] if app.options.banner else app.goodbye():

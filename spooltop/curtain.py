@@ -1,0 +1,87 @@
+"""What stands on the terminal while the dashboard is being loaded: its name, at once, on the screen it will draw on.
+
+Loading Textual takes some hundred milliseconds; a terminal that shows nothing for so long makes people press keys. This module
+loads nothing but what the interpreter has loaded already.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Curtain", "wanted"]
+
+_PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
+"""With one of these words the dashboard does not open, whatever else is said."""
+_OPENS = ("new", "cursors.json", "seq")
+"""What a target that can be opened has in it, or is called."""
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+
+
+def wanted(words: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """What to call the target where these words will most likely open the dashboard, None where they will not. A guess by one
+    ``stat``: who it is wrong for gets the screen back before the first word."""
+    if environ.get("TERM", "") in ("", "dumb") or any(word.split("=")[0] in _PLAIN for word in words):
+        return None
+    if words[:1] == ["demo"]:
+        return "demo"
+    paths = [word for word in words if not word.startswith("-")]
+    path = paths[-1] if paths else "."
+    if os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
+        return None
+    return path if path.isascii() and path.isprintable() else ""
+
+
+class Curtain:
+    """Up from ``drop`` until ``hand_over`` (the dashboard draws now) or ``lift`` (something is to be said instead). It is down
+    from the start where nothing was painted; then both do nothing."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self._fd = fd
+
+    @classmethod
+    def drop(cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2)) -> Curtain:
+        """Paints where all three streams are a terminal and the words open the dashboard."""
+        try:
+            if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ)) is None:
+                return cls()
+            columns = os.get_terminal_size(fds[2]).columns or 80  # 0: nobody told the terminal its size
+            text = f" spooltop {called}"
+            looking = "  looking..."
+            keep = max(0, columns - 1 - len(looking))
+            _write(fds[2], _ENTER + (text + looking if len(text) <= keep else text[:keep] + looking)[: max(0, columns - 1)])
+        except OSError:
+            return cls()  # a terminal that cannot be written to is told of by whoever needs it
+        return cls(fds[2])
+
+    @property
+    def up(self) -> bool:
+        """True while it is what the terminal shows."""
+        return self._fd is not None
+
+    def hand_over(self) -> None:
+        """The dashboard takes the screen as it is, and gives it back at its end."""
+        self._fd = None
+
+    def lift(self) -> None:
+        """Gives the terminal back as it was."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            try:
+                _write(fd, _LEAVE)
+            except OSError:
+                return  # the terminal went away meanwhile: nobody sees it
+
+    def end_by_signal(self, number: int, frame: object) -> None:
+        """A handler for signals that come while it is up."""
+        self.lift()
+        sys.exit(128 + number)
+
+
+def _write(fd: int, text: str) -> None:
+    data = text.encode("ascii")
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,99 @@
+"""What stands on the terminal before anything is loaded, and that it is gone before the first word."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.curtain import Curtain, wanted
+
+XTERM = {"TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> str:
+    for box in ("tmp", "new", "cur"):
+        (tmp_path / box).mkdir()
+    return str(tmp_path)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[int, int]]:
+    """Our end of a terminal, and the one that a program has."""
+    ours, theirs = pty.openpty()
+    yield ours, theirs
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_it_is_for_what_opens_the_dashboard(spool: str) -> None:
+    assert wanted([spool], XTERM) == spool
+    assert wanted(["--read-only", spool], XTERM) == spool
+    assert wanted(["demo"], XTERM) == "demo"
+    assert wanted([f"{spool}/cursors.json"], XTERM) == f"{spool}/cursors.json"
+
+
+def test_it_is_not_for_what_prints(spool: str) -> None:
+    assert wanted(["--json", spool], XTERM) is None
+    assert wanted(["demo", "--headless=3"], XTERM) is None
+    assert wanted([f"{spool}/nothing"], XTERM) is None
+    assert wanted([spool], {"TERM": "dumb"}) is None
+
+
+def test_a_hostile_path_is_not_written_to_the_terminal(spool: str) -> None:
+    evil = Path(spool) / "\x1b[2J"
+    (evil / "new").mkdir(parents=True)
+    assert wanted([str(evil)], XTERM) == ""
+
+
+def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[int, int]) -> None:
+    ours, theirs = ends
+    curtain = Curtain.drop([spool], XTERM, (theirs,) * 3)
+    assert curtain.up
+    painted = os.read(ours, 4096)
+    assert painted.startswith(b"\x1b[?1049h") and painted.endswith(b"looking...")
+    curtain.lift()
+    assert os.read(ours, 4096).endswith(b"\x1b[?1049l")
+    again = Curtain.drop([spool], XTERM, (theirs,) * 3)
+    os.read(ours, 4096)
+    again.hand_over()
+    again.lift()
+    os.write(theirs, b"next")
+    assert os.read(ours, 4096) == b"next"
+
+
+def test_nothing_is_painted_where_a_stream_is_no_terminal(spool: str, ends: tuple[int, int], tmp_path: Path) -> None:
+    with open(tmp_path / "out", "wb") as file:
+        assert not Curtain.drop([spool], XTERM, (ends[1], file.fileno(), ends[1])).up
+
+
+def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "spooltop", "--no-such-flag", str(tmp_path)],
+        stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **XTERM},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        said = b""
+        try:
+            while data := os.read(ours, 4096):
+                said += data
+        except OSError:  # EIO: the other end is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 2
+    before, _, after = said.partition(b"\x1b[?1049l")
+    assert b"looking..." in before and b"spooltop:" not in before and b"spooltop: " in after
+
+
+def test_it_loads_nothing(tmp_path: Path) -> None:
+    code = "import sys, spooltop.curtain; print(*{'argparse', 'dataclasses', 're', 'textual', 'enum'} & set(sys.modules))"
+    bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert bare.stdout.split() == []
