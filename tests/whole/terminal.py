@@ -53,6 +53,11 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    @property
+    def unread(self) -> int:
+        """Bytes typed that the program has not read."""
+        return int.from_bytes(fcntl.ioctl(self.slave, termios.FIONREAD, bytes(4)), sys.byteorder)
+
     def pump(self, seconds: float) -> int:
         """Draws what the program writes within ``seconds``; returns as soon as something came. The number of bytes."""
         if not self._readable.poll(max(0.0, seconds) * 1000):

@@ -32,6 +32,9 @@ ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UT
 def _plan(screen: MainScreen, action: Action) -> None:
     selection = chosen(screen)
     if selection is not None:
+        if action is Action.PURGE and not selection.named and selection.older_than is None:
+            # A line of trouble is about all that it counts: with an age said, none of them is left out for being young.
+            selection = replace(selection, older_than=0.0)
         screen.app.push_screen(PlanScreen(action, selection), screen.after_plan)
 
 

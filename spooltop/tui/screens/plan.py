@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from textual.app import ComposeResult
-from textual.events import Key
+from textual.events import Key, Resize
 from textual.message import Message
 
 from ...errors import SpooltopError
@@ -90,6 +90,12 @@ class PlanScreen(TableScreen[Result | None]):
             self.plan = message.plan
         self.query_one(Panel).renew()
         self.paint()
+
+    def on_resize(self, event: Resize) -> None:
+        # A key may have been typed at a size where the plan could not be read.
+        panel = self.query_one(Panel)
+        panel.renew()
+        panel.refresh()  # the base class paints what stands on it
 
     def ignores(self, event: Key) -> bool:
         if event.key in LEAVING:

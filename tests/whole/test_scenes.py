@@ -1,0 +1,182 @@
+"""What a person at three in the morning is called for, played by keys; the count of keys is part of what is promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import CursorFile, Spool
+
+from .consumers import Consumer
+from .person import ENTER, ESC, Person, all_of, in_one_line
+from .terminal import SPOOLTOP, Terminal
+from .test_who_lives import NOBODY, needs_root
+from .writers import dying_writer, producer, slow_writer
+
+Dashboard = Callable[..., Terminal]
+
+
+def depth(text: str) -> int:
+    """What the Overview says of ``new``."""
+    found = re.search(r"^ new +([\d,]+) ", text, re.MULTILINE)
+    return int(found[1].replace(",", "")) if found else -1
+
+
+def test_the_depth_rises_and_two_consumers_are_dead(spool_path: Path, dashboard: Dashboard) -> None:
+    victims = [Consumer.claim(spool_path), Consumer.claim(spool_path)]
+    with producer(spool_path) as feed:
+        person = Person(dashboard(str(spool_path)))
+        person.sees(lambda text: depth(text) == 1)
+        for victim in victims:
+            victim.kill()
+        feed.put(4)
+        pids = [str(victim.pid) for victim in victims]
+        person.sees(lambda text: depth(text) == 5 and all_of("✗ 2 claims of dead consumers", "consumers 0", *pids)(text))
+        feed.put(40)
+        person.sees(lambda text: depth(text) == 45)
+        person.press("r", all_of("Requeue 2 claims", "y requeue 2", *pids))
+        feed.put(1)
+        person.press("y", all_of("done 2 · skipped 0 · failed 0", "2 wait in new, place 1 to 2 of 48"))
+        again = [Consumer.claim(spool_path), Consumer.claim(spool_path)]
+        person.sees(all_of(*(f"claimed by {consumer.pid}" for consumer in again)))
+        assert [consumer.end("ack") for consumer in again] == [0, 0]
+        person.sees(lambda text: text.count("done after") == 2)
+        person.press(ESC, lambda text: "nothing wrong" in text and depth(text) == 46)
+        assert person.leaves() == 0
+    assert b"requeued 2; undo: spooltop undo" in person.screen.raw
+    assert [consumer.got and consumer.got["attempt"] for consumer in again] == [2, 2]
+    assert {str(one.got and one.got["id"]) for one in again} == {str(one.got and one.got["id"]) for one in victims}
+    assert person.keys == 4
+
+
+def test_the_same_four_rows_again_and_again(spool_path: Path, dashboard: Dashboard) -> None:
+    cursors = spool_path / "cursors.json"
+    cursors.write_text(json.dumps({"imessage": 89632, "email": 204510}))
+    person = Person(dashboard(str(spool_path)))
+    person.sees(all_of("imessage   89632", "seen once"))
+    with Spool(str(spool_path), durable=False) as spool:
+        for turn in (1, 2):
+            stale = json.loads(cursors.read_text())
+            spool.put_many((b'{"rowid": %d}' % rowid for rowid in range(89633, 89637)), source="imessage")
+            CursorFile(str(cursors)).advance("imessage", 89636)
+            person.sees("imessage   89636")
+            draft = spool_path / "cursors.json.tmp"
+            draft.write_text(json.dumps(stale | {"email": 204510 + turn}))
+            draft.replace(cursors)
+            text = person.sees(f"imessage put back 89636→89632, {turn}×")
+            assert "as email wrote" in text
+    text = person.press(ENTER, all_of("Cursors › imessage", "CursorFile.advance"))
+    assert text.count("89636 → 89632 ↓") == 2
+    person.press("q", "1 PROBLEM")
+    assert person.leaves() == 0
+    assert person.keys == 3
+
+
+def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboard) -> None:
+    for _ in range(3):
+        dying_writer(spool_path)
+    with slow_writer(spool_path) as writer:
+        person = Person(dashboard(str(spool_path)))
+        person.sees(all_of("3 abandoned in tmp", "1 writing 3 abandoned"))
+        person.press("4", all_of("Tmp 4", "WRITING"))
+        person.press("a", "4 marked")
+        person.press("d", all_of("Purge 3 of 4 files", "Refused 1: it is being written", f".P{writer}R"))
+        person.press("y", "done 3 · skipped 0 · failed 0")
+        person.press(ESC, all_of("Tmp 1 ", "WRITING"))
+        assert len(os.listdir(spool_path / "tmp")) == 1
+        person.press("q", all_of("nothing wrong", "trash 3"))
+        assert person.leaves() == 0
+    assert person.keys == 7
+
+
+def test_litter_in_tmp_is_purged_from_its_line(spool_path: Path, dashboard: Dashboard) -> None:
+    for _ in range(3):
+        dying_writer(spool_path)
+    with slow_writer(spool_path):
+        person = Person(dashboard(str(spool_path)))
+        person.sees("3 abandoned in tmp")
+        text = person.press("d", all_of("Purge 3 files", "y purge 3"))
+        assert "Refused" not in text  # the line was about the three, and nothing else is asked for
+        person.press("y", "done 3 · skipped 0 · failed 0")
+        person.press(ESC, all_of("nothing wrong", "1 writing 0 abandoned"))
+        assert person.leaves() == 0
+    assert person.keys == 4
+
+
+def test_a_consumer_hangs_but_lives(spool_path: Path, dashboard: Dashboard) -> None:
+    hung = Consumer.claim(spool_path)
+    assert hung.got is not None
+    os.kill(hung.pid, signal.SIGSTOP)
+    person = Person(dashboard(str(spool_path), env={"SPOOLTOP_CLAIM_LONG": "1s"}))
+    person.sees(all_of("1 claim held", f"by {hung.pid}", "alive"))
+    text = person.press("r", all_of("Refused 1", "f takes it", "Esc Close"))
+    assert "y requeue" not in text
+    assert [name for name in os.listdir(spool_path / "cur") if str(hung.got["id"]) in name]
+    person.press("f", all_of("by force", "taken from a living holder", "type 1 to requeue 1"))
+    person.press("1", "requeue 1: 1")
+    person.press(ENTER, all_of("done 1", "1 waits in new"))
+    second = Consumer.claim(spool_path)
+    assert second.got is not None and (second.got["id"], second.got["attempt"]) == (hung.got["id"], 2)
+    person.sees(f"claimed by {second.pid}")
+    assert second.end("ack") == 0
+    person.sees("done after")
+    person.press(ESC, "0 alive 0 DEAD")
+    assert person.leaves() == 0
+    assert person.keys == 6
+    hung.kill()
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A directory that every user may enter."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+@needs_root
+def test_a_user_without_rights_is_told_how_to_get_them(anybodys: Path) -> None:
+    path = anybodys / "spool"
+    with Spool.create(str(path), durable=False) as spool:
+        spool.put(b"x")
+    for part in (path, *path.iterdir()):
+        part.chmod(0o755)
+    Consumer.claim(path).kill()
+    with Terminal([*NOBODY, *SPOOLTOP, str(path)], env={"HOME": "/"}) as screen:
+        person = Person(screen)
+        text = person.sees(all_of("1 claim of a dead consumer", "may look only"))
+        assert "r requeue 1" not in text
+        for key, word in (("r", "requeue"), ("d", "purge"), ("i", "inject")):
+            advice = f"{word}: you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {path}"
+            person.press(key, in_one_line(advice))
+        person.press("?", lambda text: text.startswith(" Move") and "Try: sudo -u root" in " ".join(text.split()))
+        person.press("q", "1 claim of a dead consumer")
+        assert person.leaves() == 0
+    assert len(os.listdir(path / "cur")) == 1
+
+
+def test_a_mail_folder_is_left_alone(tmp_path: Path, dashboard: Dashboard) -> None:
+    folder = tmp_path / "Maildir"
+    for box in ("tmp", "new", "cur"):
+        (folder / box).mkdir(parents=True)
+    (folder / "dovecot-uidlist").write_text("3 V1 N2\n")
+    (folder / "cur" / "1795220920.M443125P9155.vm:2,S").write_text("From: ann\n\nread long ago\n")
+    (folder / "new" / "1795220921.M443126P9155.vm").write_text("From: bob\n\nnot read yet\n")
+    before = sorted((str(file), file.lstat().st_ctime_ns) for file in folder.rglob("*"))
+    person = Person(dashboard(str(folder)))
+    text = person.sees(all_of("This is a mail folder", "READ-ONLY", "--as spool"))
+    assert "PROBLEM" not in text and "DEAD" not in text
+    for key, word in (("r", "requeue"), ("d", "purge"), ("i", "inject")):
+        person.press(key, f"{word}: this is a mail folder")
+    person.press("3", all_of("Claims 1", "read long ago"))
+    person.press("r", "requeue: this is a mail folder")
+    person.press("q", "This is a mail folder")
+    assert person.leaves() == 0
+    assert sorted((str(file), file.lstat().st_ctime_ns) for file in folder.rglob("*")) == before
