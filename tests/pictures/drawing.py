@@ -29,7 +29,8 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
     """The screen at the end of a scene."""
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
-    app = SpooltopApp(control, Options(light=light, ascii=scene.ascii), quiet=AN_AGE, busy=0.0, monotonic=clock)
+    options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
+    app = SpooltopApp(control, options, quiet=AN_AGE, busy=0.0, monotonic=clock)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spooltop.cli.demo.command import BANNER
 from spooltop.model.followed import Followed
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload
@@ -15,7 +16,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action, Box, Key
 
 from ..tui.fake import FakeControl
-from . import asked, values
+from . import asked, states, values
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
@@ -97,6 +98,7 @@ class Scene:
     sizes: tuple[tuple[int, int], ...] = (SMALL, LARGE)
     ascii: bool = False
     pictures: bool = True
+    banner: str = ""
 
 
 def _pressed(*keys: str, see: tuple[str, ...]) -> Step:
@@ -119,11 +121,14 @@ PLAN = _pressed("a", see=("4 marked",)), _pressed("r", see=("requeue 2", "Esc Ca
 SCENES: tuple[Scene, ...] = (
     Scene("overview", steps=(Step(see=TITLE),)),
     Scene("problems", steps=(Step(see=TITLE), _pressed("exclamation_mark", see=("stale lock",)),)),
-    Scene("calm", values.calm, (Step(see=("nothing wrong",)),)),
-    Scene("first-seconds", values.first_seconds, (Step(see=("Not judged yet",)),)),
-    Scene("read-only", values.read_only, (Step(see=("may look only",)), _pressed("r", see=("sudo -u memex",)))),
+    Scene("calm", states.calm, (Step(see=("nothing wrong",)),)),
+    Scene("first-seconds", states.first_seconds, (Step(see=("Not judged yet",)),)),
+    Scene("read-only", states.read_only, (Step(see=("may look only",)), _pressed("r", see=("sudo -u memex",)))),
     Scene("stale", steps=(Step(see=TITLE), Step(see=("STALE",), act=_hang))),
-    Scene("mail", values.mail, (Step(see=("READ-ONLY", "mail folder")),)),
+    Scene("demo", states.demo, (Step(see=("DEMO",)),), banner=BANNER),
+    Scene("disk-full", states.disk_full, (Step(see=("disk full",)),)),
+    Scene("network", states.network, (Step(see=("every 5s",)),)),
+    Scene("mail", states.mail, (Step(see=("READ-ONLY", "mail folder")),)),
     Scene("new", steps=(_pressed("2", see=("New 4,310", "0640")),)),
     Scene("claims", steps=(CLAIMS, _pressed("j", see=("presence lock is free",)))),
     Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
@@ -132,6 +137,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
     Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
     Scene("message", steps=(CLAIMS, _pressed("j", see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
+    Scene("inject", steps=(Step(see=TITLE), _pressed("i", see=("Inject test messages",)))),
     Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
     Scene("plan", steps=(CLAIMS, *PLAN)),
     Scene("result", steps=(CLAIMS, *PLAN, _pressed("y", see=("Requeued 2",)), Step(act=_look_again, see=("since then",)))),

@@ -1,18 +1,19 @@
-"""A spool in trouble whose figures agree with each other (depth = rate × wait), and other forms of it: what the pictures and
-the tests of the drawings are made of."""
+"""A spool in trouble whose figures agree with each other (depth = rate × wait): what the pictures and the tests of the drawings
+are made of, with the other ``states`` of it and what is ``asked`` of it."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from spooltop.model.can import Can
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.sight import (
+    AGE_BOUNDS,
+    Ages,
     BoxState,
     CursorSection,
     CursorSource,
@@ -21,6 +22,7 @@ from spooltop.model.sight import (
     Lock,
     LockParty,
     Sight,
+    SourceAges,
     VerdictCounts,
     Watch,
     Who,
@@ -66,17 +68,35 @@ def claims() -> tuple[Row, ...]:
     )
 
 
-def waiting(n: int = 4310) -> tuple[Row, ...]:
-    """What waits in ``new``, oldest first."""
+def waiting(n: int = 4310, oldest: float = 424.0) -> tuple[Row, ...]:
+    """What waits in ``new``, oldest first: as they came over ``oldest`` seconds, in the last 300 of 424 as fast as now."""
     rows = []
+    slow = n * 740 // 4310
     for i in range(n):
-        put = NOW - 424 + i * 424 / n
+        share = i / slow * 124 if i < slow else 124 + (i - slow) / (n - slow) * 300
+        put = NOW - oldest * (1 - share / 424)
         id = _id(put, (i * 131_071) % 1_000_000, 4290)
         rows.append(Row(
             key=("new", id), box=Box.NEW, id=id, name=id, size=900 + i * 37 % 4200, enqueued_at=put, in_box_since=put,
-            source=SOURCES[i * i % 5], attempt=0, not_before=NOW + 70 if i == 3 else None, canary=i == 5,
+            source=SOURCES[(0, 2, 1, 0, 2, 0, 1, 0, 2, 0)[i % 10]], attempt=0,
+            not_before=NOW + 70 if i == 3 else None, canary=i == 5,
         ))  # fmt: skip
     return tuple(rows)
+
+
+def ages(rows: tuple[Row, ...]) -> Ages:
+    """How long these have waited, each looked at."""
+
+    def counts(some: list[Row]) -> tuple[int, ...]:
+        edges = (float("-inf"), *AGE_BOUNDS, float("inf"))
+        return tuple(sum(young <= (row.age(NOW) or 0.0) < old for row in some) for young, old in pairwise(edges))
+
+    sources = sorted({row.source for row in rows}, key=lambda one: (-sum(row.source == one for row in rows), one or ""))
+    each = {source: [row for row in rows if row.source == source] for source in sources}
+    return Ages(
+        AGE_BOUNDS, counts(list(rows)), tuple(SourceAges(source, len(some), counts(some)) for source, some in each.items()),
+        len(each), len(rows), len(rows),
+    )  # fmt: skip
 
 
 def tmp_files() -> tuple[Row, ...]:
@@ -151,10 +171,11 @@ def cursors() -> tuple[Cursor, ...]:
 
 def locks() -> tuple[Lock, ...]:
     return (
-        Lock("/opt/memex/.cursors.lock", "flock", (LockParty(5304, "python3 /opt/memex/poll.py", "memex", NOW - 12),),
-             (LockParty(5307, "python3 /opt/memex/poll.py", "memex", NOW - 11),), "held"),
+        Lock("/opt/memex/import.lock", "flock", (LockParty(5304, "python3 /opt/memex/import.py", "memex", NOW - 12),),
+             (LockParty(5307, "python3 /opt/memex/import.py", "memex", NOW - 11),), "held"),
         Lock("/opt/memex/leader.lock", "soft", (LockParty(99, None, "memex"),), (), "stale", "pid 99 is gone"),
-        Lock(f"{TARGET}/.spooltop/setup.lock", "flock", verdict="free"),
+        Lock("/opt/memex/.cursors.lock", "flock", verdict="free",
+             evidence="the file exists, nobody holds a lock on it"),
     )  # fmt: skip
 
 
@@ -170,9 +191,10 @@ def trouble() -> Snapshot:
     sight = Sight(
         target=TARGET, layout="spool", taken_at=NOW, complete=True, boxes=boxes, claims=claims(), tmp=tmp_files(),
         counts=VerdictCounts(alive=2, dead=2, writing=1, abandoned=3), flow=Flow(measured=True),
-        disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000), cursors=(CursorSource(CURSORS, True, {}),), locks=locks(),
-        consumers=2, last_claim_at=NOW - 0.1, who=Who("memex", 1000, "may change"), watch=Watch("live", since=NOW - 312),
-        generation=1,
+        disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000),
+        cursors=(CursorSource(CURSORS, True, {}, litter=("cursors.json.tmp",)),), locks=locks(),
+        consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Who("memex", 1000, "may change"),
+        watch=Watch("live", since=NOW - 312), generation=1,
     )  # fmt: skip
     return Snapshot(
         sight=sight,
@@ -187,90 +209,8 @@ def trouble() -> Snapshot:
     )
 
 
-def calm() -> Snapshot:
-    """An hour of work with nothing wrong."""
-    whole = trouble()
-    boxes = {
-        **whole.sight.boxes,
-        Box.TMP: BoxState(Box.TMP, 0, True, 0),
-        Box.NEW: BoxState(Box.NEW, 5, True, 11_000, False, NOW - 0.4),
-        Box.CUR: BoxState(Box.CUR, 2, True, 2400, False, NOW - 0.2),
-    }
-    steady = tuple(
-        replace(one, verdict="advancing", evidence="every 60s, last 20s ago", every=60.0, writes=5, put_back=0,
-                moved_at=NOW - 20 - i * 7, history=())
-        for i, one in enumerate(whole.cursors)
-    )  # fmt: skip
-    return replace(
-        whole,
-        sight=replace(
-            whole.sight, boxes=boxes, claims=tuple(replace(whole.sight.claims[-1], key=("cur", n)) for n in range(2)), tmp=(),
-            counts=VerdictCounts(alive=2), locks=whole.sight.locks[2:],
-            watch=Watch("live", since=NOW - 3790),
-        ),
-        rates=Rates(60, 714, 714, 0, False, 0.0, 300, Percentiles(714, 0.3, 0.5, 0.9), Percentiles(714, 0.1, 0.3, 0.6)),
-        problems=(),
-        cursors=steady,
-        history={
-            Box.TMP: (0.0,) * 20,
-            Box.NEW: tuple(float(3 + i * i % 7) for i in range(20)),
-            Box.CUR: tuple(float(1 + i * 3 % 2) for i in range(20)),
-        },
-    )  # fmt: skip
-
-
-def first_seconds() -> Snapshot:
-    """Twelve seconds after the start: no rate and no rhythm is known yet."""
-    whole = calm()
-    fresh = tuple(
-        replace(one, verdict="new", evidence="seen once, no write yet", every=None, writes=None, moved_is_bound=True)
-        for one in whole.cursors
-    )
-    return replace(
-        whole,
-        sight=replace(whole.sight, watch=Watch("live", since=NOW - 12)),
-        rates=Rates(),
-        cursors=fresh,
-        history={box: (None,) * 19 + (whole.history[box][-1],) for box in whole.history},
-        not_judged=("rates (need 60s)", "cursors (need 2 writes of each source; signal 0, email 1)"),
-    )
-
-
-def read_only() -> Snapshot:
-    whole = trouble()
-    why = "you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop /var/spool/memex"
-    return replace(
-        whole,
-        sight=replace(
-            whole.sight, can=Can.nothing(why), who=Who("deploy", 1001, "may look only: cur is memex:memex 0750")
-        ),
-    )  # fmt: skip
-
-
-def mail() -> Snapshot:
-    whole = calm()
-    why = (
-        "this is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read mail, not stuck work, so nothing here is"
-        " judged stale and nothing changes it; if it is a job spool all the same: spooltop --as spool /home/ann/Maildir"
-    )
-    boxes = {
-        Box.TMP: BoxState(Box.TMP, 0, True, 0),
-        Box.NEW: BoxState(Box.NEW, 3, True, 81_000, False, NOW - 5400),
-        Box.CUR: BoxState(Box.CUR, 18_211, True, 1_310_000_000, True, NOW - 900 * 86400),
-    }
-    return replace(
-        whole,
-        sight=replace(
-            whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes, can=Can.nothing(why), claims=(), tmp=(),
-            locks=(), cursors=(), consumers=None, who=Who("ann", 1004, "may look only"),
-        ),
-        rates=Rates(),
-        cursors=(),
-        history={Box.TMP: (0.0,) * 20, Box.NEW: (2.0,) * 12 + (3.0,) * 8, Box.CUR: (18_211.0,) * 20},
-    )  # fmt: skip
-
-
 def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:
     """What the lists of a snapshot hold."""
-    new = snapshot.sight.boxes[Box.NEW].count or 0
-    return {Box.CUR: snapshot.sight.claims, Box.TMP: snapshot.sight.tmp, Box.NEW: waiting(new), Box.TRASH: trash()}
+    new = snapshot.sight.boxes[Box.NEW]
+    waits = waiting(new.count or 0, NOW - (new.oldest_at or NOW))
+    return {Box.CUR: snapshot.sight.claims, Box.TMP: snapshot.sight.tmp, Box.NEW: waits, Box.TRASH: trash()}

@@ -13,13 +13,15 @@ Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, 
     overview(snapshot, width, height, *, now, chosen=0, lamp=Lamp(), zone=None) -> [Line]   all below the header
     problem_lines(snapshot, width, height, *, chosen=0) -> [Line]             ``!``: all problems
     problem_hint(problem, can) -> (key, words)                                "r", "requeue 2"
-    detail(row, payload, width, height, *, now, zone=None, error="", scroll=0) -> [Line]   payload None: being read
+    detail(row, payload, width, height, *, now, zone=None, error="", scroll=0, worked=None)      payload None: being read
     cursor_table(snapshot, width, height, *, now, chosen=0, zone=None) -> [Line]  the Cursors view
     cursor_detail(cursor, snapshot, width, height, *, now, chosen=0, zone=None) -> [Line]
     plan_lines(plan, width, height, *, now, typed="", zone=None, scroll=0, busy="") -> [Line]
     result_lines(result, width, height, *, since=(), zone=None, scroll=0) -> [Line]
     help_lines(sections, width, height, *, scroll=0) -> [Line]                HelpSection(title, entries)
                                                                               HelpEntry(keys, words, why_not="")
+    form_lines(fields, width, height) -> [Line]                               the form of inject: Field(name, text, hint, chosen)
+    lock_table(snapshot, width, *, now) -> [Line]                             the Locks view
     operations_lines(records, width, height, *, now, chosen=0, zone=None) -> [Line]
 
 ``lamp.Lamp(frozen_at=None, stale_for=None, stale_why="")`` is what the screen knows of itself: ``frozen_at`` after ``Z``,

@@ -1,5 +1,5 @@
-"""What a wide screen shows besides the Overview: what is in work and in ``tmp``, the writes of the cursors, the depth of ``new``
-as a chart. Each has its fixed room, so that nothing moves when one of them fills."""
+"""What a wide screen shows besides the Overview: what is in work and in ``tmp``, how long what waits has been there, the writes
+of the cursors, the depth of ``new`` as a chart. Each has its fixed room, so that nothing moves when one of them fills."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from spooltop.model.sight import CursorSection
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Box, Verdict
 
+from .ages import AGES_ROOM, age_histogram
 from .columns import columns_for
 from .glyphs import BARS, UNWATCHED
 from .lamp import when
@@ -37,6 +38,8 @@ def beside(
         lines += _rows("claims, dead ones first", "3", Box.CUR, sight.claims, _CLAIMS, snapshot, width, now, zone)
     if Box.TMP in sight.boxes:
         lines += _rows("tmp, abandoned ones first", "4", Box.TMP, sight.tmp, _TMP, snapshot, width, now, zone)
+    if height - len(lines) >= AGES_ROOM + _WRITES + 2:
+        lines += age_histogram(snapshot, width)
     room = height - len(lines)
     if room > _WRITES and snapshot.cursors:
         lines += _writes(snapshot, width, room, zone)

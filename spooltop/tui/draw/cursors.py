@@ -170,13 +170,13 @@ def cursor_detail(
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
     every = units.interval(cursor.every) if cursor.every is not None else "not learnt yet"
-    facts = [
-        f" value    {shown(cursor.shown)}",
-        f" moved    {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · every {every}",
-    ]
     lock = ", ".join(party(one) for one in cursor.lock_holders)
-    facts.append(f" lock     {f'held by {lock}' if lock else 'nobody held it when the file was read'}")
-    lines += [crop((Span(fact),), width) for fact in facts]
+    facts = [
+        ("value", f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · every {every}"),
+        ("lock", f"held by {lock}" if lock else "nobody held it when the file was read"),
+        *_unsafe(cursor, snapshot),
+    ]
+    lines += [crop(join(Span(f" {label:<9}", Style.DIM), fact), width) for label, fact in facts]
     advice = [BLANK, *(plain(f" {text}", width) for text in wrap(_STOPS, max(1, width - 2)))]
     if cursor.verdict != "reverted" or height - len(lines) - len(advice) < 4:
         advice = []
@@ -184,6 +184,19 @@ def cursor_detail(
     if room >= 2:
         lines += _ring(cursor, width, room, chosen, zone)
     return [*lines, *advice][:height]
+
+
+def _unsafe(cursor: Cursor, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What was seen of writers that take no lock, or that share a temporary name."""
+    words = []
+    if cursor.shared and cursor.history:
+        bare = sum(not write.held_by for write in cursor.history)
+        if bare:
+            words.append(f"lock not seen held in {bare} of {len(cursor.history)} writes")
+    litter = [name for source in snapshot.sight.cursors if source.path == cursor.file for name in source.litter]
+    if litter:
+        words.append(f"common temp {safe(litter[0])}")
+    return [("unsafe", " · ".join(words))] if words else []
 
 
 def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
@@ -207,7 +220,10 @@ def _ring(cursor: Cursor, width: int, room: int, chosen: int, zone: datetime.tzi
     top = max(0, min(chosen - fits + 1, len(writes) - fits))
     for i in range(top, min(len(writes), top + fits)):
         before = writes[i + 1] if i + 1 < len(writes) else None
-        lines.append(_write_line(writes[i], before, width, value, change, chosen=i == chosen, zone=zone))
+        line = _write_line(writes[i], before, width, value, change, chosen=i == chosen, zone=zone)
+        if i == chosen:
+            line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+        lines.append(line)
     return lines
 
 

@@ -6,6 +6,7 @@ import datetime
 
 from spooltop.model import units
 from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import Percentiles
 from spooltop.model.text import escape, escape_text
 from spooltop.model.words import Box, Verdict
 
@@ -35,19 +36,21 @@ def detail(
     zone: datetime.tzinfo | None = None,
     error: str = "",
     scroll: int = 0,
+    worked: Percentiles | None = None,
 ) -> list[Line]:
     """At most ``height`` lines. ``payload`` None: being read, or ``error`` says why not. ``scroll`` lines of what is below the
-    title are passed over."""
+    title are passed over. ``worked`` is how long others took, to compare with."""
     if row is None:
         return []
-    below = _facts(row, payload, width, now, zone)
+    below = _facts(row, payload, width, now, zone, worked)
     if error:
         below.append(_fact("payload", shown(error), width, Style.WARN))
     elif payload is None:
         below.append(_fact("payload", "being read…", width, Style.DIM))
     else:
         body = payload_lines(payload, width)
-        below += [_fact("payload", "empty", width)] if not payload.size else [BLANK, *body]
+        gap = [BLANK] if len(below) + 1 + len(body) < height else []  # no room is given away where some is missing
+        below += [_fact("payload", "empty", width)] if not payload.size else [*gap, *body]
     room = max(0, height - 1)
     scroll = max(0, min(scroll, len(below) - room))
     seen = below[scroll : scroll + room]
@@ -75,12 +78,14 @@ def _wrapped(label: str, text: str, width: int, style: Style = Style.NORMAL) -> 
     return [_fact(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
 
 
-def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:
+def _facts(
+    row: Row, payload: Payload | None, width: int, now: float, zone: datetime.tzinfo | None, worked: Percentiles | None
+) -> list[Line]:
     lines: list[Line] = []
     facts = dict(payload.facts) if payload is not None else {}
     put = facts.get("enqueued")
     if put is not None:
-        whole = shown(put)
+        whole = _once(shown(put))
         parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
         for i, part in enumerate(parts):
             lines += _wrapped("" if i else "enqueued", part, width)
@@ -95,6 +100,8 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         history += f" · in {row.box.value} for {bound}{held}"
     if row.attempt:
         history += f" · in work {row.attempt}×"
+    if row.box is Box.CUR and worked is not None and worked.p99 is not None:
+        history += f" · others {units.duration(worked.p99)} (p99 of {worked.samples:,})"
     lines += _wrapped("age" if put else "enqueued", history, width)
     if row.not_before is not None and row.not_before > now:
         lines += _wrapped("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
@@ -116,6 +123,14 @@ def _facts(row: Row, payload: Payload | None, width: int, now: float, zone: date
         if label not in _DRAWN and text != row.evidence:
             lines += _wrapped(_SHORT.get(label, shown(label)), shown(text), width)
     return lines
+
+
+def _once(put: str) -> str:
+    """``2026-11-21 02:00:01 +0100 · claimed 02:00:03``: what both moments share is said once."""
+    first, stop, second = put.partition(" · claimed ")
+    a, b = first.split(" "), second.split(" ")
+    same = stop and len(a) == len(b) == 3 and (a[0], a[2]) == (b[0], b[2])
+    return f"{first}{stop}{b[1]}" if same else put
 
 
 def _why(row: Row, facts: dict[str, str]) -> str:

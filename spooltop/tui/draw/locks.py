@@ -7,11 +7,14 @@ from spooltop.model.sight import Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 
-from .spans import Line, Span, Style, clip_left, crop, merge, pad, safe, shown
+from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, safe, shown, text_width, wrap
 
-__all__ = ["lock_lines", "party"]
+__all__ = ["lock_lines", "lock_table", "party"]
 
 _STYLES = {"stale": Style.WARN, "blocked": Style.BAD}
+_STALE = "; the file itself is the lock, so nobody else gets it"
+_INDENT = 11
+_PARTIES = 6
 
 
 def party(one: LockParty) -> str:
@@ -21,13 +24,31 @@ def party(one: LockParty) -> str:
     return " ".join(part for part in (str(one.pid), safe(program(one.command or ""))) if part)
 
 
+def _ranked(snapshot: Snapshot) -> list[Lock]:
+    return sorted(snapshot.sight.locks, key=lambda lock: (lock.verdict not in _STYLES, lock.verdict == "free"))
+
+
+def _verdict(lock: Lock) -> Span:
+    bad = lock.verdict in _STYLES
+    return Span(lock.verdict.upper() if bad else lock.verdict, _STYLES.get(lock.verdict, Style.NORMAL))
+
+
+def _held(lock: Lock, now: float) -> str:
+    since = min((one.since for one in lock.holders if one.since is not None), default=None)
+    return "—" if since is None else units.age(max(0.0, now - since))
+
+
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
-    """A title and a line for each lock, troubled ones first, at most ``rows``; what has no room is counted."""
-    locks = sorted(snapshot.sight.locks, key=lambda lock: (lock.verdict not in _STYLES, lock.verdict == "free"))
-    if not locks or rows < 2:
+    """A title and a line for each lock, troubled ones first, at most ``rows``; what has no room is counted. In a single line it
+    is said which are held."""
+    locks = _ranked(snapshot)
+    if not locks or rows < 1:
         return []
+    if rows < 2:
+        return [_in_a_line(locks, width)]
     path = 24 + min(24, max(0, width - 80) // 3)
-    lines: list[Line] = [crop((Span(f" {pad('lock', path)}{'verdict':<9}{'kind':<7}holder, waiters", Style.DIM),), width)]
+    title = f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder"
+    lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
     fits = rows - 1
     listed = locks if len(locks) <= fits else locks[: fits - 1]
     lines += [_lock_line(lock, width, now, path) for lock in listed]
@@ -36,20 +57,68 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list
     return lines
 
 
+def _in_a_line(locks: list[Lock], width: int) -> Line:
+    parts: list[Span | str] = [f" {'locks':<11}"]
+    taken = [lock for lock in locks if lock.verdict != "free"]
+    for i, lock in enumerate(taken):
+        waits = f", {len(lock.waiters):,} wait" if lock.waiters else ""
+        parts += [" · " if i else "", _verdict(lock), f" {clip_left(safe(lock.path.rpartition('/')[2]), 20)}{waits}"]
+    free = len(locks) - len(taken)
+    if free:
+        parts.append(f"{' · ' if taken else ''}{free:,} free")
+    return crop(join(*parts), width)
+
+
 def _lock_line(lock: Lock, width: int, now: float, path: int) -> Line:
-    bad = lock.verdict in _STYLES
     holders = ", ".join(party(one) for one in lock.holders) or "nobody"
-    since = min((one.since for one in lock.holders if one.since is not None), default=None)
-    held = f" for {units.age(max(0.0, now - since))}" if since is not None else ""
-    waits = f" · {len(lock.waiters)} wait: {', '.join(party(one) for one in lock.waiters)}" if lock.waiters else ""
-    why = f" · {shown(lock.evidence)}" if lock.evidence and bad else ""
+    why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict in _STYLES else ""
+    verdict = _verdict(lock)
+    waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none") else "—"
     return crop(
         merge(
             (
                 Span(f" {pad(clip_left(safe(lock.path), path - 1), path)}"),
-                Span(pad(lock.verdict.upper() if bad else lock.verdict, 9), _STYLES.get(lock.verdict, Style.NORMAL)),
-                Span(f"{pad(lock.kind, 7)}{holders}{held}{waits}{why}"),
+                Span(pad(verdict.text, 9), verdict.style),
+                Span(f"{pad_left(_held(lock, now), 5)}{pad_left(waits, 6)}  {holders}{why}"),
             )
         ),
         width,
     )
+
+
+def lock_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
+    """Each lock with what it is, who holds it and who waits, troubled ones first: as many lines as that takes."""
+    locks = _ranked(snapshot)
+    troubled = sum(lock.verdict in _STYLES for lock in locks)
+    tail = f" · {troubled:,} in trouble, first" if troubled else ""
+    lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
+    for lock in locks:
+        lines += [BLANK, *_block(lock, width, now)]
+    return lines
+
+
+def _block(lock: Lock, width: int, now: float) -> list[Line]:
+    verdict = _verdict(lock)
+    room = max(8, width - _INDENT - 2)
+    kind = "" if lock.kind == "none" else f" {lock.kind}"
+    path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)
+    lines: list[Line] = [join(" ", Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
+    facts = [("", shown(lock.evidence) + (_STALE if lock.verdict == "stale" else ""))] if lock.evidence else []
+    facts += _parties("held by", lock.holders, now)
+    facts += _parties("waits", lock.waiters, now)
+    for label, text in facts:
+        for i, part in enumerate(wrap(text, room)):
+            lines.append(crop(join(Span(f"   {'' if i else label:<{_INDENT - 3}}", Style.DIM), part), width))
+    return lines
+
+
+def _parties(label: str, parties: tuple[LockParty, ...], now: float) -> list[tuple[str, str]]:
+    facts = []
+    for i, one in enumerate(parties[:_PARTIES]):
+        user = f" of {safe(one.user)}" if one.user else ""
+        since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
+        gone = ", gone" if one.alive is False else ""
+        facts.append(("" if i else label, f"{clip(party(one), 40)}{user}{gone}{since}"))
+    if len(parties) > _PARTIES:
+        facts.append(("", f"{len(parties) - _PARTIES:,} more"))
+    return facts

@@ -50,16 +50,22 @@ def operations_lines(
     words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
     told = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
     below = len(told) + 1 if height >= len(told) + 6 else 0  # in full, where there is room
-    fits = max(1, height - 1 - below)
+    head = [_head(records, width)] if height >= 8 else []
+    fits = max(1, height - 1 - below - len(head))
     top = max(0, min(chosen - fits + 1, len(records) - fits))
     at = f"{'at':<8}  " if width >= _WITH_TIME else ""
     title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  "
-    lines = [plain(f"{title}undo", width, Style.DIM)]
+    lines = [*head, plain(f"{title}undo", width, Style.DIM)]
     lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
     if below:
         lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
         lines += told
     return lines[:height]
+
+
+def _head(records: Sequence[OperationRecord], width: int) -> Line:
+    name = Span(f" Operations {len(records):,}", Style.TITLE)
+    return crop(join(name, " · newest first"), width)
 
 
 def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:

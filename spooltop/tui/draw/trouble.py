@@ -8,7 +8,7 @@ from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action, Box, Verdict
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, shown, spread, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, restyle, safe, shown, spread, text_width, wrap
 
 __all__ = ["problem_hint", "problem_lines", "trouble"]
 
@@ -80,12 +80,12 @@ def _line(problem: Problem, width: int, can: Can, *, chosen: bool) -> Line:
         hint = (Span(key, Style.KEY),)
         room = width - 5 - text_width(key)
     text = clip(shown(problem.text), max(1, room))
-    left = (
-        Span("▌" if chosen else " ", Style.KEY),
-        _SIGNS[problem.severity],
-        Span(f" {text}", Style.STRONG if chosen else Style.NORMAL),
-    )
-    return crop(spread(left, hint, width - 1), width)
+    left = (Span("▌" if chosen else " ", Style.KEY), _SIGNS[problem.severity], Span(f" {text}"))
+    line = crop(spread(left, hint, width - 1), width)
+    if chosen:  # the sign keeps its colour: what it means is not lost under the cursor
+        rest = restyle((*line[2:], Span(" " * (width - line_width(line)))), Style.SELECTED)
+        line = (*line[:2], *rest)
+    return line
 
 
 def _brief(problem: Problem) -> str:

@@ -9,7 +9,8 @@ from ...model.plan import Result
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json
 from ..commands import footer
-from ..draw.spans import Line, Span, Style, crop, join, pad, plain, shown
+from ..draw.inject import Field, form_lines
+from ..draw.spans import Style, plain, shown
 from ..lineedit import LineEdit
 from ..scene import Scene, View
 from ..widgets import LinesView
@@ -23,8 +24,8 @@ MOST = 100_000
 HINTS = {
     "count": "how many, at most 100,000",
     "text": "what each of them says",
-    "size": "or so many bytes each, instead of the text",
-    "source": "who they are from; empty: nobody",
+    "size": "bytes each, in place of the text",
+    "source": "who they are from, or nobody",
 }
 
 
@@ -66,13 +67,8 @@ class InjectScreen(TableScreen[None]):
         if not self.ready:
             return
         width, height = self.app.size
-        lines: list[Line] = [(Span(" Inject test messages into new", Style.TITLE),), ()]
-        for name, edit in self.fields.items():
-            chosen = name == self.chosen
-            value = join(shown(edit.text), Span("█", Style.KEY)) if chosen else join(shown(edit.text))
-            line = join(Span("▌" if chosen else " ", Style.KEY), Span(pad(name, 8), Style.STRONG), value)
-            lines.append(crop(line, width))
-            lines.append(plain(f"         {HINTS[name]}", width, Style.DIM))
+        fields = [Field(name, edit.text, HINTS[name], name == self.chosen) for name, edit in self.fields.items()]
+        lines = form_lines(fields, width, height - 1)
         lines += [()] * (height - 1 - len(lines))
         said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
         keys = footer_line([("↑↓", "field"), *footer(self.scene())], width)

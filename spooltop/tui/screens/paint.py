@@ -13,7 +13,7 @@ from ..draw.detail import detail
 from ..draw.header import header
 from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
-from ..draw.locks import lock_lines
+from ..draw.locks import lock_table
 from ..draw.overview import overview
 from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown, wrap
 from ..draw.trouble import problem_lines
@@ -119,7 +119,9 @@ def detail_of(screen: MainScreen, width: int, height: int) -> list[Line]:
     if row is None:
         return []
     payload, error = screen.payload_of(row)
-    return detail(row, payload, width, height, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
+    worked = screen.snapshot.rates.worked if screen.snapshot is not None else None
+    zone = ZONES[screen.zone_index][2]
+    return detail(row, payload, width, height, now=screen.now, zone=zone, error=error, worked=worked)
 
 
 def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) -> Line:
@@ -147,7 +149,7 @@ def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp)
         return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
     if screen.root is View.CURSORS:
         return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows), zone=zone)
-    lines = lock_lines(snapshot, width, LONGEST, now=now)
+    lines = lock_table(snapshot, width, now=now)
     screen.scroll = max(0, min(screen.scroll, len(lines) - height))
     return lines[screen.scroll :][:height] or [plain(" no lock file was found in the spool or beside it", width)]
 

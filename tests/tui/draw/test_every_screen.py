@@ -21,17 +21,20 @@ from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.glyphs import ASCII
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.inject import Field, form_lines
 from spooltop.tui.draw.lamp import Lamp, Times
 from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
+from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines, result_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.draw.trouble import problem_lines
 
-from ...pictures import asked, values
+from ...pictures import asked, states, values
 from ...pictures.values import NOW, ZONE
 
+STATES = (states.first_seconds, states.read_only, states.mail, states.disk_full, states.network, states.demo)
 LAMPS = (Lamp(), Lamp(frozen_at=NOW), Lamp(stale_for=41, stale_why="readdir of new does not answer"))
 SECTIONS = [
     HelpSection("Claims", (HelpEntry("r", "requeue"), HelpEntry("d", "purge to the trash", "cur belongs to memex 0750"))),
@@ -45,6 +48,7 @@ def views(snapshot: Snapshot, width: int, height: int, lamp: Lamp = LAMPS[0]) ->
     yield height, overview(snapshot, width, height, now=NOW, chosen=5, lamp=lamp, zone=ZONE)
     yield height, problem_lines(snapshot, width, height, chosen=6)
     yield height, cursor_table(snapshot, width, height, now=NOW, chosen=3)
+    yield 10_000, lock_table(snapshot, width, now=NOW)
     for cursor in snapshot.cursors:
         yield height, cursor_detail(cursor, snapshot, width, height, now=NOW, zone=ZONE)
     yield 1, [list_header(snapshot, "Claims", 4310, width, now=NOW, sort=Sort(), marked=2, filter="age:>10m", zone=ZONE)]
@@ -66,6 +70,8 @@ def panels(width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
             plan = asked.plan(items=items, confirm=confirm)
             yield height, plan_lines(plan, width, height, now=NOW, typed="31", zone=ZONE, scroll=7)
     yield height, result_lines(asked.result(), width, height, since=("1 waits in new, place 1 of 4,309",), zone=ZONE)
+    fields = [Field("count", "1", "how many"), Field("text", "日本" * 60, "what each of them says", True)]
+    yield height, form_lines(fields, width, height)
     yield height, help_lines(SECTIONS, width, height)
     yield height, operations_lines(asked.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
 
@@ -82,7 +88,7 @@ def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
 @pytest.mark.parametrize("width", [40, 47, 60, 72, 79, 80, 100, 132, 160, 200])
 @pytest.mark.parametrize("height", [7, 12, 20, 47])
 def test_everything_fits_at_every_size(width: int, height: int) -> None:
-    for snapshot in (values.trouble(), values.first_seconds(), values.read_only(), values.mail()):
+    for snapshot in (values.trouble(), *(state() for state in STATES)):
         for lamp in LAMPS:
             fits(views(snapshot, width, height, lamp), width)
     fits(rows_of([*values.claims(), *values.tmp_files()], width), width)

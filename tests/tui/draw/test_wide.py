@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spooltop.model.sight import AGE_BOUNDS, Ages, SourceAges
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 from spooltop.model.words import Box
+from spooltop.tui.draw.ages import AGES_ROOM, age_histogram
 from spooltop.tui.draw.beside import beside, depth_chart
 from spooltop.tui.draw.lamp import Lamp
 from spooltop.tui.draw.overview import overview
@@ -75,3 +77,34 @@ def test_a_program_is_called_by_its_name() -> None:
     assert program("sh -c 'kill -9 $PPID'") == "sh"
     assert program("/usr/bin/rsync -a x y") == "rsync"
     assert program("") == ""
+
+
+def histogram(ages: Ages | None, width: int = 79) -> list[str]:
+    whole = values.trouble()
+    lines = age_histogram(replace(whole, sight=replace(whole.sight, ages=ages)), width)
+    return [line_text(line).rstrip() for line in lines]
+
+
+def test_what_waits_is_shown_by_age_and_by_source() -> None:
+    lines = histogram(values.trouble().sight.ages)
+    assert lines[4].split() == ["source", "all", "<10s", "10s–1m", "1m–10m", "10m–1h", "1h–24h", "≥24h"]
+    assert lines[5].split() == ["all", "4,310", "118", "595", "3,597", "0", "0", "0"]
+    assert [line.split()[:2] for line in lines[6:9]] == [["imessage", "2,155"], ["email", "1,293"], ["signal", "862"]]
+    edge = lines[5].index("3,597") + len("3,597")
+    assert all(line.endswith("█") and len(line) == edge for line in lines[1:4]), "the highest bar stands over its figure"
+
+
+def test_ages_of_a_sample_say_so_and_add_up_to_the_whole() -> None:
+    sample = Ages(AGE_BOUNDS, (0, 0, 0, 0, 5_000, 0), (SourceAges("bot", 5_000, (0, 0, 0, 0, 5_000, 0)),), 1, 5_000, 1_000_000)
+    lines = histogram(sample)
+    assert "~ from 5,000 of 1,000,000" in lines[0]
+    assert lines[5].split() == ["all", "1,000,000", "~0", "~0", "~0", "~0", "~1.0M", "~0"]
+
+
+def test_the_histogram_keeps_its_room_whatever_it_shows() -> None:
+    none = Ages(AGE_BOUNDS, (0,) * 6, (), 0, 0, 0)
+    many = Ages(AGE_BOUNDS, (40, 0, 0, 0, 0, 0), tuple(SourceAges(f"s{n}", 1, (1, 0, 0, 0, 0, 0)) for n in range(12)), 40, 40, 40)
+    assert len(histogram(none)) == len(histogram(many)) == AGES_ROOM
+    assert histogram(none)[1] == "   nothing waits"
+    assert "   36 more sources" in histogram(many)
+    assert histogram(None) == []

@@ -11,7 +11,7 @@ from spooltop.model.can import Can
 from spooltop.model.kind import Sort
 from spooltop.model.plan import Confirm
 from spooltop.model.row import Payload
-from spooltop.model.sight import Watch
+from spooltop.model.sight import LockParty, Watch
 from spooltop.model.words import Box
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
@@ -21,13 +21,14 @@ from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lamp import Lamp, Times
 from spooltop.tui.draw.lists import list_header, row_line, title_line
+from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines, result_lines
-from spooltop.tui.draw.spans import Line, Style, line_text
+from spooltop.tui.draw.spans import Line, Style, line_text, line_width
 from spooltop.tui.draw.trouble import problem_hint
 
-from ...pictures import asked, values
+from ...pictures import asked, states, values
 from ...pictures.values import NOW, ZONE
 
 
@@ -89,7 +90,7 @@ def test_figures_say_over_what() -> None:
 
 
 def test_what_is_not_measured_is_not_zero() -> None:
-    words = text(overview(values.first_seconds(), 80, 20, now=NOW))
+    words = text(overview(states.first_seconds(), 80, 20, now=NOW))
     assert "✓ nothing wrong in what was seen for 12s.\n   Not judged yet: rates (need 60s)," in words
     assert "\n   Not visible: nothing." in words
     assert "growth not measured yet" in words
@@ -98,7 +99,7 @@ def test_what_is_not_measured_is_not_zero() -> None:
 
 
 def test_a_mail_folder_is_not_judged() -> None:
-    snapshot = values.mail()
+    snapshot = states.mail()
     words = text(overview(snapshot, 80, 20, now=NOW))
     assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read\n mail")
     assert words.replace("\n", "").count("spooltop --as spool") == 1
@@ -204,7 +205,7 @@ def test_what_a_reader_tells_is_not_told_twice() -> None:
 
 def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> None:
     payload = Payload(b"\n".join(b"line %d" % i for i in range(50)), 500, False)
-    assert text(detail(values.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 46 more lines"
+    assert text(detail(values.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 45 more lines"
     assert text(detail(values.claims()[1], payload, 80, 10, now=NOW, scroll=999)).splitlines()[-1] == " line 49"
     assert "being read" in text(detail(values.claims()[1], None, 80, 10, now=NOW))
 
@@ -264,7 +265,55 @@ def test_help_says_why_something_is_not_there_and_dims_it() -> None:
 
 def test_operations_say_whether_they_can_be_undone() -> None:
     words = text(operations_lines(asked.operations(), 140, 10, now=NOW, zone=ZONE)).splitlines()
-    assert "2 of 3" in words[1] and "can be undone" in words[1]
-    assert "no: all 5 were done since" in words[2]
-    assert "undone by 70f3b5d8aa" in words[4]
-    assert "17 of 40" in words[5] and "BROKE OFF" in words[5]
+    assert words[0].startswith(" Operations 5 · newest first")
+    assert "2 of 3" in words[2] and "can be undone" in words[2]
+    assert "no: all 5 were done since" in words[3]
+    assert "undone by 70f3b5d8aa" in words[5]
+    assert "17 of 40" in words[6] and "BROKE OFF" in words[6]
+
+
+def test_the_chosen_trouble_is_seen_without_colour_and_keeps_its_sign() -> None:
+    chosen, other = overview(values.trouble(), 80, 20, now=NOW)[1:3]
+    assert line_text(chosen).startswith("▌✗ 2 claims") and {span.style for span in chosen[2:]} == {Style.SELECTED}
+    assert line_width(chosen) == 80
+    assert Style.BAD in {span.style for span in chosen}
+    assert Style.SELECTED not in {span.style for span in other}
+
+
+def test_a_24th_row_tells_of_the_locks() -> None:
+    lines = text(overview(values.trouble(), 80, 21, now=NOW)).splitlines()
+    assert lines[-1] == " locks      STALE leader.lock · held import.lock, 1 wait · 1 free"
+
+
+def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
+    words = text(lock_table(values.trouble(), 80, now=NOW))
+    assert " STALE     /opt/memex/leader.lock soft" in words
+    assert "pid 99 is gone; the file itself is the lock" in words
+    assert "   held by 5304 import.py of memex, for ≥10s" in words
+    assert "   waits   5307 import.py of memex, for ≥10s" in words
+
+
+def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:
+    snapshot = values.trouble()
+    words = text(cursor_detail(snapshot.cursors[0], snapshot, 80, 20, now=NOW, zone=ZONE))
+    assert " unsafe   lock not seen held in 10 of 10 writes · common temp cursors.json.tmp" in words
+    locked = replace(snapshot.cursors[2], history=tuple(
+        replace(write, held_by=(LockParty(7),)) for write in snapshot.cursors[2].history
+    ))  # fmt: skip
+    assert "writes" not in text(cursor_detail(locked, snapshot, 80, 20, now=NOW, zone=ZONE))
+
+
+def test_both_moments_of_a_claim_share_their_day_and_offset() -> None:
+    facts = (("enqueued", "2026-11-21 02:00:01 +0100 · claimed 2026-11-21 02:00:03 +0100"),)
+    words = text(detail(values.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE))
+    assert " enqueued 2026-11-21 02:00:01 +0100 · claimed 02:00:03\n" in words
+    other = (("enqueued", "2026-11-20 23:59:01 +0100 · claimed 2026-11-21 02:00:03 +0100"),)
+    assert "claimed 2026-11-21 02:00:03 +0100" in text(
+        detail(values.claims()[1], Payload(b"", 0, False, other), 80, 20, now=NOW, zone=ZONE)
+    )
+
+
+def test_how_long_a_claim_is_held_stands_beside_how_long_others_took() -> None:
+    worked = values.trouble().rates.worked
+    words = text(detail(values.claims()[1], Payload(b"", 0, False), 100, 20, now=NOW, zone=ZONE, worked=worked))
+    assert "others 0.6s (p99 of 606)" in words

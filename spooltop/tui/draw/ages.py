@@ -1,0 +1,103 @@
+"""How long what waits in ``new`` has been there: a column a class of age, a line a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from spooltop.model import units
+from spooltop.model.sight import Ages
+from spooltop.model.snapshot import Snapshot
+
+from .glyphs import BARS
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, safe
+
+__all__ = ["AGES_ROOM", "age_histogram"]
+
+_SOURCE, _TOTAL, _CELL = 12, 10, 9
+_BARS, _SOURCES = 3, 5
+AGES_ROOM = _BARS + _SOURCES + 4
+"""Lines that the histogram takes, whatever it shows: title, bars, the titles of its columns, all together, sources, a blank."""
+
+
+def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
+    """Always ``AGES_ROOM`` lines, none where nothing is known of it. Figures of a sample are scaled up and say ``~``."""
+    ages = snapshot.sight.ages
+    if ages is None:
+        return []
+    lines = [_title(ages, width)]
+    if ages.of:
+        whole = ages.looked_at >= ages.of
+        names = ["source", "all", *_classes(ages.bounds)]
+        lines += _bars(ages.counts, width)
+        lines.append(crop((Span(_words(names, width), Style.DIM),), width))
+        scale = 1.0 if whole else ages.of / ages.looked_at
+        lines.append(_row("all", [f"{ages.of:,}", *_figures(ages.counts, scale)], width))
+        fits = _SOURCES if ages.sources <= _SOURCES else _SOURCES - 1
+        for one in ages.by_source[:fits]:
+            name = "not told" if one.source is None else clip(safe(one.source), _SOURCE - 1)
+            lines.append(_row(name, _figures((one.total, *one.counts), scale), width))
+        if ages.sources > fits:
+            lines.append(crop((Span(f"   {ages.sources - fits:,} more sources", Style.DIM),), width))
+    else:
+        lines.append(crop((Span("   nothing waits", Style.DIM),), width))
+    return lines + [BLANK] * (AGES_ROOM - len(lines))
+
+
+def _title(ages: Ages, width: int) -> Line:
+    notes = []
+    if ages.looked_at < ages.of:
+        notes.append(f"~ from {ages.looked_at:,} of {ages.of:,}")
+    if ages.undated:
+        notes.append(f"{ages.undated:,} without a time")
+    title = join(Span(" new by age and source", Style.TITLE), Span("".join(f" · {note}" for note in notes), Style.DIM))
+    keys = join(Span(" · ", Style.DIM), Span("2", Style.KEY), " shows all")
+    return crop(join(title, keys) if line_width(title) + line_width(keys) <= width else title, width)
+
+
+def _classes(bounds: Sequence[float]) -> list[str]:
+    """``<10s 10s-1m … over 1d``: the youngest first."""
+    words = [units.interval(bound) if bound < 60 else units.duration(bound) for bound in bounds]
+    return [f"<{words[0]}", *(f"{a}–{b}" for a, b in pairwise(words)), f"≥{words[-1]}"]
+
+
+def _cells(width: int) -> tuple[int, int]:
+    """Cells of the total and of each class."""
+    return _TOTAL, max(7, min(_CELL, (width - 1 - _SOURCE - _TOTAL) // 6))
+
+
+def _words(words: Sequence[str], width: int) -> str:
+    total, cell = _cells(width)
+    return f" {pad(words[0], _SOURCE)}{pad_left(words[1], total)}" + "".join(pad_left(word, cell) for word in words[2:])
+
+
+def _row(name: str, figures: Sequence[str], width: int) -> Line:
+    """A 0 steps back, so that the eye finds what is there."""
+    total, cell = _cells(width)
+    spans = [Span(f" {pad(name, _SOURCE)}")]
+    for i, figure in enumerate(figures):
+        spans.append(Span(pad_left(figure, cell if i else total), Style.DIM if figure in ("0", "~0") else Style.NORMAL))
+    return crop(merge(spans), width)
+
+
+def _figures(counts: Sequence[int], scale: float) -> list[str]:
+    """Scaled figures have two digits that mean something."""
+    if scale == 1.0:
+        return [f"{n:,}" for n in counts]
+    about = [float(f"{n * scale:.2g}") for n in counts]
+    return [f"~{n / 1e6:,.1f}M" if n >= 1e6 else f"~{n:,.0f}" for n in about]
+
+
+def _bars(counts: Sequence[int], width: int) -> list[Line]:
+    """The classes as bars over their columns, the highest as high as there is room."""
+    total, cell = _cells(width)
+    top = max(counts, default=0)
+    lines: list[Line] = []
+    for row in range(_BARS, 0, -1):
+        spans = [Span(" " * (1 + _SOURCE + total))]
+        for n in counts:
+            eighths = max(round(n / top * _BARS * 8), 1) - (row - 1) * 8 if n and top else 0
+            char = " " if eighths <= 0 else BARS[min(eighths, 8) - 1]
+            spans += [Span("  "), Span(char * (cell - 2), Style.BAR if char != " " else Style.NORMAL)]
+        lines.append(crop(merge(spans), width))
+    return lines

@@ -1,0 +1,44 @@
+"""The form for test messages: what they are, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .frame import framed, inner_width
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
+
+__all__ = ["Field", "form_lines"]
+
+_WIDEST, _NAME, _VALUE = 100, 8, 34
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field as it stands; ``hint`` says what it is."""
+
+    name: str
+    text: str
+    hint: str
+    chosen: bool = False
+
+
+def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
+    """A panel of at most ``height`` lines. A hint stands behind its field, or below it where that is too narrow."""
+    width = min(width, _WIDEST)
+    inner = inner_width(width)
+    beside = inner >= 2 + _NAME + _VALUE + 30
+    room = _VALUE if beside else max(1, inner - 2 - _NAME)
+    body: list[Line] = []
+    for field in fields:
+        text = clip_left(shown(field.text), room - 2)  # the end is where one types
+        sign = Span("▌ " if field.chosen else "  ", Style.KEY)
+        name = Span(pad(field.name, _NAME), Style.STRONG if field.chosen else Style.DIM)
+        cursor = Span("█" if field.chosen else "", Style.KEY)
+        gap = " " * (room - text_width(text) - len(cursor.text))
+        hint = Span(field.hint, Style.DIM)
+        body.append(crop(join(sign, name, text, cursor, gap, hint if beside else ""), inner))
+        if not beside:
+            body.append(crop(join(" " * (2 + _NAME), hint), inner))
+    body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
+    return framed("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]
