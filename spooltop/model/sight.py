@@ -13,8 +13,8 @@ from .row import Row
 from .words import Box, Json, Key
 
 __all__ = [
-    "AGE_BOUNDS", "Ages", "BoxState", "CursorSection", "CursorSource", "Disk", "Flow", "Lock", "LockParty", "Passage", "Sight",
-    "SourceAges", "VerdictCounts", "Watch", "Who",
+    "AGE_BOUNDS", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorWrite", "Disk", "Flow", "Lock", "LockParty",
+    "Passage", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
 ]  # fmt: skip
 
 
@@ -142,6 +142,17 @@ class Lock:
 
 
 @dataclass(frozen=True, slots=True)
+class CursorWrite:
+    """One line of ``.cursors.journal``: a write by ``CursorFile.advance``, under its lock. ``old`` is what it replaced."""
+
+    at: float
+    source: str
+    old: Json
+    new: Json
+    writer: LockParty
+
+
+@dataclass(frozen=True, slots=True)
 class CursorSource:
     """One cursor file as it was read. ``sections`` is source → value; None where it does not parse (``error`` says why).
     ``shared`` is False for one file per source. ``lock_holders`` are those seen on its lock when it was read.
@@ -157,6 +168,11 @@ class CursorSource:
     lock_holders: tuple[LockParty, ...] = ()
     litter: tuple[str, ...] = ()
     """Temporary files beside it that tell of an unsafe writer, names as on disk."""
+    journal: tuple[CursorWrite, ...] = ()
+    """Writes that the journal beside it tells of since the look before (at the first look: of the last hour), in their order. All
+    of them were published before the file was read."""
+    lock_there: bool | None = None
+    """Whether ``.cursors.lock`` stands beside it: without it nobody locks by it. None: not looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +186,8 @@ class CursorSection:
     also_changed: tuple[str, ...] = ()
     held_by: tuple[LockParty, ...] = ()
     shown: str = ""
+    writer: LockParty | None = None
+    """Who wrote it, where the journal tells; nobody is guessed."""
 
 
 @dataclass(frozen=True, slots=True)

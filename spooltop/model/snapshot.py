@@ -72,6 +72,10 @@ class Cursor:
     put_back: int = 0
     history: tuple[CursorSection, ...] = ()
     lock_holders: tuple[LockParty, ...] = ()
+    suspects: tuple[tuple[str, int], ...] = ()
+    """Other sources that advanced in the very writes that put it back, with in how many of ``put_back`` writes, most first."""
+    unsafe: tuple[str, ...] = ()
+    """What tells that this file is written unsafely, in words; names escaped."""
 
 
 @dataclass(frozen=True, slots=True)

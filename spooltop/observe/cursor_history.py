@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.cursor_values import direction, order, pick, shown
-from ..model.sight import CursorSection, LockParty
+from ..model.sight import CursorSection, CursorWrite, LockParty
 from ..model.words import Json
 
 __all__ = ["RING", "Change", "CursorHistory", "key_of"]
@@ -18,6 +18,9 @@ RING = 200
 _GAPS = 20
 _FEWEST_GAPS = 2
 _REMEMBERED = 3600.0
+_RECENT = 8
+_NEAR = 3.0
+"""Seconds within which a line of the journal and a write that was seen are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,17 @@ class CursorHistory:
         return 1 if place is None or place > self._seen.get(key_of(self.value), -1) else -1
 
     def write(
-        self, at: float, value: Json, inode: int, also: tuple[str, ...], advanced: tuple[str, ...], held_by: tuple[LockParty, ...]
+        self,
+        at: float,
+        value: Json,
+        inode: int,
+        also: tuple[str, ...],
+        advanced: tuple[str, ...],
+        held_by: tuple[LockParty, ...],
+        writer: LockParty | None = None,
     ) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
-        self.ring.appendleft(CursorSection(at, value, inode, also, held_by, shown(value)))
+        self.ring.appendleft(CursorSection(at, value, inode, also, held_by, shown(value), writer))
         self.writes.append(at)
         self.written_at = at
         if key_of(value) == key_of(self.value):
@@ -99,6 +109,25 @@ class CursorHistory:
         """True where the high-water mark is a token that came later than ``value``."""
         top = self._seen.get(key_of(self._top))
         return order(pick(value)) is None and top is not None and top > self._seen.get(key_of(value), top)
+
+    def told(self, one: CursorWrite, now: float) -> None:
+        """Takes one line of the journal. A write that was seen already gets its writer. What the line replaced, where that is not
+        what stood here, was written in between by somebody who keeps no journal."""
+        at = min(one.at, now)
+        recent = list(itertools.islice(self.ring, _RECENT + 1))
+        for place, seen in enumerate(recent[:_RECENT]):
+            before = recent[place + 1].value if place + 1 < len(recent) else one.old  # the first was no write that we saw
+            if (
+                seen.writer is None
+                and abs(seen.at - at) <= _NEAR
+                and key_of(seen.value) == key_of(one.new)
+                and key_of(before) == key_of(one.old)
+            ):
+                self.ring[place] = replace(seen, writer=one.writer, held_by=seen.held_by or (one.writer,))
+                return
+        if key_of(one.old) != key_of(self.value):
+            self.write(at, one.old, 0, (), (), ())
+        self.write(at, one.new, 0, (), (), (one.writer,), writer=one.writer)
 
     @property
     def top(self) -> Json:

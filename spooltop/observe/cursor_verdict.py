@@ -10,7 +10,7 @@ from ..model.text import escape
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
 
-__all__ = ["judge", "put_back_words", "suspects"]
+__all__ = ["judge", "put_back_words", "suspects", "suspects_of"]
 
 _NEW_FOR = 60.0
 _RHYTHM_UNKNOWN = 300.0
@@ -73,11 +73,17 @@ def put_back_words(history: CursorHistory, put: Sequence[Change], now: float, *,
     return f"put back {shown(last.old)}→{shown(last.new)}, {often}"
 
 
+def suspects_of(put: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
+    """(source, in how many of those writes it advanced), most first, of the put-backs that ``judge`` counts."""
+    recent = [change for change in put if change.at >= now - window] or put
+    times = Counter(source for change in recent for source in change.advanced)
+    return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+
+
 def suspects(put: Sequence[Change], *, most: int = 2) -> str:
     """Which sources' advances those writes carried: who wrote is not seen, so this is said as what it is."""
-    times = Counter(source for change in put for source in change.advanced)
+    times = suspects_of(put, 0.0, window=0.0)
     if not times:
         return ""
-    first = sorted(times.items(), key=lambda item: (-item[1], item[0]))[:most]
-    words = ", ".join(f"{escape(source)} advanced in {n} of {len(put)}" for source, n in first)
+    words = ", ".join(f"{escape(source)} advanced in {n} of {len(put)}" for source, n in times[:most])
     return f"; {words} of these writes"

@@ -13,8 +13,8 @@ from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from ..model.words import Json
-from .cursor_history import Change, CursorHistory
-from .cursor_verdict import judge
+from .cursor_history import Change, CursorHistory, key_of
+from .cursor_verdict import judge, suspects_of
 
 __all__ = ["CursorWatch"]
 
@@ -38,6 +38,7 @@ class _File:
     good_at: float | None = None
     away_since: float | None = None
     lock_holders: tuple[LockParty, ...] = ()
+    lock_there: bool | None = None
 
 
 class CursorWatch:
@@ -55,7 +56,7 @@ class CursorWatch:
         for source in sources:
             there.add(source.path)
             file = self._files.setdefault(source.path, _File(source.path, source.shared))
-            file.lock_holders = source.lock_holders
+            file.lock_holders, file.lock_there = source.lock_holders, source.lock_there
             file.away_since = None
             self._note_litter(source, now)
             self._read(file, source, now)
@@ -120,17 +121,24 @@ class CursorWatch:
         stamp = (source.inode, source.mtime, source.size)
         first = file.good_at is None
         file.good_at = now
-        if stamp == file.stamp and source.sections == file.sections:
+        same = stamp == file.stamp and source.sections == file.sections
+        if same and not source.journal:
             return
         at = self._written_at(source.mtime, now, first=first)
         before = file.sections
-        changed = [name for name in {**before, **source.sections} if _differs(before, source.sections, name)]
+        told = self._take_journal(file, source, now)
+        if same and not told:
+            return
+        both = {} if first else {**before, **source.sections}
+        changed = [name for name in both if _differs(before, source.sections, name)]
         advanced = [] if first else list(_advanced(file, source.sections, changed))
         for name, value in source.sections.items():
             history = file.histories.get(name)
             if history is None:
                 file.histories[name] = CursorHistory(at, value, source.inode, source.lock_holders, seen_at=now)
-            elif not file.shared or name in changed:
+            elif name in told and key_of(history.value) == key_of(value):
+                history.value = value  # the journal told of this write
+            elif (not file.shared and not same) or name in changed or name in told:
                 # in a shared file a write that left this section as it was is as likely another source's
                 also = tuple(other for other in changed if other != name)
                 history.write(
@@ -141,6 +149,18 @@ class CursorWatch:
             if name not in source.sections:
                 file.gone_since.setdefault(name, at if not first else now)
         file.stamp, file.sections = stamp, source.sections
+
+    def _take_journal(self, file: _File, source: CursorSource, now: float) -> frozenset[str]:
+        """What the journal tells of writes, also of before the first look; the sources it is about."""
+        for one in source.journal:
+            history = file.histories.get(one.source)
+            if history is None and one.source in (source.sections or {}):
+                began = min(one.at, now)
+                value = one.new if one.old is None else one.old  # None: there was nothing before
+                history = file.histories[one.source] = CursorHistory(began, value, 0, (), seen_at=began)
+            if history is not None:
+                history.told(one, now)
+        return frozenset(one.source for one in source.journal if one.source in file.histories)
 
     def _written_at(self, mtime: float, now: float, *, first: bool) -> float:
         """The file's own time of writing where it is believable, else when it was seen."""
@@ -173,7 +193,15 @@ class CursorWatch:
                 put_back=put_back,
                 history=tuple(history.ring),
                 lock_holders=file.lock_holders,
+                suspects=suspects_of(history.put_backs(now), now, window=self._window),
+                unsafe=tuple(self._unsafe_words(file)),
             )
+
+    def _unsafe_words(self, file: _File) -> Iterator[str]:
+        for name in self.unsafe.get(file.path, ()):
+            yield f"{'common temp ' if _COMMON.fullmatch(name) else 'left behind '}{escape(name)} seen"
+        if file.shared and file.lock_there is False and len(file.histories) > 1:
+            yield "nobody locks by .cursors.lock: it is not there"
 
     def _verdict(self, file: _File, source: str, history: CursorHistory, now: float) -> tuple[str, str, int]:
         name = escape(os.path.basename(file.path))

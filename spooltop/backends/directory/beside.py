@@ -30,7 +30,7 @@ class Beside:
         self._clock = clock
         self._monotonic = monotonic
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles()
+        self._cursor_files = CursorFiles(clock=clock)
         self._table: tuple[float, LockTable] | None = None
 
     def table(self) -> LockTable:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from spooltop.model.sight import CursorSource, LockParty
+from spooltop.engine.cursors import LOCK
+from spooltop.model.sight import CursorSource, CursorWrite, LockParty
 from spooltop.model.words import Json
+
+from .cursorjournal import CursorJournal
 
 __all__ = ["CursorFiles", "parse_sections", "parse_value"]
 
@@ -57,32 +61,38 @@ class _Known:
 class CursorFiles:
     """The cursor files in some folders. What has not changed is the very object of the look before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
         self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """``folders``: (path as shown, descriptor) of the spool and of its parent; the first that has cursors is taken."""
+        now = self._clock()
         for path, fd in folders:
-            found = self._in(path, fd, holders)
+            found = self._in(path, fd, holders, now)
             if found:
                 return found
         return ()
 
-    def _in(self, path: str, fd: int, holders: Holders) -> tuple[CursorSource, ...]:
+    def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
         sources = []
+        told = self._journal.since(path, fd, now)  # before the files: what it tells was published before they are read
         shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
         if shared is not None:
             sources.append(replace(shared, litter=litter) if (litter := self._beside(path, fd)) != shared.litter else shared)
             self._known[shared.path].source = sources[0]
+            sources[0] = self._with(sources[0], told, fd)
         folder = -1
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            told = self._journal.since(os.path.join(path, "cursors"), folder, now)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             for name in names[:_FILES_AT_MOST]:
                 one = self._file(os.path.join(path, "cursors", name), name, folder, name[: -len(".json")], holders)
                 if one is not None:
-                    sources.append(one)
+                    sources.append(self._with(one, told, folder))
         except OSError:
             return tuple(sources)  # no such folder, which is the rule
         finally:
@@ -108,6 +118,20 @@ class CursorFiles:
         )  # fmt: skip
         self._known[path] = _Known(state, answer)
         return answer
+
+    def _with(self, source: CursorSource, told: dict[str, tuple[CursorWrite, ...]], fd: int) -> CursorSource:
+        """With what the journal tells of it, and whether its lock is there. The same object where that is as before."""
+        there: bool | None
+        try:
+            there = stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
+        except OSError as problem:
+            there = False if isinstance(problem, FileNotFoundError) else None
+        if there is not source.lock_there:
+            source = replace(source, lock_there=there)
+            if source.path in self._known:
+                self._known[source.path].source = source
+        writes = told.get(os.path.basename(source.path), ())
+        return replace(source, journal=writes) if writes else source
 
     @staticmethod
     def _read(name: str, fd: int, source: str | None, found: os.stat_result) -> tuple[dict[str, Json] | None, str]:

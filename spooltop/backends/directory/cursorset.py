@@ -186,6 +186,9 @@ class CursorOperator:
             found = os.fstat(folder)
         ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
         words = _change_words(ref)
+        for write in one.journal:
+            if write.source == source and (highest is None or _less(highest, write.new)):
+                highest = write.new
         warnings = list(_warnings(ref, highest))
         notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _when(one))
         return Candidates([Item(row, ref, "; ".join(warnings), words)], (), tuple(note for note in notes if note))

@@ -51,7 +51,7 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._cursors = CursorFiles()
+        self._cursors = CursorFiles(clock=clock)
         self._locks = LockFiles(self._processes, clock=clock)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)

@@ -1,0 +1,204 @@
+"""What the engine's journal tells of the past hour, of writers, and of writes that no look saw."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.backends.directory.cursorfiles import CursorFiles
+from spooltop.backends.directory.cursorjournal import parse_journal
+from spooltop.engine import CursorFile
+from spooltop.engine.cursors import JOURNAL
+from spooltop.model.sight import CursorSource
+from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.words import Json
+from spooltop.observe import Observer
+
+from ..conftest import Clock
+from .sights import T0, look
+
+
+class Watching:
+    """A real folder with cursors in it, written by the engine or unsafely, and somebody who looks. The clock runs from ``T0``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = Clock(T0)
+        self.file = folder / "cursors.json"
+        self.open()
+
+    def open(self) -> None:
+        """Somebody new, who has seen nothing yet."""
+        self.files, self.observer = CursorFiles(clock=self.clock), Observer()
+
+    def engine(self, at: float, source: str, value: Json) -> None:
+        self.clock.now = T0 + at
+        CursorFile(self.file, clock=self.clock).advance(source, value)
+        self.stamp()
+
+    def unsafe(self, at: float, **sections: Json) -> None:
+        self.clock.now = T0 + at
+        self.file.write_text(json.dumps(sections))
+        self.stamp()
+
+    def stamp(self) -> None:
+        os.utime(self.file, (self.clock.now, self.clock.now))
+
+    def sources(self) -> tuple[CursorSource, ...]:
+        fd = os.open(self.folder, os.O_RDONLY)
+        try:
+            return self.files.look([(str(self.folder), fd)], lambda _: ())
+        finally:
+            os.close(fd)
+
+    def look(self, at: float) -> Snapshot:
+        self.clock.now = T0 + at
+        return self.observer.add(look(at, cursors=self.sources()))
+
+    def cursor(self, at: float, source: str = "imessage") -> Cursor:
+        return next(cursor for cursor in self.look(at).cursors if cursor.source == source)
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Watching:
+    return Watching(tmp_path)
+
+
+def told(cursor: Cursor) -> list[tuple[float, Json, int | None]]:
+    return [(one.at - T0, one.value, one.writer.pid if one.writer else None) for one in cursor.history]
+
+
+def test_one_who_comes_later_knows_the_past_hour(watching: Watching) -> None:
+    watching.engine(-4000, "imessage", 1)
+    for n in range(1, 6):
+        watching.engine(60 * n, "imessage", 10 + n)
+    cursor = watching.cursor(310)
+    assert (cursor.verdict, cursor.every, cursor.writes) == ("advancing", 60.0, 5)
+    assert cursor.evidence == "every 60s, last 10s ago"
+    me = os.getpid()
+    assert told(cursor)[:5] == [(300, 15, me), (240, 14, me), (180, 13, me), (120, 12, me), (60, 11, me)]
+    assert cursor.history[0].held_by[0].pid == me
+
+
+def test_a_put_back_that_nobody_watched_is_found_by_what_the_next_write_replaced(watching: Watching) -> None:
+    watching.unsafe(0, imessage=89632, email=1)
+    for n in range(3):
+        watching.engine(60 * n + 1, "imessage", 89636)
+        watching.unsafe(60 * n + 30, imessage=89632, email=2 + n)
+    cursor = watching.cursor(160)
+    assert (cursor.verdict, cursor.put_back, cursor.value) == ("reverted", 3, 89632)
+    assert cursor.evidence == "put back 89636→89632, 3× in 2m"
+
+
+def test_a_put_back_between_two_looks_is_found_too(watching: Watching) -> None:
+    watching.unsafe(0, imessage=5, email=1)
+    watching.look(1)
+    watching.engine(10, "imessage", 6)
+    watching.unsafe(11, imessage=5, email=2)
+    cursor = watching.cursor(12)
+    assert (cursor.verdict, cursor.suspects) == ("reverted", (("email", 1),))
+    assert [(one.value, bool(one.writer)) for one in cursor.history] == [(5, False), (6, True), (5, False)]
+
+
+def test_a_line_that_comes_after_its_write_was_seen_names_the_writer_and_nothing_else(watching: Watching) -> None:
+    watching.unsafe(0, imessage=5, email=1)
+    watching.look(1)
+    watching.engine(10, "imessage", 6)
+    journal = watching.folder / JOURNAL
+    line = journal.read_bytes()
+    journal.write_bytes(b"")
+    before = watching.cursor(11)
+    assert told(before)[0] == (10, 6, None)
+    journal.write_bytes(line)
+    after = watching.cursor(12)
+    assert told(after)[0] == (10, 6, os.getpid())
+    assert len(after.history) == len(before.history)
+    assert after.put_back == 0
+
+
+def test_at_the_first_look_too(watching: Watching) -> None:
+    watching.engine(0, "imessage", 5)
+    journal = watching.folder / JOURNAL
+    line = journal.read_bytes()
+    journal.write_bytes(b"")
+    watching.look(0.1)
+    journal.write_bytes(line)
+    cursor = watching.cursor(1)
+    assert (cursor.put_back, len(cursor.history), cursor.verdict) == (0, 1, "new")
+
+
+def test_a_write_of_the_same_value_is_a_write(watching: Watching) -> None:
+    watching.engine(0, "imessage", 5)
+    watching.engine(0, "email", 1)
+    watching.look(1)
+    for n in range(1, 4):
+        watching.engine(10 * n, "imessage", 5)
+        watching.look(10 * n + 1)
+    assert watching.cursor(32).writes == 3
+    assert watching.cursor(32, "email").writes in (None, 1)
+
+
+def test_no_line_is_told_twice_also_after_a_rotation(watching: Watching) -> None:
+    for n in range(4):
+        watching.engine(10 * n, "imessage", n)
+    assert len(watching.sources()[0].journal) == 4
+    assert watching.sources()[0].journal == ()
+    journal = watching.folder / JOURNAL
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.unlink()
+    journal.write_bytes(b"".join(lines[2:]))
+    watching.engine(50, "imessage", 9)
+    assert [one.new for one in watching.sources()[0].journal] == [9]
+    with open(journal, "ab") as file:
+        file.write(lines[0][:10])
+    assert watching.sources()[0].journal == ()
+
+
+def test_only_safe_writers_are_never_accused(watching: Watching) -> None:
+    for n in range(40):
+        watching.engine(3 * n, ("imessage", "email")[n % 2], n)
+        if n % 3 == 0:
+            assert all(cursor.put_back == 0 for cursor in watching.look(3 * n + 0.5).cursors)
+    assert {cursor.verdict for cursor in watching.look(121).cursors} == {"advancing"}
+
+
+def test_nobody_locks_is_told_where_the_lock_is_not_there(watching: Watching) -> None:
+    watching.unsafe(0, imessage=5, email=1)
+    assert watching.cursor(1).unsafe == ("nobody locks by .cursors.lock: it is not there",)
+    watching.engine(2, "imessage", 6)
+    assert watching.cursor(3).unsafe == ()
+    (watching.folder / "cursors.json.tmp").touch()
+    assert watching.cursor(4).unsafe == ("common temp cursors.json.tmp seen",)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 3)), max_size=12))
+def test_the_last_value_is_the_files_whatever_was_written(steps: list[tuple[str, bool, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        watching = Watching(Path(folder))
+        watching.unsafe(0, a=0, b=0)
+        for n, (source, safe, value) in enumerate(steps):
+            if safe:
+                watching.engine(n + 1, source, value)
+            else:
+                watching.unsafe(n + 1, **{**json.loads(watching.file.read_text()), source: value})
+            if value % 2:
+                watching.look(n + 1.5)
+        found = {cursor.source: cursor.value for cursor in watching.look(len(steps) + 2).cursors}
+        assert found == json.loads(watching.file.read_text())
+
+
+@given(st.lists(st.binary(max_size=40) | st.dictionaries(
+    st.sampled_from(["time", "file", "source", "pid", "command", "old", "new", "cut"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)).map(lambda value: json.dumps(value).encode())
+))  # fmt: skip
+def test_a_forged_journal_says_nothing_or_something_whole(lines: list[bytes]) -> None:
+    for name, write in parse_journal(b"\n".join(lines)):
+        assert isinstance(name, str)
+        assert isinstance(write.source, str)
+        assert write.writer.pid is not None
