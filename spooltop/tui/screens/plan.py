@@ -92,10 +92,8 @@ class PlanScreen(TableScreen[Result | None]):
         self.paint()
 
     def on_resize(self, event: Resize) -> None:
-        # A key may have been typed at a size where the plan could not be read.
-        panel = self.query_one(Panel)
-        panel.renew()
-        panel.refresh()  # the base class paints what stands on it
+        if self.small:  # a key that is typed now is typed at what cannot be read
+            self.query_one(Panel).renew()
 
     def ignores(self, event: Key) -> bool:
         if event.key in LEAVING:
