@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .errors import Refused
@@ -35,14 +37,16 @@ __all__ = ["Control", "open_control"]
 
 
 class Control:
-    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets."""
+    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets.
+
+    ``operations`` opens what changes it, when that is asked for first: who only looks does not wait for it."""
 
     def __init__(
         self,
         target: str,
         layout: str,
         reader: Reader,
-        operations: Operations | None,
+        operations: Callable[[], Operations] | None,
         observer: Observer,
         *,
         read_only: str | None = None,
@@ -52,7 +56,9 @@ class Control:
         self.target = target
         self.layout = layout
         self._reader = reader
-        self._operations = operations
+        self._open_operations = operations
+        self._opened: Operations | None = None
+        self._opening = threading.Lock()
         self._observer = observer
         self._read_only = read_only
         self._clock = clock
@@ -147,12 +153,13 @@ class Control:
 
     def operations(self) -> list[OperationRecord]:
         """What was done here, newest first."""
-        return [] if self._operations is None else self._operations.records()
+        operations = self._operations()
+        return [] if operations is None else operations.records()
 
     def close(self) -> None:
         self._reader.close()
-        if self._operations is not None:
-            self._operations.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def _muting(self) -> MuteFile:
         if self._mutes is None:
@@ -162,9 +169,16 @@ class Control:
     def _operator(self, action: Action) -> Operations:
         if self._read_only is not None:
             raise Refused(f"{action}: {self._read_only}", path=self.target)
-        if self._operations is None:
+        operations = self._operations()
+        if operations is None:
             raise Refused(f"{action}: a {self.layout} target has no messages to change", path=self.target)
-        return self._operations
+        return operations
+
+    def _operations(self) -> Operations | None:
+        with self._opening:
+            if self._opened is None and self._open_operations is not None:
+                self._opened = self._open_operations()
+            return self._opened
 
     def __enter__(self) -> Control:
         return self
@@ -203,39 +217,44 @@ def open_control(
         from .backends.directory.lone import LoneReader
 
         lone = LoneReader(target.path, target.kind, read_only=why, clock=clock)
-        setting = _lone_operations(path, target, clock, state)
+        setting = partial(_lone_operations, path, target.path, clock, state) if target.kind == "cursors" else None
         return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes)
 
+    from .backends.directory.reader import DirectoryReader
+
+    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
+    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock)
+    return Control(path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes)
+
+
+def _spool_operations(
+    path: str, target: Target, cursors_of: str, why: str | None, as_spool: bool, clock: Callable[[], float]
+) -> Operations:
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import SpoolBooks
     from .backends.directory.cursorset import CursorOperator
     from .backends.directory.fresh import FreshRows
     from .backends.directory.logfiles import LogFiles
     from .backends.directory.operator import DirectoryOperator
-    from .backends.directory.reader import DirectoryReader
     from .backends.directory.withcursors import WithCursors
     from .operate.operations import Operations
 
-    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
     fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
     operator = DirectoryOperator(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
-    books = SpoolBooks(reader.path, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(reader.path, books, beside=True, read_only=why, clock=clock)
-    operations = Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else ())
-    return Control(path, target.kind, reader, operations, observer, read_only=why, clock=clock, mutes=mutes)
+    books = SpoolBooks(cursors_of, LogFiles(), state_dir=STATE_DIR)
+    cursors = CursorOperator(cursors_of, books, beside=True, read_only=why, clock=clock)
+    return Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else ())
 
 
-def _lone_operations(path: str, target: Target, clock: Callable[[], float], state: str | None) -> Operations | None:
+def _lone_operations(path: str, file: str, clock: Callable[[], float], state: str | None) -> Operations:
     """For cursor files alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
-    if target.kind != "cursors":
-        return None
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import StateBooks
     from .backends.directory.cursorset import CursorOperator
     from .backends.directory.logfiles import LogFiles
     from .operate.operations import Operations
 
-    books = StateBooks(target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    return Operations(CursorOperator(target.path, books, beside=False, clock=clock), path, clock)
+    books = StateBooks(file, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    return Operations(CursorOperator(file, books, beside=False, clock=clock), path, clock)
