@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import Resize
 from textual.geometry import Region
 
 from spooltop.tui.draw.glyphs import ASCII
@@ -255,6 +256,17 @@ async def test_a_tick_paints_only_what_changed_and_only_up_to_it() -> None:
         assert app.list.painted == [Region(0, 3, 3, 1)]
 
 
+async def test_a_list_that_empties_just_as_it_changes_its_size_leaves_nothing_of_its_rows() -> None:
+    app = ListApp(Names(9))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(9, 1)
+        await pilot.pause()
+        app.list.on_resize(Resize(app.list.size, app.list.size))  # from here on nobody knows what stands on the terminal
+        app.list.painted = []
+        app.list.set_list(0, 2)
+        assert {(region.y, region.right) for region in app.list.painted} >= {(y, 40) for y in range(10)}
+
+
 async def test_marks_are_shown_by_key() -> None:
     app = ListApp(Names(100))
     async with app.run_test(size=(40, 10)) as pilot:
@@ -332,7 +344,7 @@ async def test_ascii_and_no_colour() -> None:
         await pilot.pause()
         view.show([(Span("✗", Style.BAD), Span(" ▁█ …"))])
         strip = view.render_line(0)
-        assert strip.text.rstrip() == "x .# *"
+        assert strip.text.rstrip() == "x _# *"
         first = next(iter(strip))
         assert first.style is not None and first.style.bold
         assert first.style.color is None or first.style.color.name not in ("red", "ansi_red")

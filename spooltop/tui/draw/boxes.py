@@ -12,7 +12,7 @@ from spooltop.model.words import ASIDE, LIVE, Box
 from .glyphs import BARS, UNWATCHED
 from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown
 
-__all__ = ["box_table", "flow_lines", "spark"]
+__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "spark"]
 
 _CELLS = 20
 
@@ -50,6 +50,22 @@ def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     if aside:
         lines.append(_aside_line(aside, width, now, with_bytes))
     return lines
+
+
+def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
+    """``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``: where there is room for no more."""
+    boxes, counts = snapshot.sight.boxes, snapshot.sight.counts
+    loud = {
+        Box.CUR: Span(f", {counts.dead} DEAD", Style.BAD) if counts.dead else Span(""),
+        Box.TMP: Span(f", {counts.abandoned} abandoned", Style.WARN) if counts.abandoned else Span(""),
+    }
+    parts: list[str | Span] = []
+    for box in (Box.NEW, Box.CUR, Box.TMP):
+        if box in boxes:
+            state = boxes[box]
+            depth = units.count(state.count, complete=state.complete)
+            parts += [f"{' ·' if parts else ''} {box} {depth}", loud.get(box, Span(""))]
+    return crop(join(*parts), width)
 
 
 def _history(snapshot: Snapshot, box: Box) -> list[float | None]:

@@ -71,7 +71,9 @@ def _in_a_line(locks: list[Lock], width: int) -> Line:
 
 def _lock_line(lock: Lock, width: int, now: float, path: int) -> Line:
     holders = ", ".join(party(one) for one in lock.holders) or "nobody"
-    why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict in _STYLES else ""
+    why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
+    if lock.waiters:
+        why += f" · waits: {', '.join(party(one) for one in lock.waiters)}"
     verdict = _verdict(lock)
     waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none") else "—"
     return crop(

@@ -9,7 +9,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
 from .beside import beside, depth_chart
-from .boxes import box_table, flow_lines
+from .boxes import box_table, boxes_in_a_line, flow_lines
 from .cursors import cursor_glance
 from .header import is_mail
 from .lamp import Lamp
@@ -66,12 +66,13 @@ def overview(
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
-        below += boxes[:room] if room >= 2 else []
+        below += boxes[:room] if room >= 2 else [boxes_in_a_line(snapshot, width)][:room]
         flow = flow_lines(snapshot, width, now=now)
         if room - len(below) >= len(flow):
             below += flow
     glance = cursor_glance(snapshot, width, room - len(below), now=now)
-    locks = lock_lines(snapshot, width, room - len(below) - len(glance), now=now)
+    left = room - len(below) - len(glance)
+    locks = lock_lines(snapshot, width, left, now=now) if height >= _TINY else []
     if glance and room - len(below) - len(glance) - len(locks) >= 2:
         below.append(BLANK)
         if locks:

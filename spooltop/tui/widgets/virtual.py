@@ -243,7 +243,8 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         width, height = self.size
         regions = []
         for y in range(height):
-            edge = changed_until(self._painted.get(y), self._line(y))
+            # where nothing is known of a row, anything may stand there: an empty line covers all of it
+            edge = changed_until(self._painted[y], self._line(y)) if y in self._painted else width
             if edge:
                 regions.append(Region(0, y, min(edge, width), 1))
         if regions:

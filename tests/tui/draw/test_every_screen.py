@@ -101,6 +101,17 @@ def test_the_trouble_stays_on_top_where_nothing_else_has_room() -> None:
     assert small[1].startswith("▌✗ 2 claims of dead")
 
 
+def test_the_smallest_screen_still_tells_the_depths() -> None:
+    small = [line_text(line) for line in overview(values.trouble(), 60, 7, now=NOW)]
+    assert small[-1] == " new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned"
+
+
+def test_without_signs_what_was_not_watched_is_no_bar() -> None:
+    line = next(line for line in overview(states.demo(), 80, 20, now=NOW) if line_text(line).startswith(" new"))
+    assert ".................." in line_text(ASCII.line(line))
+    assert "=#" in line_text(ASCII.line(line))
+
+
 def test_a_tiny_screen_wastes_no_line_on_trouble_that_is_not_there() -> None:
     one = replace(values.trouble(), problems=values.problems()[:1])
     small = [line_text(line) for line in overview(one, 40, 7, now=NOW)]
