@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .model.plan import OperationRecord, Plan, Result
     from .model.row import Payload
     from .model.selection import Selection
+    from .model.sight import Poll, Sight
     from .model.snapshot import Snapshot
     from .model.words import Json, Key
     from .observe.mutes import MuteFile
@@ -52,6 +54,7 @@ class Control:
         read_only: str | None = None,
         clock: Callable[[], float] = time.time,
         mutes: MuteFile | None = None,
+        polls: Callable[[Sight], tuple[Poll, ...]] | None = None,
     ) -> None:
         self.target = target
         self.layout = layout
@@ -63,6 +66,7 @@ class Control:
         self._read_only = read_only
         self._clock = clock
         self._mutes = mutes
+        self._polls = polls
 
     def now(self) -> float:
         """Epoch seconds by the one clock that everything here uses."""
@@ -70,7 +74,10 @@ class Control:
 
     def look(self, rescan: bool = False) -> Snapshot:
         """One look, judged. Scans only what may have changed, everything with ``rescan``."""
-        snapshot = self._observer.add(self._reader.see(rescan=rescan))
+        sight = self._reader.see(rescan=rescan)
+        if self._polls is not None:
+            sight = replace(sight, polls=self._polls(sight))
+        snapshot = self._observer.add(sight)
         if self._mutes is None:
             return snapshot
         from .observe.mutes import muted
@@ -195,12 +202,14 @@ def open_control(
     watch: bool = True,
     clock: Callable[[], float] = time.time,
     settings: Mapping[str, str] | None = None,
+    poll_logs: Sequence[str] = (),
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
-    variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept).
-    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept). ``poll_logs`` are logs of pollers,
+    ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
+    pattern of their lines. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
     from .observe.mutes import MuteFile, state_folder
@@ -212,19 +221,20 @@ def open_control(
     observer = Observer(Thresholds.from_settings(settings))
     state = state_folder(settings)
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
+    polls = _poll_reader(poll_logs or [one for one in settings.get("SPOOLTOP_POLL_LOG", "").split(":") if one], settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
         lone = LoneReader(target.path, target.kind, read_only=why, clock=clock)
         setting = partial(_lone_operations, path, target.path, clock, state) if target.kind == "cursors" else None
-        return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes)
+        return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
 
     from .backends.directory.reader import DirectoryReader
 
     reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
     changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock)
-    return Control(path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes)
+    return Control(path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
 
 
 def _spool_operations(
@@ -258,3 +268,26 @@ def _lone_operations(path: str, file: str, clock: Callable[[], float], state: st
 
     books = StateBooks(file, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
     return Operations(CursorOperator(file, books, beside=False, clock=clock), path, clock)
+
+
+def _poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:
+    """What reads the poll logs at each look, None where none were named. Raises ``UsageError`` for a bad pattern."""
+    if not globs:
+        return None
+    from .backends.directory.polllogs import LogGlob, PollLogs
+    from .observe.polls import POLL_LINE, parse_poll, poll_pattern, source_of
+
+    logs = PollLogs([LogGlob.parse(one) for one in globs])
+    pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
+
+    def read(sight: Sight) -> tuple[Poll, ...]:
+        sources = [name for one in sight.cursors for name in one.sections or {}]
+        found = []
+        for named, file, written_at, lines in logs.look():
+            source = named if named is not None else source_of(file, sources)
+            at = min(written_at, sight.taken_at)
+            told = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
+            found += [poll for poll in told if poll is not None]
+        return tuple(found)
+
+    return read

@@ -41,7 +41,9 @@ class Context:
 
     def control(self, args: argparse.Namespace, path: str) -> Control:
         """The target of a command that looks once, or changes once."""
-        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False)
+        logs = getattr(args, "poll_log", None)
+        more = {"poll_logs": logs} if logs else {}
+        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False, **more)
 
 
 def here_or(path: str | None, as_spool: bool = False) -> str:

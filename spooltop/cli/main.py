@@ -97,7 +97,8 @@ def _dashboard(args: Namespace, context: Context) -> int:
             from .looking import report
 
             return report(args, context, path)
-        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True) as control:
+        logs = {"poll_logs": args.poll_log} if args.poll_log else {}
+        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **logs) as control:
             return context.dashboard(control, args)
     except NotASpool as error:
         near = None if "/" in path or os.path.lexists(path) else near_command(path)

@@ -68,6 +68,12 @@ def _path(parser: Parser, *, optional: bool = False) -> None:
         parser.add_argument("path", metavar="PATH", help="the spool")
 
 
+def _poll_log(parser: Parser) -> None:
+    parser.add_argument(
+        "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= its name tells whose"
+    )
+
+
 def _json(parser: Parser, what: str) -> None:
     parser.add_argument("--json", action="store_true", help=what)
 
@@ -134,6 +140,7 @@ def _work(parser: Parser) -> None:
 
 def _status(parser: Parser) -> None:
     _path(parser, optional=True)
+    _poll_log(parser)
     _json(parser, "one object")
 
 
@@ -176,6 +183,7 @@ def _inject(parser: Parser) -> None:
 
 def _cursors(parser: Parser) -> None:
     _path(parser, optional=True)
+    _poll_log(parser)
     parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
     parser.add_argument("--file", metavar="FILE", help="with --set: in this cursor file, where several have the source")
     parser.add_argument(
@@ -274,7 +282,7 @@ _TABLE = (
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme")
+_WITH_VALUE = ("--as", "--theme", "--poll-log")
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
@@ -306,6 +314,7 @@ def dashboard_parser() -> Parser:
     parser = Parser("", "[options] [PATH]", "Open the dashboard.", "  spooltop /var/spool/memex")
     parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
     parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
+    _poll_log(parser)
     parser.add_argument("--json", action="store_true", help="print the status as one object instead")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
     return parser
@@ -327,6 +336,7 @@ def overview() -> str:
         "  --as spool            take a mail folder for a job spool",
         "  --ascii               no signs beyond ASCII",
         "  --theme light|dark    the background of the terminal",
+        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",
         "",

@@ -14,7 +14,7 @@ from .words import Box, Json, Key
 
 __all__ = [
     "AGE_BOUNDS", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorWrite", "Disk", "Flow", "Lock", "LockParty",
-    "Passage", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
+    "Passage", "Poll", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
 ]  # fmt: skip
 
 
@@ -176,6 +176,18 @@ class CursorSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Poll:
+    """One poll as its log tells: ``new`` messages from the cursor ``start`` on, ``end`` after it, as they stand in ``line``."""
+
+    source: str
+    at: float
+    new: int
+    start: str
+    end: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CursorSection:
     """One source's value in one file, as written: what the history keeps. ``shown`` is the cursor in it, escaped ("" where it
     is the value itself)."""
@@ -232,6 +244,8 @@ class Sight:
     flow: Flow = field(default_factory=Flow)
     disk: Disk = field(default_factory=Disk)
     cursors: tuple[CursorSource, ...] = ()
+    polls: tuple[Poll, ...] = ()
+    """Polls that logs told of since the look before, in the order of each log."""
     locks: tuple[Lock, ...] = ()
     consumers: int | None = None
     """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""

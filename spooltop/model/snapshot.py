@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .problem import Problem
-from .sight import CursorSection, LockParty, Sight
+from .sight import CursorSection, LockParty, Poll, Sight
 from .words import Box, Json
 
 __all__ = ["Cursor", "Percentiles", "Rates", "Snapshot"]
@@ -76,6 +76,10 @@ class Cursor:
     """Other sources that advanced in the very writes that put it back, with in how many of ``put_back`` writes, most first."""
     unsafe: tuple[str, ...] = ()
     """What tells that this file is written unsafely, in words; names escaped."""
+    polls: tuple[Poll, ...] = ()
+    """What its poll log told, newest first; empty where none was named."""
+    same_start: int = 0
+    """How many of the last polls found something new from the same start: from 2 on nothing of it was kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..model.cursor_values import shown
-from ..model.sight import CursorSource, LockParty
+from ..model.sight import CursorSource, LockParty, Poll
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from ..model.words import Json
 from .cursor_history import Change, CursorHistory, key_of
 from .cursor_verdict import judge, suspects_of
+from .polls import PollHistory
 
 __all__ = ["CursorWatch"]
 
@@ -48,10 +49,13 @@ class CursorWatch:
         self._window = window
         self._files: dict[str, _File] = {}
         self._litter: dict[str, dict[str, float]] = {}
+        self._polls: dict[str, PollHistory] = {}
         self._looked_at = 0.0
 
-    def add(self, sources: Sequence[CursorSource], now: float) -> tuple[Cursor, ...]:
-        """One look at ``now`` (epoch seconds). Never raises for what a file holds."""
+    def add(self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll] = ()) -> tuple[Cursor, ...]:
+        """One look at ``now`` (epoch seconds). Never raises for what a file or a log holds."""
+        for poll in polls:
+            self._polls.setdefault(poll.source, PollHistory()).add(poll)
         there = set()
         for source in sources:
             there.add(source.path)
@@ -176,6 +180,8 @@ class CursorWatch:
             )  # fmt: skip
         for source, history in file.histories.items():
             verdict, evidence, put_back = self._verdict(file, source, history, now)
+            polls = self._polls.get(source) or PollHistory()
+            verdict, evidence = polls.judge(verdict, evidence, history.value, now)
             since = now - self._window
             writes = sum(1 for at in history.writes if at >= since)
             yield Cursor(
@@ -195,6 +201,8 @@ class CursorWatch:
                 lock_holders=file.lock_holders,
                 suspects=suspects_of(history.put_backs(now), now, window=self._window),
                 unsafe=tuple(self._unsafe_words(file)),
+                polls=polls.newest_first,
+                same_start=polls.same_start,
             )
 
     def _unsafe_words(self, file: _File) -> Iterator[str]:

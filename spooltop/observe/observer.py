@@ -52,7 +52,7 @@ class Observer:
             history[box] = depths.cells(now)
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
-        cursors = self._cursors.add(sight.cursors, now)
+        cursors = self._cursors.add(sight.cursors, now, sight.polls)
         seen = Seen(
             sight=sight,
             rates=rates,

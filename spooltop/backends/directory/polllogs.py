@@ -1,0 +1,79 @@
+"""The logs of pollers, read on from where the look before ended. Found by globs that the user gives."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["LogGlob", "PollLogs"]
+
+TAIL = 64 << 10
+"""Bytes from the end of a log that the first look reads; no later look reads more than 16 times as much."""
+_FILES_AT_MOST = 64
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+@dataclass(frozen=True, slots=True)
+class LogGlob:
+    """Files that ``pattern`` names; all of ``source``, or where that is None, each of the one that its name tells."""
+
+    pattern: str
+    source: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> LogGlob:
+        """``GLOB`` or ``SOURCE=GLOB``.
+
+        >>> LogGlob.parse("imessage=/var/log/im.log")
+        LogGlob(pattern='/var/log/im.log', source='imessage')
+        """
+        source, equals, pattern = text.partition("=")
+        return LogGlob(pattern, source) if equals and source and "/" not in source else LogGlob(text)
+
+
+class PollLogs:
+    """New lines of log files. A file that was rotated away or cut is read from its begin."""
+
+    def __init__(self, globs: Sequence[LogGlob]) -> None:
+        self._globs = tuple(globs)
+        self._read: dict[str, tuple[int, int]] = {}
+
+    def look(self) -> list[tuple[str | None, str, float, list[str]]]:
+        """(source or None, file name, when it was last written in epoch seconds, its new whole lines) of each that has some."""
+        found = []
+        for one in self._globs:
+            for path in sorted(glob.glob(one.pattern))[:_FILES_AT_MOST]:  # noqa: PTH207  Path.glob takes no absolute ones
+                told = self._tail(path)
+                if told is not None:
+                    found.append((one.source, os.path.basename(path), *told))
+        return found
+
+    def _tail(self, path: str) -> tuple[float, list[str]] | None:
+        try:
+            fd = os.open(path, _FLAGS)
+        except OSError:
+            return None  # gone since it was listed, or closed to us
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            inode, offset = self._read.get(path, (0, 0))
+            first = path not in self._read
+            if inode != status.st_ino or offset > status.st_size:
+                offset = max(0, status.st_size - TAIL) if first else 0
+            data = os.pread(fd, 16 * TAIL, offset)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        whole = data.rfind(b"\n") + 1
+        if not whole and len(data) == 16 * TAIL:
+            whole = len(data)  # a line without an end is none of a poller
+        self._read[path] = (status.st_ino, offset + whole)
+        lines = data[:whole].decode("utf-8", "surrogateescape").split("\n")[:-1]
+        if first and offset:
+            del lines[:1]  # cut off at its begin
+        return (status.st_mtime, lines) if lines else None

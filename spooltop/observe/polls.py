@@ -1,0 +1,128 @@
+"""What a poller's own log says: how many were new, from which cursor to which. Pure.
+
+Lines like ``poll ok: 4 new (cursor 89632 -> 89636)`` and ``poll ok: 0 new (cursor=89636)``; another form is a setting.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from collections import deque
+from collections.abc import Sequence
+
+from ..errors import UsageError
+from ..model.cursor_values import shown
+from ..model.sight import Poll
+from ..model.text import escape
+from ..model.units import age, interval
+from ..model.words import Json
+
+__all__ = ["POLL_LINE", "PollHistory", "parse_poll", "poll_pattern", "source_of"]
+
+POLL_LINE = r"poll ok: (?P<new>\d+) new \(cursor(?: |=)(?P<start>.+?)(?: -> (?P<end>.+?))?\)"
+_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
+_KEPT = 50
+_FRESH = 300.0
+"""Seconds for which a poll counts as recent while its rhythm is not learnt."""
+
+
+def poll_pattern(text: str) -> re.Pattern[str]:
+    """A pattern for poll lines. Raises ``UsageError`` where it does not compile, or has no groups ``new`` and ``start``."""
+    try:
+        found = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"the pattern of poll lines does not compile: {error}", advice=f"the usual one is {POLL_LINE}") from None
+    if not {"new", "start"} <= set(found.groupindex):
+        raise UsageError("the pattern of poll lines wants the groups new and start", advice=f"the usual one is {POLL_LINE}")
+    return found
+
+
+def parse_poll(source: str, line: str, seen_at: float, pattern: re.Pattern[str]) -> Poll | None:
+    """One line; None where it tells of no poll. Its time is its own where it begins with a date, else when it was seen.
+
+    >>> parse_poll("imessage", "poll ok: 4 new (cursor 89632 -> 89636)", 1.0, re.compile(POLL_LINE)).end
+    '89636'
+    """
+    found = pattern.search(line)
+    if found is None:
+        return None
+    groups = found.groupdict()
+    new = groups["new"] or ""
+    if not (new.isascii() and new.isdigit() and len(new) <= 18) or groups["start"] is None:
+        return None
+    return Poll(source, _time(line, seen_at), int(new), groups["start"], groups.get("end") or groups["start"], line[:500])
+
+
+def _time(line: str, seen_at: float) -> float:
+    found = _DATE.match(line)
+    if found is None:
+        return seen_at
+    day, time, zone = found.groups()
+    try:
+        when = datetime.datetime.fromisoformat(f"{day}T{time}{zone or ''}")
+        return min(when.timestamp(), seen_at)  # without a zone it is local time
+    except (ValueError, OverflowError, OSError):
+        return seen_at
+
+
+def source_of(name: str, sources: Sequence[str]) -> str | None:
+    """Which source a log file is of, by its name: the longest that stands in it as a word.
+
+    >>> source_of("poll-imessage.log", ["imessage", "message"]), source_of("teamster.log", ["teams"])
+    ('imessage', None)
+    """
+    fits = [one for one in sources if one and re.search(rf"(?<![A-Za-z0-9]){re.escape(one)}(?![A-Za-z0-9])", name)]
+    return max(fits, key=len, default=None)
+
+
+class PollHistory:
+    """The last polls of one source."""
+
+    def __init__(self) -> None:
+        self._polls: deque[Poll] = deque(maxlen=_KEPT)
+
+    def add(self, poll: Poll) -> None:
+        self._polls.append(poll)
+
+    @property
+    def newest_first(self) -> tuple[Poll, ...]:
+        return tuple(reversed(self._polls))
+
+    @property
+    def same_start(self) -> int:
+        """How many of the last polls found something new from one and the same start; 1 is as it should be."""
+        count = 0
+        for poll in reversed(self._polls):
+            if poll.new == 0 or poll.start != self._polls[-1].start:
+                break
+            count += 1
+        return count
+
+    def judge(self, verdict: str, evidence: str, value: Json, now: float) -> tuple[str, str]:
+        """The verdict and evidence of the cursor file, with what the log adds. What the file proves (a put-back, a rewind, a file
+        that is gone) stays the verdict."""
+        if not self._polls:
+            return verdict, evidence
+        last = self._polls[-1]
+        silent = max(0.0, now - last.at)
+        if (same := self.same_start) > 1:
+            words = f"its poll log found new ones {same}× from the same start {escape(last.start)}, last {age(silent)} ago"
+            if verdict in ("reverted", "rewound", "missing", "unreadable"):
+                return verdict, f"{evidence}; {words}"
+            return "stalled", words
+        if verdict not in ("unmoved", "new", "stopped"):
+            return verdict, evidence
+        every = self._every
+        if silent > (3 * every + 2.0 if every is not None else _FRESH):
+            if every is None:
+                return verdict, evidence
+            return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before"
+        if last.new == 0 and last.end == shown(value):
+            return "idle", f"its poller ran {age(silent)} ago and has nothing new"
+        return verdict, evidence
+
+    @property
+    def _every(self) -> float | None:
+        gaps = sorted(later.at - earlier.at for earlier, later in itertools.pairwise(self._polls) if later.at > earlier.at)
+        return gaps[len(gaps) // 2] if len(gaps) >= 2 else None
