@@ -25,14 +25,10 @@ TEXTS = ROOT / "tests" / "pictures" / "text"
 PNG = {
     "overview-80x23-dark": "overview-80x23",  # the first screen of the README
     "overview-160x50-dark": "",
-    "overview-80x23-light": "",
     "claims-80x23-dark": "",
-    "claims-160x50-dark": "",
     "plan-80x23-dark": "",
-    "plan-160x50-dark": "",
     "result-80x23-dark": "",
     "cursor-80x23-dark": "",
-    "cursor-160x50-dark": "",
 }
 """The pictures that are there as PNG too, and under which name where it is another."""
 
