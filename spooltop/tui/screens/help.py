@@ -10,7 +10,7 @@ from ..draw.help import HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..scene import Scene, View
 from ..widgets import LinesView
-from .base import TableScreen
+from .stepping import SteppingScreen
 
 __all__ = ["HelpScreen"]
 
@@ -29,8 +29,10 @@ def sections(scene: Scene) -> list[HelpSection]:
     return out
 
 
-class HelpScreen(TableScreen[None]):
+class HelpScreen(SteppingScreen[None]):
     """``about`` is the scene that was in front when help was asked for."""
+
+    ROOM = 2
 
     def __init__(self, about: Scene) -> None:
         super().__init__()
@@ -54,17 +56,13 @@ class HelpScreen(TableScreen[None]):
         self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))
         self.query_one(LinesView).show(draw_help(sections(self.about), width, height, scroll=self.scroll_at))
 
-    def run_command(self, id: str, key: str = "") -> None:
-        height = self.app.size.height
-        step = {
-            "move-down": 1, "move-up": -1, "page-down": height - 2, "page-up": 2 - height, "half-page-up": -height // 2,
-            "first": -1000, "last": 1000,
-        }.get(id)  # fmt: skip
-        if step is not None:
-            self.scroll_at += step
-            self.paint()
-        else:
-            super().run_command(id, key)
+    @property
+    def length(self) -> int:
+        return len(draw_help(sections(self.about), self.app.size.width, 1000))
+
+    def step(self, lines: int) -> None:
+        self.scroll_at += lines
+        self.paint()
 
     def do_back(self, key: str) -> None:
         self.dismiss(None)

@@ -15,14 +15,14 @@ from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
 from ..scene import Scene, View
 from ..widgets import LinesView
-from .base import TableScreen
 from .footer import footer_line
 from .plan import PlanScreen
+from .stepping import SteppingScreen
 
 __all__ = ["OperationsScreen"]
 
 
-class OperationsScreen(TableScreen[None]):
+class OperationsScreen(SteppingScreen[None]):
     class Listed(Message):
         """The journal was read, or why it could not be."""
 
@@ -92,27 +92,10 @@ class OperationsScreen(TableScreen[None]):
     def do_back(self, key: str) -> None:
         self.dismiss(None)
 
-    def _step(self, rows: int) -> None:
-        self.chosen += rows
+    @property
+    def length(self) -> int:
+        return len(self.records or ())
+
+    def step(self, lines: int) -> None:
+        self.chosen += lines
         self.paint()
-
-    def do_move_down(self, key: str) -> None:
-        self._step(1)
-
-    def do_move_up(self, key: str) -> None:
-        self._step(-1)
-
-    def do_page_down(self, key: str) -> None:
-        self._step(self.app.size.height - 4)
-
-    def do_page_up(self, key: str) -> None:
-        self._step(4 - self.app.size.height)
-
-    def do_half_page_up(self, key: str) -> None:
-        self._step(-(self.app.size.height // 2))
-
-    def do_first(self, key: str) -> None:
-        self._step(-len(self.records or ()))
-
-    def do_last(self, key: str) -> None:
-        self._step(len(self.records or ()))

@@ -10,13 +10,15 @@ from ..draw.spans import Line, Span, Style, crop, join, pad, plain, restyle
 from ..lineedit import LineEdit
 from ..scene import Scene, View
 from ..widgets import LinesView
-from .base import TableScreen
+from .stepping import SteppingScreen
 
 __all__ = ["PaletteScreen"]
 
 
-class PaletteScreen(TableScreen[str | None]):
+class PaletteScreen(SteppingScreen[str | None]):
     """Gives back the id of the command that was chosen, None where it was left."""
+
+    ROOM = 3
 
     def __init__(self, about: Scene) -> None:
         super().__init__()
@@ -77,24 +79,10 @@ class PaletteScreen(TableScreen[str | None]):
     def do_back(self, key: str) -> None:
         self.dismiss(None)
 
-    def _step(self, rows: int) -> None:
-        self.chosen += rows
+    @property
+    def length(self) -> int:
+        return len(self.found)
+
+    def step(self, lines: int) -> None:
+        self.chosen += lines
         self.paint()
-
-    def do_move_down(self, key: str) -> None:
-        self._step(1)
-
-    def do_move_up(self, key: str) -> None:
-        self._step(-1)
-
-    def do_page_down(self, key: str) -> None:
-        self._step(self.app.size.height - 3)
-
-    def do_page_up(self, key: str) -> None:
-        self._step(3 - self.app.size.height)
-
-    def do_first(self, key: str) -> None:
-        self._step(-len(self.found))
-
-    def do_last(self, key: str) -> None:
-        self._step(len(self.found))

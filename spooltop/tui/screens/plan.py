@@ -22,15 +22,16 @@ from ..following import FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from .base import LEAVING, TableScreen
+from .base import LEAVING
 from .footer import footer_line
 from .panel import Panel
 from .result import ResultScreen
+from .stepping import SteppingScreen
 
 __all__ = ["PlanScreen"]
 
 
-class PlanScreen(TableScreen[Result | None]):
+class PlanScreen(SteppingScreen[Result | None]):
     """Opens at once and says that it plans; the plan it then shows stays as it is while the spool moves. Gives back the result,
     None where it was left."""
 
@@ -221,27 +222,10 @@ class PlanScreen(TableScreen[Result | None]):
             self.app.copy_to_clipboard(text)
             self.say(f"copied: {text}")
 
-    def _scroll(self, lines: int) -> None:
-        self.scroll_at = max(0, self.scroll_at + lines)
+    @property
+    def length(self) -> int:
+        return len(self.plan.items) if self.plan is not None else 0
+
+    def step(self, lines: int) -> None:
+        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
         self.paint()
-
-    def do_move_down(self, key: str) -> None:
-        self._scroll(1)
-
-    def do_move_up(self, key: str) -> None:
-        self._scroll(-1)
-
-    def do_page_down(self, key: str) -> None:
-        self._scroll(self.app.size.height - 4)
-
-    def do_page_up(self, key: str) -> None:
-        self._scroll(4 - self.app.size.height)
-
-    def do_half_page_up(self, key: str) -> None:
-        self._scroll(-(self.app.size.height // 2))
-
-    def do_first(self, key: str) -> None:
-        self._scroll(-self.scroll_at)
-
-    def do_last(self, key: str) -> None:
-        self._scroll(len(self.plan.items) if self.plan is not None else 0)

@@ -14,8 +14,8 @@ from ..following import followed_ids, since_then, waiting
 from ..found import Followers
 from ..scene import Scene, View
 from ..widgets import LinesView
-from .base import TableScreen
 from .footer import footer_line
+from .stepping import SteppingScreen
 
 if TYPE_CHECKING:
     from ..found import Found
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ResultScreen"]
 
 
-class ResultScreen(TableScreen[bool]):
+class ResultScreen(SteppingScreen[bool]):
     """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count."""
 
     def __init__(self, result: Result, since: float) -> None:
@@ -79,27 +79,10 @@ class ResultScreen(TableScreen[bool]):
         self.app.copy_to_clipboard(text)
         self.say(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
 
-    def _scroll(self, lines: int) -> None:
-        self.scroll_at = max(0, min(self.scroll_at + lines, len(self.result.items)))
+    @property
+    def length(self) -> int:
+        return len(self.result.items)
+
+    def step(self, lines: int) -> None:
+        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
         self.paint()
-
-    def do_move_down(self, key: str) -> None:
-        self._scroll(1)
-
-    def do_move_up(self, key: str) -> None:
-        self._scroll(-1)
-
-    def do_page_down(self, key: str) -> None:
-        self._scroll(self.app.size.height - 4)
-
-    def do_page_up(self, key: str) -> None:
-        self._scroll(4 - self.app.size.height)
-
-    def do_half_page_up(self, key: str) -> None:
-        self._scroll(-(self.app.size.height // 2))
-
-    def do_first(self, key: str) -> None:
-        self._scroll(-self.scroll_at)
-
-    def do_last(self, key: str) -> None:
-        self._scroll(len(self.result.items))
