@@ -97,7 +97,7 @@ async def test_a_million_rows_take_a_window_and_no_more() -> None:
         app.list.home()
         await pilot.pause()
         assert app.screen_text()[0] == "> message 0"
-        assert len(app.list._items) <= 60
+        assert len(app.list.held) <= 60
         assert all(end - start <= 60 for start, end in app.wanted)
 
 

@@ -16,6 +16,7 @@ from spooltop.tui.draw.glyphs import UNICODE, Glyphs
 from spooltop.tui.draw.spans import Line, Style, plain
 
 from .styles import COLOURED, UNCOLOURED, line_strip
+from .window import Window
 
 __all__ = ["VirtualList"]
 
@@ -90,61 +91,52 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.draw = draw
-        self.key = key
         self.glyphs = glyphs
         self.empty = empty
         self._styles_of = COLOURED if colour else UNCOLOURED
-        self._length = 0
-        self._generation = -1
-        self._start = 0
-        self._items: list[T] = []
-        self._held = -1
-        self._top = 0
-        self._cursor = 0
-        self._key: Hashable = None
+        self._window: Window[T] = Window(key)
         self._marks: Collection[Hashable] = frozenset()
-        self._asked: tuple[int, int, int] | None = None
         self._told: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
 
     # What it shows
 
     def __len__(self) -> int:
-        return self._length
+        return self._window.length
 
     def __bool__(self) -> bool:
         return True  # an empty list is still a widget
 
     @property
     def generation(self) -> int:
-        return self._generation
+        return self._window.generation
 
     @property
     def top(self) -> int:
         """Index of the first row on the screen."""
-        return self._top
+        return self._window.top
+
+    @property
+    def held(self) -> Sequence[T]:
+        """The rows that it holds now."""
+        return self._window.items
 
     @property
     def cursor_index(self) -> int:
-        return self._cursor
+        return self._window.cursor
 
     @property
     def cursor_key(self) -> Hashable:
         """The key that the cursor stands on, None where its row has not been read or there is none."""
-        return self._key
+        return self._window.key
 
     @property
     def cursor_item(self) -> T | None:
-        return self._item(self._cursor)
+        return self._window.item(self._window.cursor)
 
     @property
     def marks(self) -> Collection[Hashable]:
         return self._marks
-
-    def wanted(self) -> tuple[int, int]:
-        """The rows that it would like to hold: the page and one on either side."""
-        page = max(1, self.size.height)
-        return max(0, self._top - page), min(self._length, self._top + 2 * page)
 
     # What it is given
 
@@ -163,37 +155,14 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         ``cursor`` is where ``anchor`` stands in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was looked for
         (None: the one of now). A row that is gone hands the cursor to the row that took its place.
         """
-        line = self._cursor - self._top
-        index = self._found(start, items)
-        if index is None and cursor is not None and anchor in (None, self._key):
-            index = cursor
-        if index is None:
-            index = self._cursor
-            self._key = None
-        self._length = length
-        self._generation = generation
-        self._asked = None
-        shift = index - self._cursor
-        self._cursor = max(0, min(index, length - 1))
-        self._place(self._cursor - line)
-        if items or not length:
-            self._hold(start, items)
-        else:
-            self._start += shift  # the old rows stand in until the new ones are read, so that the screen does not blink
+        self._window.set_list(length, generation, cursor=cursor, anchor=anchor, start=start, items=items)
         self._settle()
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
         """Rows from ``start`` on. Those of another generation than the list's are not taken."""
-        if generation != self._generation:
-            return
-        self._asked = None
-        index = self._found(start, items)
-        if index is not None and index != self._cursor:
-            line = self._cursor - self._top
-            self._cursor = index
-            self._place(index - line)
-        self._hold(start, items)
-        self._settle()
+        if generation == self._window.generation:
+            self._window.set_rows(start, items)
+            self._settle()
 
     def set_marks(self, marks: Collection[Hashable]) -> None:
         """The keys that are marked; kept as it is, so a million marks cost nothing here."""
@@ -203,38 +172,27 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     # How one moves in it
 
     def move_by(self, rows: int) -> None:
-        self.go_to(self._cursor + rows)
+        self.go_to(self._window.cursor + rows)
 
     def page(self, pages: int) -> None:
         """Whole pages, the cursor on the same line of the screen."""
-        height = max(1, self.size.height)
-        line = self._cursor - self._top
-        index = max(0, min(self._cursor + pages * height, self._length - 1))
-        self._place(index - line)
-        self.go_to(index)
+        self._window.page(pages)
+        self._settle()
 
     def home(self) -> None:
         self.go_to(0)
 
     def end(self) -> None:
-        self.go_to(self._length - 1)
+        self.go_to(self._window.length - 1)
 
     def go_to(self, index: int) -> None:
         """Puts the cursor on a row, flipping the page where it is not on this one."""
-        index = max(0, min(index, self._length - 1))
-        height = max(1, self.size.height)
-        if index < self._top:
-            self._place(index - height + 1)
-        elif index >= self._top + height:
-            self._place(index)
-        self._cursor = index
-        item = self._item(index)
-        self._key = None if item is None else self.key(item)
+        self._window.go_to(index)
         self._settle()
 
     def activate(self) -> None:
-        if self._length:
-            self.post_message(self.Activated(self, self._cursor, self._key))
+        if self._window.length:
+            self.post_message(self.Activated(self, self._window.cursor, self._window.key))
 
     # How it is painted
 
@@ -257,17 +215,15 @@ class VirtualList(Widget, Generic[T], can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         self._painted.clear()
-        if not self._top <= self._cursor < self._top + max(1, self.size.height):
-            self._place(self._cursor - self.size.height + 1)
-        self._place(self._top)
+        self._window.resize(self.size.height)
         self._settle()
         self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
-        index = self._top + event.y
-        if index >= self._length:
+        index = self._window.top + event.y
+        if index >= self._window.length:
             return
-        if index == self._cursor and event.chain > 1:
+        if index == self._window.cursor and event.chain > 1:
             self.activate()
         else:
             self.go_to(index)
@@ -278,47 +234,24 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         self.move_by(-3)
 
-    def _item(self, index: int) -> T | None:
-        at = index - self._start
-        return self._items[at] if 0 <= at < len(self._items) and index < self._length else None
-
-    def _hold(self, start: int, items: Sequence[T]) -> None:
-        self._start, self._items, self._held = start, list(items), self._generation
-        item = self._item(self._cursor)
-        if item is not None:
-            self._key = self.key(item)
-
-    def _found(self, start: int, items: Sequence[T]) -> int | None:
-        if self._key is None:
-            return None
-        return next((start + i for i, item in enumerate(items) if self.key(item) == self._key), None)
-
-    def _place(self, top: int) -> None:
-        self._top = max(0, min(top, self._length - max(1, self.size.height)))
-
     def _line(self, y: int) -> Line:
-        index = self._top + y
+        window = self._window
+        index = window.top + y
         width = self.size.width
-        if index >= self._length:
-            return self.glyphs.line(self.empty) if y == 0 and not self._length else ()
-        selected = index == self._cursor
-        item = self._item(index)
+        if index >= window.length:
+            return self.glyphs.line(self.empty) if y == 0 and not window.length else ()
+        selected = index == window.cursor
+        item = window.item(index)
         if item is None:
             return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
-        return self.glyphs.line(self.draw(item, width, selected, self.key(item) in self._marks))
+        return self.glyphs.line(self.draw(item, width, selected, window.key_of(item) in self._marks))
 
     def _settle(self) -> None:
         """After any change: a cursor that moved is told of, rows that are missing are asked for, what differs is painted."""
-        if (self._cursor, self._key) != self._told:
-            self._told = (self._cursor, self._key)
-            self.post_message(self.CursorMoved(self, self._cursor, self._key))
-        start, stop = self.wanted()
-        shown = range(self._top, min(self._length, self._top + max(1, self.size.height)))
-        missing = self._held != self._generation or (shown and None in (self._item(shown[0]), self._item(shown[-1])))
-        if shown and missing:
-            want = (self._generation, start, stop)
-            if want != self._asked:
-                self._asked = want
-                self.post_message(self.RowsWanted(self, *want))
+        window = self._window
+        if (window.cursor, window.key) != self._told:
+            self._told = (window.cursor, window.key)
+            self.post_message(self.CursorMoved(self, window.cursor, window.key))
+        if (want := window.ask()) is not None:
+            self.post_message(self.RowsWanted(self, *want))
         self.tick()
-
