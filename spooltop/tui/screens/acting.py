@@ -13,6 +13,7 @@ from ...model.words import Action, Box
 from ..draw.columns import COLUMNS
 from ..draw.lamp import Times
 from ..scene import BOX_OF, View
+from .arriving import seek
 from .filtering import FilterLine
 from .inject import InjectScreen
 from .operations import OperationsScreen
@@ -175,8 +176,8 @@ HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "mark-all": _mark_all,
     "unmark-all": _unmark_all,
     "filter": _filter,
-    "next-match": lambda screen, key: screen.seek(1),
-    "previous-match": lambda screen, key: screen.seek(-1),
+    "next-match": lambda screen, key: seek(screen, 1),
+    "previous-match": lambda screen, key: seek(screen, -1),
     "sort-left": _sort(-1),
     "sort-right": _sort(1),
     "sort-invert": _invert,

@@ -8,19 +8,19 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.events import Key, Resize
 
-from ...model.kind import ListQuery, Sort
+from ...model.kind import Sort
 from ...model.plan import Result
 from ...model.row import Payload, Row
 from ...model.snapshot import Cursor, Snapshot
 from ...model.words import Box
 from ..commands import by_id
 from ..draw.spans import Line
-from ..found import Found, KeysRead, LookFailed, MatchFound, Page, PayloadRead, RowsRead, Search, SnapshotTaken, Wish
+from ..found import Found, Page, PayloadRead, Search
 from ..looker import Control
 from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
-from . import acting, moving, paint
+from . import acting, arriving, moving, paint
 from .base import TableScreen
 from .filtering import FilterLine
 
@@ -144,41 +144,15 @@ class MainScreen(TableScreen[None]):
             frozen=self.frozen_at is not None,
         )
 
-    # What arrives
+    # What arrives, and what is wanted
 
     def take(self, found: Found) -> None:
-        """Something that a thread found. Counts and lists on the screen stay of one look: they are taken together."""
-        if not self.ready:  # not composed yet, or torn down already: there is no list to put rows into
-            if isinstance(found, SnapshotTaken):
-                self.newest = self.snapshot = found.snapshot
-            return
-        if isinstance(found, SnapshotTaken):
-            self.newest = found.snapshot
-            self.failed = ""
-            fresh = self.steady.takes(found.snapshot)
-            if self.frozen_at is not None:
-                return
-            if fresh or self.snapshot is None:
-                self.snapshot = found.snapshot
-            if found.page is not None and (fresh or self._differs(found.page)):
-                self.snapshot = found.snapshot
-                self._take_page(found.page)
-                fresh = True
-            if fresh:
-                self.paint()
-        elif isinstance(found, RowsRead):
-            self._take_page(found.page)
-            self.paint()
-        elif isinstance(found, KeysRead):
-            self._take_keys(found)
-        elif isinstance(found, MatchFound):
-            self._take_match(found)
-        elif isinstance(found, PayloadRead):
-            self.payload = found
-            self.paint()
-        elif isinstance(found, LookFailed):
-            self.failed = found.error
-            self.paint()
+        """Something that a thread found."""
+        arriving.take(self, found)
+
+    def want(self) -> None:
+        """Tells the looker what is in front."""
+        arriving.want(self)
 
     def stale(self, waited: float | None, at: str = "") -> None:
         """A look has not come back for so many seconds (None: it has); ``at``: what it waits for, in words."""
@@ -189,76 +163,6 @@ class MainScreen(TableScreen[None]):
             self.stale_for = shown
             self.stale_why = f"{at or 'a look'} does not answer"
             self.paint()
-
-    def _differs(self, page: Page) -> bool:
-        old = self.page
-        return old is None or (old.query, old.length, old.start, old.rows) != (page.query, page.length, page.start, page.rows)
-
-    def _take_page(self, page: Page) -> None:
-        if page.query != self.query_wanted():
-            return  # of a view or a filter that was left meanwhile
-        first = self.rows.generation < 0
-        self.page = page
-        self.rows.set_list(
-            page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
-        )
-        if first and page.anchor_at is not None:
-            self.rows.go_to(page.anchor_at)
-
-    def _take_keys(self, found: KeysRead) -> None:
-        state = self.states[found.query.box]
-        if found.query == self.query_wanted() and self.frozen_at is None:
-            state.marks.update(dict.fromkeys(found.keys))
-            self.rows.set_marks(state.marks)
-            self.say(f"{len(state.marks):,} marked")
-
-    def _take_match(self, found: MatchFound) -> None:
-        if found.query != self.query_wanted() or found.search is not self.search:
-            return  # of a list that was left meanwhile, or not the last one asked for
-        if found.index is None:
-            self.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
-        else:
-            self.rows.go_to(found.index)
-
-    def seek(self, step: int) -> None:
-        """The next row that matches what was filtered by last (``step`` -1: the one before)."""
-        state = self.state
-        if state is None:
-            return
-        if not state.filter:
-            self.search = Search(self.search.number + 1 if self.search is not None else 1, self.sought, step)
-            self.want()
-            return
-        here = self.rows.cursor_index
-        self.rows.move_by(step)
-        if self.rows.cursor_index == here:
-            self.say(f"this is the {'last' if step > 0 else 'first'} that matches {state.filter}")
-
-    # What is wanted
-
-    def query_wanted(self) -> ListQuery | None:
-        state = self.state
-        return None if state is None else ListQuery(state.box, state.filter, state.sort, state.selection)
-
-    def want(self) -> None:
-        """Tells the looker what is in front, and where the cursor stands in it (where it stood, in a list just come back to)."""
-        state, query = self.state, self.query_wanted()
-        if state is None or query is None:
-            self.owner.looker.want(Wish(all_keys=self.keys_wanted))
-            return
-        row = self.row
-        self.owner.looker.want(
-            Wish(
-                query=query,
-                start=self.range[0],
-                stop=self.range[1],
-                anchor=state.cursor,
-                anchor_index=state.index,
-                payload=row.key if row is not None else None,
-                all_keys=self.keys_wanted,
-                search=self.search,
-            )
-        )
 
     def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
         self.range = (message.start, message.end)

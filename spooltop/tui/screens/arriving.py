@@ -1,0 +1,128 @@
+"""What the threads found, taken to the main screen, and what it wants of them next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model.kind import ListQuery
+from ..found import Found, KeysRead, LookFailed, MatchFound, Page, PayloadRead, RowsRead, Search, SnapshotTaken, Wish
+
+if TYPE_CHECKING:
+    from .main import MainScreen
+
+__all__ = ["query_wanted", "seek", "take", "want"]
+
+
+def take(screen: MainScreen, found: Found) -> None:
+    """Something that a thread found. Counts and lists on the screen stay of one look: they are taken together."""
+    if not screen.ready:  # not composed yet, or torn down already: there is no list to put rows into
+        if isinstance(found, SnapshotTaken):
+            screen.newest = screen.snapshot = found.snapshot
+        return
+    match found:
+        case SnapshotTaken():
+            _take_snapshot(screen, found)
+        case RowsRead():
+            _take_page(screen, found.page)
+            screen.paint()
+        case KeysRead():
+            _take_keys(screen, found)
+        case MatchFound():
+            _take_match(screen, found)
+        case PayloadRead():
+            screen.payload = found
+            screen.paint()
+        case LookFailed():
+            screen.failed = found.error
+            screen.paint()
+
+
+def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
+    screen.newest = found.snapshot
+    screen.failed = ""
+    fresh = screen.steady.takes(found.snapshot)
+    if screen.frozen_at is not None:
+        return
+    if fresh or screen.snapshot is None:
+        screen.snapshot = found.snapshot
+    if found.page is not None and (fresh or _differs(screen, found.page)):
+        screen.snapshot = found.snapshot
+        _take_page(screen, found.page)
+        fresh = True
+    if fresh:
+        screen.paint()
+
+
+def _differs(screen: MainScreen, page: Page) -> bool:
+    old = screen.page
+    return old is None or (old.query, old.length, old.start, old.rows) != (page.query, page.length, page.start, page.rows)
+
+
+def _take_page(screen: MainScreen, page: Page) -> None:
+    if page.query != query_wanted(screen):
+        return  # of a view or a filter that was left meanwhile
+    first = screen.rows.generation < 0
+    screen.page = page
+    screen.rows.set_list(
+        page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
+    )
+    if first and page.anchor_at is not None:
+        screen.rows.go_to(page.anchor_at)
+
+
+def _take_keys(screen: MainScreen, found: KeysRead) -> None:
+    state = screen.states[found.query.box]
+    if found.query == query_wanted(screen) and screen.frozen_at is None:
+        state.marks.update(dict.fromkeys(found.keys))
+        screen.rows.set_marks(state.marks)
+        screen.say(f"{len(state.marks):,} marked")
+
+
+def _take_match(screen: MainScreen, found: MatchFound) -> None:
+    if found.query != query_wanted(screen) or found.search is not screen.search:
+        return  # of a list that was left meanwhile, or not the last one asked for
+    if found.index is None:
+        screen.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
+    else:
+        screen.rows.go_to(found.index)
+
+
+def seek(screen: MainScreen, step: int) -> None:
+    """The next row that matches what was filtered by last (``step`` -1: the one before)."""
+    state = screen.state
+    if state is None:
+        return
+    if not state.filter:
+        screen.search = Search(screen.search.number + 1 if screen.search is not None else 1, screen.sought, step)
+        want(screen)
+        return
+    here = screen.rows.cursor_index
+    screen.rows.move_by(step)
+    if screen.rows.cursor_index == here:
+        screen.say(f"this is the {'last' if step > 0 else 'first'} that matches {state.filter}")
+
+
+def query_wanted(screen: MainScreen) -> ListQuery | None:
+    state = screen.state
+    return None if state is None else ListQuery(state.box, state.filter, state.sort, state.selection)
+
+
+def want(screen: MainScreen) -> None:
+    """Tells the looker what is in front, and where the cursor stands in it (where it stood, in a list just come back to)."""
+    state, query = screen.state, query_wanted(screen)
+    if state is None or query is None:
+        screen.owner.looker.want(Wish(all_keys=screen.keys_wanted))
+        return
+    row = screen.row
+    screen.owner.looker.want(
+        Wish(
+            query=query,
+            start=screen.range[0],
+            stop=screen.range[1],
+            anchor=state.cursor,
+            anchor_index=state.index,
+            payload=row.key if row is not None else None,
+            all_keys=screen.keys_wanted,
+            search=screen.search,
+        )
+    )
