@@ -236,3 +236,21 @@ def test_the_file_is_synced_before_it_is_published_and_the_directory_after(tmp_p
     CursorFile(tmp_path / "cursors.json", files=files).advance("a", 1)
     order = [call for call in files.calls if call in ("lock", "write", "sync", "replace", "sync_dir")]
     assert order == ["lock", "write", "sync", "replace", "sync_dir", "write"]
+
+
+def test_by_an_open_directory_no_link_leads_elsewhere(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "memex", tmp_path / "elsewhere"
+    for path in (folder, elsewhere):
+        path.mkdir()
+        (path / "cursors.json").write_text('{"imessage": 5}')
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        file = CursorFile(folder / "cursors.json", folder=fd)
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(elsewhere)
+        file.advance("imessage", 6)
+    finally:
+        os.close(fd)
+    assert json.loads((tmp_path / "moved" / "cursors.json").read_text()) == {"imessage": 6}
+    assert os.listdir(elsewhere) == ["cursors.json"]
+    assert json.loads((elsewhere / "cursors.json").read_text()) == {"imessage": 5}

@@ -202,3 +202,12 @@ def test_a_forged_journal_says_nothing_or_something_whole(lines: list[bytes]) ->
         assert isinstance(name, str)
         assert isinstance(write.source, str)
         assert write.writer.pid is not None
+
+
+def test_the_same_value_again_is_not_taken_for_the_write_before_it(watching: Watching) -> None:
+    watching.unsafe(0, imessage=5, email=1)
+    watching.look(1)
+    watching.unsafe(10, imessage=6, email=1)
+    watching.look(10.5)
+    watching.engine(11, "imessage", 6)
+    assert told(watching.cursor(12))[:2] == [(11, 6, os.getpid()), (10, 6, None)]
