@@ -175,7 +175,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         _AGE,
         _SIZE,
         Column("written", "written", 7, _written, "right", 66, is_time=True),
-        Column("evidence", "evidence", 30, _evidence, min_screen=60, grow=3, most=60),
+        Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60),
         replace(_MESSAGE, key="file", title="file"),
     ),
     Box.HELD: _ASIDE,

@@ -71,8 +71,17 @@ def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
 
 def _entry(entry: HelpEntry, keys: int) -> Line:
     if entry.why_not:
-        return (Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}  {shown(entry.words)}: {shown(entry.why_not)}", Style.DIM),)
+        return (Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}  {_words(entry)}", Style.DIM),)
     return merge((Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
+
+
+def _words(entry: HelpEntry) -> str:
+    """What it does, and why not here: without its name, which a reason given alone begins with."""
+    words, reason = shown(entry.words), shown(entry.why_not)
+    name, colon, rest = reason.partition(": ")
+    if colon and words.startswith(name):
+        reason = rest
+    return f"{words}; not now: {reason}" if reason else words
 
 
 def _keys(names: str, room: int) -> str:
@@ -83,8 +92,7 @@ def _keys(names: str, room: int) -> str:
 
 
 def _long(entry: HelpEntry, keys: int, width: int) -> list[Line]:
-    words = f"{shown(entry.words)}: {shown(entry.why_not)}" if entry.why_not else shown(entry.words)
-    parts = wrap(words, max(8, width - keys - 6))
+    parts = wrap(_words(entry), max(8, width - keys - 6))
     style = Style.DIM if entry.why_not else Style.NORMAL
     first = join(Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.DIM if entry.why_not else Style.KEY))
     lines = [crop(join(first, Span(f"  {parts[0]}", style)), width)]
