@@ -118,6 +118,13 @@ class CursorMismatch(SpooltopError):
 
 
 class AuditFailed(SpooltopError):
-    """The audit line or the journal could not be written, so the change did not happen."""
+    """The audit line or the journal could not be written, so the change did not happen. ``full``: for want of space, or because
+    the file system is read-only by now; then what frees space goes on all the same."""
 
     exit_code = 3
+
+    def __init__(
+        self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "", full: bool = False
+    ) -> None:
+        super().__init__(what, path=path, advice=advice)
+        self.full = full

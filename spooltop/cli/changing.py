@@ -1,4 +1,4 @@
-"""The commands that change: plan, confirm, apply, result. requeue, purge, inject, undo."""
+"""The commands that change: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import Refused, UsageError
 from ..model.plan import Confirm, Outcome, Plan, Result
 from ..model.selection import Selection
 from ..model.text import escape
-from ..model.units import duration
+from ..model.units import count, duration
 from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
 from . import render_json, render_text
@@ -22,7 +22,7 @@ from .context import Context
 from .selecting import selection_of
 from .terminal import Terminal
 
-__all__ = ["change", "inject", "purge", "requeue", "undo"]
+__all__ = ["change", "hold", "inject", "purge", "release", "requeue", "restore", "undo"]
 
 DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
@@ -31,16 +31,41 @@ def requeue(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
         raise UsageError(f"requeue: what is in {selection.box} is no claim", advice="--box cur, rejected or held")
-    return _some(Action.REQUEUE, selection, args, context)
+    return _some(Action.REQUEUE, selection, args, context, {"hold_poison": True} if args.hold_poison else {})
+
+
+def hold(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if selection.box not in (None, Box.CUR, Box.NEW):
+        raise UsageError(f"hold: what is in {selection.box} is not held", advice="--box cur or new")
+    return _some(Action.HOLD, selection, args, context)
+
+
+def release(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal)
+    if selection.box not in (None, Box.HELD):
+        raise UsageError(
+            f"release: what is in {selection.box} is not held", advice="it takes from held; restore and requeue take from others"
+        )
+    return _some(Action.RELEASE, selection, args, context)
+
+
+def restore(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
+        raise UsageError(f"restore: what is in {selection.box} was not set aside", advice="--box trash, held or rejected")
+    if selection.box is None and not selection.named:
+        raise UsageError("restore wants a box or ids", advice="--box trash, held or rejected, or give ids")
+    return _some(Action.RESTORE, selection, args, context)
 
 
 def purge(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if selection.box is None and not selection.named:
         raise UsageError("purge wants a box or ids", advice="name one with --box, or give ids")
-    if selection.empty:  # a box alone: all of it that is old enough, which the plan's own rule says
-        return _change(Action.PURGE, selection, args, context, {})
-    return _some(Action.PURGE, selection, args, context)
+    action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
+    # A box alone: all of it that is old enough, which the plan's own rule says.
+    return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
 
 
 def inject(args: argparse.Namespace, context: Context) -> int:
@@ -61,19 +86,19 @@ def undo(args: argparse.Namespace, context: Context) -> int:
     return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
 
 
-def _some(action: Action, selection: Selection, args: argparse.Namespace, context: Context) -> int:
+def _some(
+    action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json] | None = None
+) -> int:
     if selection.empty:
         raise UsageError(
             f"{action} wants to know which messages",
             advice="give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
         )
-    return _change(action, selection, args, context, {})
+    return _change(action, selection, args, context, options or {})
 
 
 def _change(action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json]) -> int:
     if args.rate is not None:
-        if not args.rate > 0:
-            raise UsageError("--rate takes a number above 0")
         options = {**options, "rate": args.rate}
     with context.control(args, args.path) as control:
         return change(control, action, selection, args, context, options)
@@ -88,6 +113,8 @@ def change(
     plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
     if said:
         plan = replace(plan, notes=(*plan.notes, said))
+    if plan.poison and not plan.options.get("hold_poison"):
+        plan = replace(plan, notes=(*plan.notes, f"{plan.poison} marked ! may be what kills: --hold-poison holds them instead."))
     if not args.json:
         for line in render_text.plan(plan):
             terminal.out(line)
@@ -101,12 +128,15 @@ def change(
         return DONE
     if not args.yes:
         _confirm(plan, terminal, shown=not args.json)
-    result = _apply(control, plan)
+    result = _apply(control, plan, terminal)
     if args.json:
         terminal.out(render_json.dumps(render_json.outcome(plan, result, dry_run=False)))
     else:
         for line in render_text.result(result):
             terminal.out(line)
+    if plan.deletes:
+        for note in result.notes:
+            terminal.error(note)
     return _code(plan, result)
 
 
@@ -123,7 +153,7 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     if plan.action is Action.UNDO:
         terminal.error(f"{escape(plan.target)}: undo: nothing is left of it to take back; spooltop ops shows what was undone")
         return NOTHING_MATCHED
-    if plan.action is Action.PURGE and not own_age and plan.selection.older_than is not None:
+    if plan.action in (Action.PURGE, Action.EMPTY) and not own_age and plan.selection.older_than is not None:
         where += f" for {duration(plan.selection.older_than)} or longer"
         advice = "younger ones are taken with ids, ALL or --older-than"
     terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
@@ -145,9 +175,15 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
         raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
 
 
-def _apply(control: Control, plan: Plan) -> Result:
+def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
+    def progress(tried: int) -> None:
+        terminal.status(f"{plan.action} {count(tried)} of {count(plan.count)}; Ctrl-C stops between two items")
+
     with _interrupts() as interrupted:
-        return control.apply(plan, stop=lambda: bool(interrupted))
+        try:
+            return control.apply(plan, on_progress=progress, stop=lambda: bool(interrupted))
+        finally:
+            terminal.status("")
 
 
 @contextmanager

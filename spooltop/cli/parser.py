@@ -92,7 +92,7 @@ def _selection(parser: Parser) -> None:
 def _change(parser: Parser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
-    parser.add_argument("--rate", type=float, metavar="N", help="at most N messages a second")
+    parser.add_argument("--rate", type=_rate, metavar="N/s", help="at most so many messages: 50/s, 1000/m; a bare number is /s")
     _json(parser, "the plan and what came of it as one object")
 
 
@@ -164,10 +164,55 @@ def _show(parser: Parser) -> None:
     _json(parser, "one object")
 
 
+def _rate(text: str) -> float:
+    """Messages a second."""
+    number, slash, unit = text.partition("/")
+    try:
+        rate = float(number) / {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[unit if slash else ""]
+    except (ValueError, KeyError):
+        rate = 0.0
+    if not 0 < rate <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: 50/s, 1000/m, above 0")
+    return rate
+
+
 def _requeue(parser: Parser) -> None:
     _path(parser)
     _selection(parser)
     parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    parser.add_argument(
+        "--hold-poison", action="store_true", help="hold what was in work at 3 deaths or more, requeue the others"
+    )
+    _change(parser)
+
+
+def _hold(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    _change(parser)
+
+
+def _release(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    _change(parser)
+
+
+def _restore(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument(
+        "--force", action="store_true", help="put into new also what is not known to have come from there, from the trash"
+    )
+    _change(parser)
+
+
+def _purge(parser: Parser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--now", action="store_true", help="delete, past the trash; there is no undo")
+    parser.add_argument("--force", action="store_true", help=argparse.SUPPRESS)  # what lives is refused all the same
     _change(parser)
 
 
@@ -252,9 +297,26 @@ _TABLE = (
     ),
     Command(
         "purge", "PATH [ID … | - | ALL]",
-        "move messages to the trash",
-        "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m", "changing:purge", _requeue,
-        "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise.",
+        "move messages to the trash; --box trash empties it",
+        "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
+        "  spooltop purge /var/spool/memex --box trash --older-than 30d", "changing:purge", _purge,
+        "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only what stands\n"
+        "in the trash is deleted (--box trash), and what --now is said of: nothing brings it back, and the number is typed.\n"
+        "Both go on when the disk is full.",
+    ),
+    Command(
+        "hold", "PATH [ID … | - | ALL]", "set messages of cur or new aside, where no consumer takes them",
+        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "changing:hold", _hold,
+    ),
+    Command(
+        "release", "PATH [ID … | - | ALL]", "put what is held back to new",
+        "  spooltop release /var/spool/memex ALL --rate 50/s", "changing:release", _release,
+    ),
+    Command(
+        "restore", "PATH [ID … | - | ALL]", "put what was held, rejected or purged back to where it came from",
+        "  spooltop restore /var/spool/memex --box trash --source imessage", "changing:restore", _restore,
+        "What came from cur goes to new, as a requeue puts it there; what came from tmp goes to tmp. Of what was rejected the\n"
+        "attempts count anew.",
     ),
     Command(
         "inject", "PATH", "put test messages",

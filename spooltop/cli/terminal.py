@@ -76,6 +76,13 @@ class Terminal:
         self._write(self.stderr, line + "\n")
         self.stderr.flush()
 
+    def status(self, text: str) -> None:
+        """How far something has come, on one line that the next call writes over; empty takes it away. Only where a person reads
+        standard error."""
+        if self.stderr.isatty():
+            self._write(self.stderr, f"\r\x1b[K{printable(text)}" if text else "\r\x1b[K")
+            self.stderr.flush()
+
     def error(self, text: str) -> None:
         """What went wrong and what to do, as the one line ``spooltop: …``."""
         self.err(f"spooltop: {printable(text)}")

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
-    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "back_in_new", "claimable", "decode_value",
+    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new", "claimable", "decode_value",
     "encode_value", "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
 ]  # fmt: skip
 
@@ -186,6 +186,20 @@ def back_in_new(name: Name, *, not_before: int | None = None) -> str:
     found = _ATTRIBUTES.match(name.base)
     assert found is not None  # own names are those that match
     return _build(found["id"], name.source, (name.attempts or 0) + 1, not_before, name.canary)
+
+
+def afresh(name: Name) -> str:
+    """What a message is called in ``new`` whose attempts count from the beginning again: redriven at the limit it would be
+    rejected once more at the first failure.
+
+    >>> afresh(parse("order-17,s=mail,n=9,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True))
+    'order-17,s=mail,n=0'
+    """
+    if not name.own:
+        return name.base
+    found = _ATTRIBUTES.match(name.base)
+    assert found is not None  # own names are those that match
+    return _build(found["id"], name.source, None, None, name.canary)
 
 
 def parse(raw: str, *, claimed: bool) -> Name:

@@ -22,8 +22,8 @@ class Can:
 
     @property
     def change(self) -> bool:
-        """True where at least one of requeue, purge and inject is available."""
-        return any(action not in self.refusals for action in (Action.REQUEUE, Action.PURGE, Action.INJECT))
+        """True where at least one action that moves, makes or deletes messages is available."""
+        return any(action not in self.refusals for action in Action if action not in (Action.UNDO, Action.SET_CURSOR))
 
     @staticmethod
     def nothing(reason: str) -> Can:

@@ -42,6 +42,7 @@ class Candidates:
     refused: Sequence[Refusal] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    poison: int = 0
 
 
 class Confirm(StrEnum):
@@ -59,7 +60,9 @@ class Plan:
 
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a
     shell, with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``,
-    ``text`` …; undo: ``undoes``). ``missing`` are ids that were named and that no message here has (not escaped).
+    ``text`` …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are ids that were named and that no
+    message here has (not escaped). ``poison`` counts the items that were in work so often that they may be what kills: a
+    requeue with ``hold_poison`` holds these and requeues the others.
     """
 
     operation: str
@@ -75,6 +78,12 @@ class Plan:
     command: tuple[str, ...] = ()
     options: Mapping[str, Json] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    poison: int = 0
+
+    @property
+    def deletes(self) -> bool:
+        """True for what nothing brings back: emptying the trash, a purge ``now``."""
+        return self.action is Action.EMPTY or (self.action is Action.PURGE and bool(self.options.get("now")))
 
     @property
     def count(self) -> int:
@@ -91,7 +100,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What came of one item. ``reason`` says why it was skipped or failed. ``became`` is the name it has now, if moved."""
+    """What came of one item. ``reason`` says why it was skipped or failed, or what else there is to say of one that is done.
+    ``became`` is the name it has now, if moved."""
 
     id: str
     name: str

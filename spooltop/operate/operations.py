@@ -19,6 +19,7 @@ from ..model.text import escape
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
 from .confirm import confirm_for
+from .logger import to_syslog
 from .scope import scope
 from .words import command_words, undo_words
 
@@ -47,6 +48,7 @@ class Operations:
         new_operation: Callable[[], str] = _new_operation,
         *,
         flags: Sequence[str] = (),
+        syslog: Callable[[str], None] = to_syslog,
     ) -> None:
         self._operator = operator
         self._target = target
@@ -54,6 +56,7 @@ class Operations:
         self._who = who
         self._new_operation = new_operation
         self._flags = tuple(flags)
+        self._syslog = syslog
 
     def plan(
         self,
@@ -63,7 +66,9 @@ class Operations:
         options: Mapping[str, Json] | None = None,
     ) -> Plan:
         """Pins what ``selection`` names and changes nothing. Options: undo ``undoes`` (an operation's id or the beginning of
-        one); inject ``count``, ``text`` or ``size`` (bytes), ``source``, ``canary``; all ``rate`` (items a second).
+        one); inject ``count``, ``text`` or ``size`` (bytes), ``source``, ``canary``; requeue ``hold_poison`` (holds what was in
+        work at so many deaths that it may be what kills, and requeues the others); purge ``now`` (deletes, past the trash); all
+        ``rate`` (items a second).
 
         Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense.
         """
@@ -93,8 +98,11 @@ class Operations:
             ),
             options=chosen,
             missing=found.missing,
+            poison=found.poison,
         )
-        doubtful = action is not Action.UNDO and any(item.row.verdict in _DOUBTFUL for item in found.items)
+        doubtful = plan.deletes or (action is Action.RESTORE and force)
+        if action is not Action.UNDO:
+            doubtful = doubtful or any(item.row.verdict in _DOUBTFUL for item in found.items)
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
     def apply(
@@ -120,7 +128,7 @@ class Operations:
         try:
             while True:
                 if announced <= len(done) and (announced < plan.count or announced == 0):
-                    self._announce(plan, announced)
+                    self._freely(plan, notes, self._announce, plan, announced)
                     announced += BATCH
                     waiting = True
                 batch = next(batches, None)
@@ -128,7 +136,10 @@ class Operations:
                     break
                 done += batch
                 waiting = min(announced, plan.count) > len(done)
-                self._report(plan, batch, len(done))
+                self._freely(plan, notes, self._report, plan, batch, len(done))
+                if plan.deletes:
+                    for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
+                        self._warn(plan, notes, reason)
                 if on_progress is not None:
                     on_progress(len(done))
         except SpooltopError as error:
@@ -168,6 +179,23 @@ class Operations:
 
     def close(self) -> None:
         self._operator.close()
+
+    def _freely(self, plan: Plan, notes: list[str], write: Callable[..., None], *what: object) -> None:
+        """An audit line. What frees space goes on without it on a full disk, which is said in its place."""
+        try:
+            write(*what)
+        except AuditFailed as error:
+            if not (plan.deletes and error.full):
+                raise
+            self._warn(plan, notes, f"not in the audit log: {error.what}")
+
+    def _warn(self, plan: Plan, notes: list[str], words: str) -> None:
+        if words not in notes:
+            notes.append(words)
+            who = self._who or Actor.here()
+            self._syslog(
+                f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
+            )
 
     def _allowed(self, action: Action) -> None:
         reason = self._operator.can().why_not(action)
@@ -227,6 +255,7 @@ class Operations:
                 f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
                 path=error.path,
                 advice=error.advice,
+                full=error.full,
             ) from error
 
     def _conclude(self, plan: Plan, tried: int, ended: str) -> None:
@@ -242,4 +271,5 @@ class Operations:
 
     def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
         changed = any(one.outcome is Outcome.DONE for one in done)
-        return undo_words(plan.target, plan.operation, self._flags) if changed and plan.action in _UNDOABLE else ()
+        can_undo = plan.action in _UNDOABLE and not plan.deletes
+        return undo_words(plan.target, plan.operation, self._flags) if changed and can_undo else ()

@@ -21,11 +21,14 @@ def scope(action: Action, selection: Selection) -> Selection:
     """The selection with the defaults of ``action`` filled in.
 
     Requeue acts on claims. Purge wants a box or names, and leaves alone what is younger than ``PURGE_AGE`` in its box unless
-    the messages are named, an age is given or everything is asked for. Raises ``UsageError`` for a purge of no box.
+    the messages are named, an age is given or everything is asked for; so does emptying, in the trash. Raises ``UsageError``
+    for a purge of no box.
     """
     if action is Action.REQUEUE and selection.box is None and selection.keys is None:
         return replace(selection, box=Box.CUR)
-    if action is Action.PURGE and not selection.named:
+    if action is Action.EMPTY and selection.box is None:
+        selection = replace(selection, box=Box.TRASH)
+    if action in (Action.PURGE, Action.EMPTY) and not selection.named:
         if selection.box is None:
             raise UsageError("purge: which box?", advice="name it with --box tmp, new, cur, held or rejected, or name ids")
         if selection.older_than is None and not selection.everything and not _AGE_TERM.search(selection.filter):

@@ -49,7 +49,7 @@ def command_words(
         return undo_words(target, str(options.get("undoes", "")), flags)
     if action is Action.SET_CURSOR:
         return _set_words(target, items, force=force, options=options, flags=flags)
-    words = ["spooltop", str(action), target, *flags]
+    words = ["spooltop", "purge" if action is Action.EMPTY else str(action), target, *flags]
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
@@ -65,6 +65,7 @@ def command_words(
         words += ["--box", str(box)]
     if force:
         words.append("--force")
+    words += [flag for flag, option in (("--now", "now"), ("--hold-poison", "hold_poison")) if options.get(option)]
     rate = options.get("rate")
     if rate is not None:
         words += ["--rate", str(rate)]

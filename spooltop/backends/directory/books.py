@@ -21,10 +21,13 @@ from .applog import AppendLog
 from .journal import Entry, Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
-__all__ = ["STATE_DIR", "Books", "state_of"]
+__all__ = ["FULL", "STATE_DIR", "Books", "state_of"]
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own, for spools of others."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""What stops every change but those that free space."""
 
 _JOURNAL, _AUDIT, _CURSORS = "journal.jsonl", "audit.jsonl", "cursors.jsonl"
 
@@ -124,6 +127,7 @@ class Books:
                 f"{name} cannot be written: {error.strerror or error}",
                 path=self._state if self._apart else self._dirs.path,
                 advice="nothing is changed without it; free space or mend its rights",
+                full=error.errno in FULL,
             ) from error
 
     def _log(self, name: str, *, apart: bool, create: bool) -> AppendLog | None:

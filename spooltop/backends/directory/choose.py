@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
@@ -12,22 +14,26 @@ from ...model import query
 from ...model.plan import Candidates, Item, Refusal
 from ...model.row import Row
 from ...model.selection import Selection
+from ...model.units import size
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
 from .metadata import known_of
-from .moves import RULES
+from .moves import RULES, Goal, goal_of
 from .places import OPERATION, Place, Ref, kind_of, safe_name
 
-__all__ = ["POISON", "Rows", "aside_rows", "choose", "pin"]
+__all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
 Rows = Callable[[Box], Iterable[Row]]
 """All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out."""
+
+FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
+"""What may take a claim from a living holder, where it is forced."""
 
 POISON = 3
 """In work so often, each time given up by a death: it may be the message that kills."""
 
 
-def aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[Row]:
+def _aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[tuple[Row, dict[str, Json]]]:
     """What was set aside, with what is known of it. ``key`` is (box, ``OPERATION/NAME``)."""
     folders = Folders(dirs)
     for entry in aside.entries(dirs, box):
@@ -48,7 +54,7 @@ def aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[Row]:
             attempt=attempts if attempts is None or told.token is None else attempts + 1,
             canary=told.canary,
             reason=reason if isinstance(reason, str) else "",
-        )
+        ), meta
     folders.close()
 
 
@@ -60,6 +66,7 @@ def choose(
     *,
     force: bool,
     now: float,
+    options: Mapping[str, Json] | None = None,
     half_moved: frozenset[int] = frozenset(),
 ) -> Candidates:
     """``half_moved`` are inodes that may have a second name, which the first change takes away.
@@ -67,38 +74,38 @@ def choose(
     Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense.
     """
     rule = RULES[action]
+    options = options or {}
     if selection.box is not None and selection.box not in rule.sources:
         taken = ", ".join(sorted(rule.sources))
         raise Refused(f"{action} takes nothing from {selection.box}", path=dirs.path, advice=f"it takes from {taken}")
     if selection.empty:
         return Candidates(())
     wanted = _Wanted(selection, now)
-    found: list[Row] = []
+    found: list[tuple[Row, dict[str, Json]]] = []
     every: Counter[str] = Counter()
     for box in (selection.box,) if selection.box is not None else rule.sources:
         if not wanted.may_be_in(box):
             continue
-        for row in aside_rows(dirs, box) if box in ASIDE else rows(box):
+        for row, known in _aside_rows(dirs, box) if box in ASIDE else ((row, _NOTHING) for row in rows(box)):
             if box is Box.CUR:
                 every[row.id] += 1
             if wanted.takes(row):
-                found.append(row)
-    found.sort(key=lambda row: (row.enqueued_at is None, row.enqueued_at or 0.0, row.name))
-    named = [names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP)) for row in found]
-    back = [rule.rename(told) for told in named] if rule.target is Box.NEW else []
-    waiting = _waiting(dirs, found, back) if back else {}
-    folders = Folders(dirs)
-    items: list[Item] = []
-    refused: list[Refusal] = []
-    for place, row in enumerate(found):
-        target = back[place] if back else None
-        doubled = every[row.id] > 1
-        answer = _decide(folders, action, row, named[place].token, target, force, doubled, waiting, half_moved)
-        if type(answer) is Item:
-            items.append(answer)
-        elif type(answer) is Refusal:
-            refused.append(answer)
-    return Candidates(items, refused, _notes(action, items, wanted), wanted.missing())
+                found.append((row, known))
+    found.sort(key=lambda one: (one[0].enqueued_at is None, one[0].enqueued_at or 0.0, one[0].name))
+    by_now, hold = bool(options.get("now")), bool(options.get("hold_poison"))
+    plans: list[tuple[Row, str | None, Goal]] = []
+    for row, known in found:
+        told = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
+        poison = _poison(row) if hold and action is Action.REQUEUE and row.box is Box.CUR else ""
+        plans.append((row, told.token, goal_of(action, row.box, told, known, poison=poison, now=by_now)))
+    chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, plans))
+    for row, token, goal in plans:
+        chooser.add(row, token, goal, doubled=every[row.id] > 1)
+    notes = _notes(action, chooser, wanted, deletes=rule.target is None or by_now)
+    return Candidates(chooser.items, chooser.refused, notes, wanted.missing(), chooser.poison)
+
+
+_NOTHING: dict[str, Json] = {}
 
 
 class _Wanted:
@@ -146,51 +153,82 @@ class _Wanted:
 
 
 def pin(
-    folders: Folders, place: Place, token: str | None, target: Place | None = None, meta: Mapping[str, Json] | None = None
-) -> tuple[Ref, int, str]:
-    """The identity of what stands at ``place``, its number of names, and what it is if no regular file. Raises ``OSError``."""
+    folders: Folders, place: Place, token: str | None, target: Place | None = None, meta: Mapping[str, Json] | None = None,
+    box: Box | None = None,
+) -> tuple[Ref, os.stat_result, str]:
+    """The identity of what stands at ``place``, how it was found, and what it is if no regular file. Raises ``OSError``."""
     folder = folders.of(place)
     found = folders.files.stat(place.name, folder.fd)
-    ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, folder.id, token, target, meta)
-    return ref, found.st_nlink, kind_of(found)
+    ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, folder.id, token, target, meta, box)
+    return ref, found, kind_of(found)
 
 
-def _decide(
-    folders: Folders, action: Action, row: Row, token: str | None, target: str | None, force: bool, doubled: bool,
-    waiting: dict[str, int], halves: frozenset[int],
-) -> Item | Refusal | None:
-    """None: it has gone since it was listed."""
-    folder = ""
-    if row.box in ASIDE and isinstance(row.key, tuple):
-        folder = str(row.key[1]).partition("/")[0]
-    if not safe_name(row.name):
-        return Refusal(row, "its name leads out of the box")
-    try:
-        back = None if target is None else Place(Box.NEW, target)
-        ref, links, kind = pin(folders, Place(row.box, row.name, folder), token if row.box is Box.CUR else None, back)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return Refusal(row, f"it cannot be seen: {error.strerror}")
-    if kind:
-        return Refusal(row, f"{kind}, not a message")
-    twin = waiting.get(row.id)
-    half_moved = twin == ref.ino
-    if twin is not None and not half_moved:
-        return Refusal(row, "conflict: new holds another message under this id; both are kept")
-    if doubled:
-        return Refusal(row, "conflict: two claims have this id; both are kept")
-    if links != 1 and not half_moved and not (links == 2 and ref.ino in halves):
-        return Refusal(row, "it has a second name (a hard link)")
-    if row.verdict is Verdict.WRITING:
-        return Refusal(row, f"it is being written: {row.evidence}")
-    if row.verdict is Verdict.ALIVE:
-        if action is not Action.REQUEUE:
-            return Refusal(row, _alive(row))
-        if not force:
-            return Refusal(row, _alive(row), forceable=True)
-        return Item(row, ref, "taken from a living holder, whose ack will find out")
-    return Item(row, ref, _poison(row) if action is Action.REQUEUE else "")
+class _Chooser:
+    """Decides of each message whether it may go, and gathers what does. ``waiting`` are ids in ``new`` with their inode,
+    ``halves`` inodes that may have a second name."""
+
+    def __init__(
+        self, dirs: SpoolDirs, action: Action, force: bool, halves: frozenset[int], waiting: Mapping[str, int]
+    ) -> None:
+        self._folders = Folders(dirs)
+        self._action = action
+        self._force = force
+        self._halves = halves
+        self._waiting = waiting
+        self.items: list[Item] = []
+        self.refused: list[Refusal] = []
+        self.frees = 0
+        """Bytes on the disk of what was taken."""
+        self.poison = 0
+
+    def add(self, row: Row, token: str | None, goal: Goal, *, doubled: bool) -> None:
+        """``doubled``: another claim has its id."""
+        if not safe_name(row.name):
+            self.refused.append(Refusal(row, "its name leads out of the box"))
+            return
+        folder = str(row.key[1]).partition("/")[0] if row.box in ASIDE and isinstance(row.key, tuple) else ""
+        place = Place(row.box, row.name, folder)
+        target = Place(goal.box, goal.name) if goal.box is not None and goal.name is not None else None
+        try:
+            ref, found, kind = pin(
+                self._folders, place, token if row.box is Box.CUR else None, target, goal.meta, goal.box
+            )
+        except FileNotFoundError:
+            return  # gone since it was listed
+        except OSError as error:
+            self.refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
+            return
+        if row.size is None:
+            row = replace(row, size=ref.size)
+        why, forceable = self._why_not(row, ref, found.st_nlink, kind, goal, doubled)
+        if why and not (forceable and self._force):
+            self.refused.append(Refusal(row, why, forceable))
+            return
+        poison = _poison(row) if self._action is Action.REQUEUE else ""
+        self.poison += bool(poison) and row.box is Box.CUR
+        self.frees += found.st_blocks * 512
+        forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
+        self.items.append(Item(row, ref, forced or goal.warning or poison))
+
+    def _why_not(
+        self, row: Row, ref: Ref, links: int, kind: str, goal: Goal, doubled: bool
+    ) -> tuple[str, bool]:
+        """Why it stays, and whether force takes it all the same; empty where it may go."""
+        if kind:
+            return f"{kind}, not a message", False
+        twin = self._waiting.get(row.id) if goal.box is Box.NEW else None
+        half_moved = twin == ref.ino
+        if twin is not None and not half_moved:
+            return "conflict: new holds another message under this id; both are kept", False
+        if doubled:
+            return "conflict: two claims have this id; both are kept", False
+        if links != 1 and not half_moved and not (links == 2 and ref.ino in self._halves):
+            return "it has a second name (a hard link)", False
+        if row.verdict is Verdict.WRITING:
+            return f"it is being written: {row.evidence}", False
+        if row.verdict is Verdict.ALIVE:
+            return _alive(row), self._action in FORCEABLE
+        return goal.why_not, True
 
 
 def _alive(row: Row) -> str:
@@ -199,18 +237,18 @@ def _alive(row: Row) -> str:
 
 
 def _poison(row: Row) -> str:
-    if row.attempt is None or row.attempt < POISON:
+    if row.attempt is None or row.attempt < POISON or row.box not in (Box.CUR, Box.REJECTED):
         return ""
     return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
 
 
-def _waiting(dirs: SpoolDirs, rows: Sequence[Row], back: Sequence[str]) -> dict[str, int]:
-    """Of the ids of ``rows``, those that a message in ``new`` has: id → its inode. One pass over the names. ``back`` is what
-    the rows will be called there."""
-    if dirs.new is None or not rows:
+def _waiting(dirs: SpoolDirs, plans: Sequence[tuple[Row, str | None, Goal]]) -> dict[str, int]:
+    """Of the ids of messages that are to go to ``new``, those that a message there has: id → its inode. One pass over the
+    names."""
+    ids = {row.id for row, _, goal in plans if goal.box is Box.NEW}
+    if dirs.new is None or not ids:
         return {}
-    ids = {row.id for row in rows}
-    starts = {name.partition(",")[0] for name in back}
+    starts = {goal.name.partition(",")[0] for _, _, goal in plans if goal.box is Box.NEW and goal.name is not None}
     found: dict[str, int] = {}
     for name in dirs.files.scan(dirs.new):
         if name.partition(",")[0] in starts and (id := names.parse(name, claimed=False).id) in ids:
@@ -221,7 +259,8 @@ def _waiting(dirs: SpoolDirs, rows: Sequence[Row], back: Sequence[str]) -> dict[
     return found
 
 
-def _notes(action: Action, items: Sequence[Item], wanted: _Wanted) -> tuple[str, ...]:
+def _notes(action: Action, chooser: _Chooser, wanted: _Wanted, *, deletes: bool) -> tuple[str, ...]:
+    items = chooser.items
     notes: list[str] = []
     claims = [item for item in items if item.row.box is Box.CUR]
     forced = sum(1 for item in claims if item.row.verdict is Verdict.ALIVE)
@@ -230,14 +269,22 @@ def _notes(action: Action, items: Sequence[Item], wanted: _Wanted) -> tuple[str,
         if isinstance(item.ref, Ref) and item.ref.token is None and item.row.verdict is not Verdict.ALIVE
     )  # fmt: skip
     unknown = sum(1 for item in items if item.row.verdict is Verdict.UNKNOWN)
-    if action is Action.REQUEUE and forced:
-        notes.append(f"{forced} of living holders: worked on twice then; the holder's ack will find out (ClaimLost).")
+    if forced:
+        again = "worked on twice then" if action is Action.REQUEUE else "its holder goes on working on it"
+        notes.append(f"{forced} of living holders: {again}; the holder's ack will find out (ClaimLost).")
     if foreign:
         notes.append(f"{foreign} by other consumers: the evidence is read again just before each move, but it is no proof.")
     if unknown:
         notes.append(f"{unknown} unknown: nobody here can tell whether the holder lives.")
-    if action is Action.PURGE and items:
+    if deletes and items:
+        notes.append(f"Frees {size(chooser.frees)} on the disk. Nothing brings them back: there is no undo.")
+    elif action is Action.PURGE and items:
         notes.append("A purge to the trash frees nothing: the messages move, and undo brings them back.")
+    elif action is Action.HOLD and items:
+        notes.append("No consumer takes what is held, until it is released.")
+    held = sum(1 for item in items if action is Action.REQUEUE and isinstance(item.ref, Ref) and item.ref.box is Box.HELD)
+    if held:
+        notes.append(f"{held} held instead of requeued, where no consumer takes them, until released.")
     if wanted.ageless:
         notes.append(f"{wanted.ageless} left out: how long they stand there is not known.")
     return tuple(notes)

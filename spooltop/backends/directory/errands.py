@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...model.plan import Item, ItemResult, Plan
 from ...model.words import Action, Box, Json, Verdict
+from .choose import FORCEABLE
 from .folders import Folders
 from .journal import Move, Moved
 from .metadata import known_of
@@ -18,7 +19,7 @@ __all__ = ["Errand", "errands_of"]
 
 
 class Errand(NamedTuple):
-    """One message to move.
+    """One message to move, or to delete: then ``target`` is None.
 
     ``meta`` goes beside it where it is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
     the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own. ``was``
@@ -26,7 +27,7 @@ class Errand(NamedTuple):
     """
 
     ref: Ref
-    target: Place
+    target: Place | None
     planned: Verdict | None
     forced: bool
     meta: str
@@ -40,7 +41,7 @@ class Errand(NamedTuple):
         return Move(ref.place, self.target, ref.ino, ref.size, ref.ctime_ns, ref.token, self.was)
 
     def result(self, item: Item, moved: Moved) -> ItemResult:
-        became = self.target.name if moved.moved else ""
+        became = self.target.name if moved.moved and self.target is not None else ""
         return ItemResult(item.row.id, self.ref.place.name, moved.outcome, moved.reason, became)
 
 
@@ -48,23 +49,36 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
     """Of ``items`` of ``plan``, in their order. ``at`` is now, in epoch seconds."""
     undo = plan.action is Action.UNDO
     reason = f"undo of {plan.options.get('undoes')}" if undo else f"{plan.action} by {user}"
-    forced = plan.force and plan.action is Action.REQUEUE
+    forced = plan.force and plan.action in FORCEABLE
     said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
     metas = {box: _open_json({"origin": box.value, **said}) for box in {item.row.box for item in items}}
+    into = Box.TRASH if undo else None if plan.deletes else RULES[plan.action].target
     for item in items:
         ref = item.ref
         if not isinstance(ref, Ref):
             raise TypeError(f"not pinned by a directory spool: {ref!r}")
         place, target = ref.place, ref.target
-        if target is None:
+        if target is None and (box := ref.box or into) is not None:
             # The undo of what was put sets it aside.
-            target = Place(Box.TRASH if undo else RULES[plan.action].target, place.name, plan.operation)
-        gone = "a consumer already has it" if undo and place.box is Box.NEW else "gone"
-        if not undo:
-            gone = "gone or requeued by another"
-        meta = _open_json(ref.meta) if ref.meta else metas[place.box]
-        was = (known_of(folders, place) or None) if place.folder else None
-        yield Errand(ref, target, item.row.verdict, forced, meta, gone, target.folder == plan.operation, was)
+            target = Place(box, place.name, plan.operation)
+        was = (known_of(folders, place) or None) if place.folder and target is not None else None
+        if ref.meta:
+            meta = _open_json(ref.meta)
+        elif ref.box is not None and plan.action is Action.REQUEUE:
+            meta = _open_json({"origin": place.box.value, **said, "reason": f"{item.warning}, by {user}"})
+        elif was is not None and target is not None and target.folder:
+            # Where it had been set aside, and why, is kept for the day when it goes back there.
+            meta = _open_json({"origin": place.box.value, **said, "was": {k: v for k, v in was.items() if k != "was"}})
+        else:
+            meta = metas[place.box]
+        alone = target is not None and target.folder == plan.operation
+        yield Errand(ref, target, item.row.verdict, forced, meta, _gone(place.box, undo), alone, was)
+
+
+def _gone(box: Box, undo: bool) -> str:
+    if box is Box.NEW:
+        return "a consumer already has it" if undo else "gone: claimed meanwhile, or moved by another"
+    return "gone" if undo else "gone or requeued by another"
 
 
 def _open_json(meta: Mapping[str, Json]) -> str:

@@ -10,10 +10,22 @@ from ...engine.dirs import SpoolDirs
 from ...model.words import Box
 from .places import Place
 
-__all__ = ["Folder", "Folders"]
+__all__ = ["Folder", "Folders", "drop_folder"]
 
 _KEPT = 128
 """Folders of operations kept open: there may be more of them than a process may have descriptors."""
+
+
+def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
+    """Takes away the folder of an operation if nothing is in it. Only for the trash: into the folders of other boxes a consumer
+    that runs may be setting aside."""
+    try:
+        above = dirs.own(box.value)
+        if above is not None:
+            dirs.forget(box.value, folder)
+            dirs.files.rmdir(folder, above)
+    except OSError:
+        return  # something is in it, or it is gone, or it stays: an empty folder is in nobody's way
 
 
 class Folder(NamedTuple):

@@ -3,10 +3,10 @@
 intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token meta}]
 result  schema line operation batch time results[{outcome reason moved to ino ctime}]
 
-``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere; ``ctime`` in
-nanoseconds; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a result line
-was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is untrusted input: a
-line that is not exactly this is left out and counted.
+``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere or was deleted;
+``ctime`` in nanoseconds; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
+result line was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is
+untrusted input: a line that is not exactly this is left out and counted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Entry", "Move", "Moved", "Operation", "decode", "encode_intent", "en
 
 
 class Move(NamedTuple):
-    """One thing to do, as the intent line holds it. ``source`` None: the message is made."""
+    """One thing to do, as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
 
     source: Place | None
-    target: Place
+    target: Place | None
     ino: int = 0
     size: int = 0
     ctime_ns: int = 0
@@ -39,8 +39,8 @@ class Move(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What came of one move. ``moved``: the file stands at ``target`` now, whatever else went wrong; ``ino`` and ``ctime_ns``
-    are those it has there."""
+    """What came of one move. ``moved``: the file stands at ``target`` now, or is deleted, whatever else went wrong; ``ino`` and
+    ``ctime_ns`` are those it has there."""
 
     outcome: Outcome
     reason: str = ""
@@ -106,7 +106,7 @@ def encode_intent(
     undoes: str | None,
 ) -> bytes:
     items = ",".join(
-        f'{{"from":{"null" if source is None else quoted(str(source))},"to":{quoted(str(target))},"ino":{ino},"size":{size}'
+        f'{{"from":{_place(source)},"to":{_place(target)},"ino":{ino},"size":{size}'
         f',"ctime":{ctime_ns},"token":{"null" if token is None else quoted(token)}'
         f'{_meta(meta)}}}'
         for source, target, ino, size, ctime_ns, token, meta in moves
@@ -116,6 +116,10 @@ def encode_intent(
         "user": escape(user), "count": count, "force": force, "undoes": undoes,
     }  # fmt: skip
     return _line(head, "items", items)
+
+
+def _place(place: Place | None) -> str:
+    return "null" if place is None else quoted(str(place))
 
 
 def _meta(meta: Mapping[str, Json] | None) -> str:
@@ -226,14 +230,17 @@ def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
 
 
 def _move(value: Mapping[str, object]) -> Move:
-    source, token = value.get("from"), value.get("token")
+    source, target, token = value.get("from"), value.get("to"), value.get("token")
+    if "to" not in value or (source is None and target is None):
+        raise ValueError("from nowhere to nowhere")
     if token is not None and not isinstance(token, str):
         raise ValueError("token is no text")
     meta = value.get("meta")
     if meta is not None and not isinstance(meta, dict):
         raise ValueError("meta is no object")
     return Move(
-        None if source is None else Place.parse(_text(value, "from")), Place.parse(_text(value, "to")),
+        None if source is None else Place.parse(_text(value, "from")),
+        None if target is None else Place.parse(_text(value, "to")),
         int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token, meta,
     )  # fmt: skip
 

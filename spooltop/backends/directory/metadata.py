@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from stat import S_ISREG
 
 from ...engine import aside
@@ -19,7 +20,8 @@ _TOLD = 500
 
 def known_of(folders: Folders, place: Place) -> dict[str, Json]:
     """``origin``, ``reason``, ``at``, ``who`` and ``operation``, each a plain value and cut short; empty where nothing can be
-    read. Raises ``OSError`` only for a descriptor that cannot be closed."""
+    read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a descriptor
+    that cannot be closed."""
     files = folders.files
     try:
         fd = files.open_read(aside.meta_name(place.name), folders.of(place).fd)
@@ -33,6 +35,11 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
         files.close(fd)
     if not isinstance(found, dict):
         return {}
+    was = found.get("was")
+    return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
+
+
+def _plain(found: Mapping[str, object]) -> dict[str, Json]:
     return {
         name: value[:_TOLD] if isinstance(value, str) else value
         for name in ("origin", "reason", "at", "who", "operation")

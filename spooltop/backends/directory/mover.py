@@ -14,7 +14,7 @@ from ...model.plan import Outcome
 from ...model.text import escape
 from ...model.words import LIVE, Box
 from .errands import Errand
-from .folders import Folder, Folders
+from .folders import Folder, Folders, drop_folder
 from .holder import LastLook
 from .journal import Moved
 from .places import Place, Ref, kind_of
@@ -36,6 +36,7 @@ class Mover:
         self._targets: set[int] = set()
         self._fit: set[int] = set()
         self._trouble = ""
+        self._emptied: set[str] = set()
 
     def prepare(self, errands: Sequence[Errand]) -> None:
         """To be called just before the moves of a batch."""
@@ -62,13 +63,15 @@ class Mover:
             return Moved(Outcome.SKIPPED, f"{place.box} is another directory than in the plan")
         if kind_of(found) or not (ref.same(found) or self._mended(ref, found)):
             return Moved(Outcome.SKIPPED, "changed since the plan")
-        half_moved = found.st_nlink == 2 and self._half_moved(ref, target)
+        half_moved = found.st_nlink == 2 and target is not None and self._half_moved(ref, target)
         if found.st_nlink != 1 and not half_moved:
             return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
         if not errand.forced:
             why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
             if why is not None:
                 return Moved(Outcome.SKIPPED, why)
+        if target is None:
+            return self._delete(errand, source)
         to = self.folders.of(target, create=True)
         if place.folder:
             source = self.folders.of(place)  # it may have been closed to make room
@@ -77,7 +80,7 @@ class Mover:
                 self._files.sync_dir(to.fd)
                 self._files.unlink(place.name, source.fd)
             elif target.folder:
-                self._set_aside(errand, source, to)
+                self._set_aside(errand, target.name, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
                 self._files.move(place.name, source.fd, target.name, to.fd)
@@ -99,12 +102,34 @@ class Mover:
         ctime = self._ctime(target.name, to.fd, ref.ino) if target.box in LIVE else 0
         return Moved(Outcome.DONE, "", True, ref.ino, ctime)
 
+    def _delete(self, errand: Errand, source: Folder) -> Moved:
+        """The message first: while it stands there, what is known of it does too."""
+        ref = errand.ref
+        try:
+            self._files.unlink(ref.place.name, source.fd)
+        except FileNotFoundError:
+            return self._gone(errand)
+        except OSError as error:
+            if self._there(ref.place.name, source.fd) is not False:
+                return Moved(Outcome.FAILED, _words(error))
+            self._sources.add(source.fd)
+            return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ref.ino)
+        self._sources.add(source.fd)
+        if ref.place.folder:
+            self._drop_meta(ref.place.name, source.fd)
+            if ref.place.box is Box.TRASH:
+                self._emptied.add(ref.place.folder)
+        return Moved(Outcome.DONE, "", True, ref.ino)
+
     def sync(self) -> str:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
         try:
             self.folders.close()
         except OSError as error:
             self._trouble = self._trouble or f"moved, but: {_words(error)}"
+        for folder in self._emptied:
+            drop_folder(self._dirs, Box.TRASH, folder)
+        self._emptied.clear()
         trouble, self._trouble = self._trouble, ""
         return trouble
 
@@ -118,9 +143,9 @@ class Mover:
             fds.clear()
         self._fit.clear()
 
-    def _set_aside(self, errand: Errand, source: Folder, to: Folder) -> None:
+    def _set_aside(self, errand: Errand, name: str, source: Folder, to: Folder) -> None:
         """The metadata first: a message is never aside without it."""
-        name, ino = errand.target.name, errand.ref.ino
+        ino = errand.ref.ino
         beside = aside.meta_name(name)
         try:
             fd = self._files.create(beside, to.fd)
@@ -159,7 +184,7 @@ class Mover:
     def _gone(self, errand: Errand) -> Moved:
         place = errand.ref.place
         became = self._repaired.in_cur.get((place.name, errand.ref.ino)) if place.box is Box.CUR else None
-        if became is not None and errand.target.box is Box.NEW:
+        if became is not None and errand.target is not None and errand.target.box is Box.NEW:
             return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ref.ino)
         return Moved(Outcome.SKIPPED, errand.gone)
 
@@ -175,6 +200,16 @@ class Mover:
             return self._inode(target.name, self.folders.of(target).fd) == ref.ino
         except FileNotFoundError:
             return False
+
+    def _there(self, name: str, dir_fd: int) -> bool | None:
+        """Whether there is anything under that name; None where it is not to be seen."""
+        try:
+            self._files.stat(name, dir_fd)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None
+        return True
 
     def _inode(self, name: str, dir_fd: int) -> int | None:
         try:

@@ -1,14 +1,15 @@
-"""The one table of moves: what each action takes from where, and what it is called where it goes."""
+"""The one table of moves: what each action takes from where, where it goes, and what it is called there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...engine import names
-from ...model.words import Action, Box
+from ...model.words import ASIDE, Action, Box, Json
 
-__all__ = ["RULES", "Rule", "requeue_name"]
+__all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
 
 
 def requeue_name(told: names.Name) -> str:
@@ -18,22 +19,70 @@ def requeue_name(told: names.Name) -> str:
     return names.back_in_new(told)
 
 
-def _same(told: names.Name) -> str:
-    return told.raw
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``sources`` in the order in which they are searched for ids; ``target`` the box, ``rename`` the name in ``new``: what is
-    set aside keeps its own."""
+    """``sources`` in the order in which they are searched for ids; ``target`` the box, None where it is deleted."""
 
     sources: tuple[Box, ...]
-    target: Box
-    rename: Callable[[names.Name], str] = _same
+    target: Box | None
 
 
 RULES: dict[Action, Rule] = {
-    Action.REQUEUE: Rule((Box.CUR, Box.REJECTED, Box.HELD), Box.NEW, requeue_name),
+    Action.REQUEUE: Rule((Box.CUR, Box.REJECTED, Box.HELD), Box.NEW),
     Action.PURGE: Rule((Box.CUR, Box.NEW, Box.TMP, Box.REJECTED, Box.HELD), Box.TRASH),
+    Action.HOLD: Rule((Box.CUR, Box.NEW), Box.HELD),
+    Action.RELEASE: Rule((Box.HELD,), Box.NEW),
+    Action.RESTORE: Rule((Box.TRASH, Box.HELD, Box.REJECTED), Box.NEW),
+    Action.EMPTY: Rule((Box.TRASH,), None),
 }
 """Undo is no row of this table: it goes the moves of the journal backwards, to the exact places."""
+
+
+class Goal(NamedTuple):
+    """Where one message goes. ``box`` None: it is deleted. ``name`` is what it is called in ``tmp`` or ``new``; what is set aside
+    keeps its name, in a folder of the operation's own. ``why_not`` refuses, unless it is forced."""
+
+    box: Box | None
+    name: str | None = None
+    warning: str = ""
+    why_not: str = ""
+    meta: Mapping[str, Json] | None = None
+    """What goes beside it; None: what the action has to say."""
+
+
+def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool) -> Goal:
+    """Of a message that stands in ``box`` under the name ``told``. ``known`` is what lies beside it where it was set aside:
+    anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash."""
+    if action is Action.RESTORE:
+        return _origin(box, told, known)
+    target = RULES[action].target
+    if target is Box.TRASH and now:
+        return Goal(None)
+    if target is not Box.NEW:
+        return Goal(target)
+    if poison:
+        return Goal(Box.HELD, warning=f"held instead: {poison}")
+    return Goal(Box.NEW, _in_new(box, told, known.get("origin")))
+
+
+def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Goal:
+    origin = known.get("origin")
+    if origin == Box.TMP:
+        return Goal(Box.TMP, told.raw)
+    if origin in (Box.NEW, Box.CUR):
+        return Goal(Box.NEW, _in_new(box, told, origin))
+    was = known.get("was")
+    if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
+        return Goal(Box(origin), meta=was if isinstance(was, dict) else None)
+    warning = "where it came from is not known: it goes to new"
+    # A file out of tmp may be half a message.
+    why_not = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
+    return Goal(Box.NEW, _in_new(box, told, None), warning, why_not)
+
+
+def _in_new(box: Box, told: names.Name, origin: Json) -> str:
+    if origin == Box.NEW and box in ASIDE:
+        return told.raw if box is not Box.REJECTED else names.afresh(names.parse(told.raw, claimed=False))
+    if box is Box.REJECTED:
+        return names.afresh(told)
+    return requeue_name(told)

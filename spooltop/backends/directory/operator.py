@@ -18,7 +18,7 @@ from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json, Verdict
-from .books import STATE_DIR, Books
+from .books import FULL, STATE_DIR, Books
 from .choose import Rows, choose
 from .detect import identify
 from .errands import errands_of
@@ -94,7 +94,9 @@ class DirectoryOperator:
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
                 return replace(found, notes=(*found.notes, *troubles))
             halves = half_moved(self._interrupted(dirs))
-            return choose(dirs, self._settled, action, selection, force=force, now=now, half_moved=halves)
+            return choose(
+                dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves
+            )
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
@@ -150,8 +152,12 @@ class DirectoryOperator:
         interrupted = self._interrupted(dirs)
         repaired = Repaired()
         if interrupted or not self._repaired:
-            repaired = finish_half_moves(dirs, self._files, look, interrupted)
-            self._repaired = True
+            try:
+                repaired = finish_half_moves(dirs, self._files, look, interrupted)
+                self._repaired = True
+            except OSError as error:
+                if not (plan.deletes and error.errno in FULL):
+                    raise  # but for what frees space, which the next change can repair after
         mover = Mover(dirs, look, repaired)
         for start in range(0, len(plan.items), size):
             if stop():
@@ -169,6 +175,10 @@ class DirectoryOperator:
             if trouble:
                 moved = [one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
             results = [errand.result(item, one) for item, errand, one in zip(items, errands, moved, strict=False)]
+            if intent.lost:
+                results = [
+                    replace(one, reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
+                ]
             yield from intent.finish(moved, results)
             if len(moved) < len(items):
                 return
@@ -186,7 +196,7 @@ class DirectoryOperator:
             for place, move in enumerate(moves):
                 if moved and stop():
                     break
-                moved.append(inject_one(dirs, move.target.name, payload.data(start + place + 1)))
+                moved.append(inject_one(dirs, _put_name(move), payload.data(start + place + 1)))
             try:
                 if any(one.moved for one in moved):
                     self._files.sync_dir(dirs.box(Box.NEW))
@@ -260,16 +270,22 @@ class _Intent:
         self._user = user
         self._undoes = undoes
         self._batch = 0
+        self.lost = ""
+        """Why a line is not in the journal, of what goes on all the same."""
 
     def write(self, moves: Sequence[Move]) -> None:
-        """Raises ``AuditFailed``: then nothing of this batch may happen."""
+        """Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what frees space."""
         plan = self._plan
-        self._books.write_journal(
-            encode_intent(
-                plan.operation, plan.action, self._batch, self._clock(), moves,
-                user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
-            )
+        line = encode_intent(
+            plan.operation, plan.action, self._batch, self._clock(), moves,
+            user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
         )  # fmt: skip
+        try:
+            self._books.write_journal(line)
+        except AuditFailed as error:
+            if not (plan.deletes and error.full):
+                raise
+            self.lost = f"deleted without a line in the journal: {error.what}"
 
     def finish(self, moved: Sequence[Moved], results: list[ItemResult]) -> Iterator[list[ItemResult]]:
         """The result line; what was done is told even where it cannot be written."""
@@ -277,15 +293,22 @@ class _Intent:
         self._batch += 1
         try:
             self._books.write_journal(line)
-        except AuditFailed:
+        except AuditFailed as error:
             yield results
-            raise
+            if not (self._plan.deletes and error.full):
+                raise
+            return
         yield results
 
 
 def _injected(move: Move, moved: Moved) -> ItemResult:
-    name = move.target.name
+    name = _put_name(move)
     return ItemResult(names.parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")
+
+
+def _put_name(move: Move) -> str:
+    assert move.target is not None  # what is put is made somewhere
+    return move.target.name
 
 
 def _user_name() -> str:

@@ -15,6 +15,9 @@ from .moves import RULES
 
 __all__ = ["can_change"]
 
+_ASIDE_OF = {
+    Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
+}  # fmt: skip
 _OFFERED = (*RULES, Action.INJECT, Action.UNDO)
 
 
@@ -26,11 +29,13 @@ def can_change(dirs: SpoolDirs) -> Can:
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
     beside = _why_not_beside(dirs)
     for action in _OFFERED:
-        needed = [boxes[Box.NEW]]
-        if action in (Action.REQUEUE, Action.PURGE):
+        needed = [boxes[Box.NEW]] if action is not Action.EMPTY else []
+        if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
             needed.append(boxes[Box.CUR])
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
+        if not beside:
+            needed += [_why_not_aside(dirs, box) for box in _ASIDE_OF.get(action, ())]
         reason = next((why for why in (*needed, beside) if why), None)
         if reason is not None:
             refusals[action] = reason
@@ -57,21 +62,38 @@ def _why_not_beside(dirs: SpoolDirs) -> str | None:
     return _refusal(dirs, OWN)
 
 
-def _refusal(dirs: SpoolDirs, name: str) -> str | None:
-    """Why ``name`` below the spool cannot be written by this user, or None."""
+def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
+    """None also where nothing was ever set aside there: it can be made, or there is nothing to take from."""
+    name = f"{OWN}/{box.value}"
     try:
-        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=dirs.root, effective_ids=True):
-            return None
-        os.stat(name, dir_fd=dirs.root, follow_symlinks=False)
+        own = dirs.own()
+        found = None if own is None else dirs.files.stat(box.value, own)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         return f"{name} cannot be seen: {error.strerror}"
-    found = os.stat(name, dir_fd=dirs.root, follow_symlinks=False)
+    if own is None or found is None:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{name} is no directory; look who put it there"
+    return _refusal(dirs, box.value, own, name)
+
+
+def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = "") -> str | None:
+    """Why ``name`` in the directory ``above`` (the spool), called ``shown``, cannot be written by this user, or None."""
+    above = dirs.root if above is None else above
+    shown = shown or ("the spool" if name == "." else name)
+    try:
+        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
+            return None
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    except OSError as error:
+        return f"{shown} cannot be seen: {error.strerror}"
     if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
         return f"the file system is read-only ({os.strerror(errno.EROFS)})"
     owner = _user(found.st_uid)
-    what = "the spool" if name == "." else name
     return (
-        f"you are {_user(os.geteuid())}, {what} belongs to {owner} {stat.S_IMODE(found.st_mode):04o}. "
+        f"you are {_user(os.geteuid())}, {shown} belongs to {owner} {stat.S_IMODE(found.st_mode):04o}. "
         f"Try: sudo -u {owner} spooltop {escape(dirs.path)}"
     )
 

@@ -63,9 +63,10 @@ class Ref:
     folder_id: tuple[int, int]
     token: str | None = None
     target: Place | None = None
-    """Where exactly it goes; None leaves that to the rule of the action."""
+    """Where exactly it goes; None leaves the folder to the operation, and the box too where ``box`` is None."""
     meta: Mapping[str, Json] | None = None
     """What goes beside it there; None: what the action has to say."""
+    box: Box | None = None
 
     def same(self, found: stat_result) -> bool:
         """True where ``found`` is the very file that was pinned."""

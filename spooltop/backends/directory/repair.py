@@ -2,8 +2,8 @@
 
 Where a move had to be link and unlink, a crash between the two leaves two names of one file. A second name in ``cur`` whose
 holder is dead goes when ``new`` holds the same inode. A second name that an interrupted operation set aside goes while the
-message still stands in a box, and so does the one in ``tmp`` of an injected message. Two inodes under one id are nobody's half
-move: they are left alone.
+message still stands in a box, or where it had been set aside before, and so does the one in ``tmp`` of an injected message. Two
+inodes under one id are nobody's half move: they are left alone. What lay beside a message that was deleted goes after it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
 from ...model.words import ASIDE, Box, Verdict
-from .folders import Folders
+from .folders import Folders, drop_folder
 from .holder import LastLook
 from .journal import Operation
 from .logfiles import LogFiles, make_file, plain
@@ -51,11 +51,15 @@ def half_moved(operations: Iterable[Operation]) -> frozenset[int]:
 def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[Operation]) -> Repaired:
     """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
     doubled = _doubled(dirs)
-    if not doubled and not any(_second_names(dirs, operations)):
+    if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
         return Repaired()
     with _alone(dirs, files) as alone:
         if not alone:
             return Repaired()
+        for place in list(_left_behind(dirs, operations)):
+            aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+            if place.box is Box.TRASH:
+                drop_folder(dirs, place.box, place.folder)
         return Repaired(_twins_in_cur(dirs, look, doubled), _drop_second_names(dirs, operations))
 
 
@@ -133,14 +137,33 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[
         for move, result in operation.steps():
             if result is not None:
                 continue
+            if move.target is None:
+                continue
             if move.source is None:
                 drafted = Place(Box.TMP, move.target.name)
                 if (ino := _doubled_inode(dirs, folders, drafted)) is not None:
                     yield drafted, ino
                 continue
+            if move.source.folder and move.target.folder:
+                if move.ino == _doubled_inode(dirs, folders, move.target) == _doubled_inode(dirs, folders, move.source):
+                    yield move.target, move.ino
+                continue
             for place in (move.source, move.target):
                 if place.folder and _doubled_inode(dirs, folders, place) == move.ino and _in_a_box(dirs, move.ino):
                     yield place, move.ino
+
+
+def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[Place]:
+    """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still."""
+    folders = Folders(dirs)
+    for operation in operations:
+        for move, result in operation.steps():
+            place = move.source
+            if result is not None or move.target is not None or place is None or not place.folder:
+                continue
+            beside = Place(place.box, aside.meta_name(place.name), place.folder)
+            if _there(dirs, folders, beside) and not _there(dirs, folders, place):
+                yield place
 
 
 def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
@@ -157,6 +180,14 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[
         except FileNotFoundError:
             continue  # another operator was quicker
     return inodes
+
+
+def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    try:
+        dirs.files.stat(place.name, folders.of(place).fd)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:

@@ -9,7 +9,7 @@ from ...engine import names
 from ...engine.dirs import SpoolDirs
 from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from ...model.row import Row
-from ...model.words import Box
+from ...model.words import Action, Box
 from .choose import pin
 from .folders import Folders
 from .journal import Move, Moved, Operation
@@ -23,6 +23,7 @@ class _Step:
     """One move that did happen. ``ino`` and ``ctime_ns`` are those at the target, 0 where nobody noted them."""
 
     move: Move
+    target: Place
     ino: int
     ctime_ns: int
 
@@ -40,11 +41,15 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[Operat
         left = _left(folders, steps, undos.get(told.operation, ()))
         undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
         why_not = None
-        if not steps:
+        if not steps and any(_moved(folders, told, deleted=True)):
+            why_not = "deleted for good: nothing brings it back"
+        elif not steps:
             why_not = "it changed nothing"
         elif not left:
             why_not = f"already undone by {undone_by}"
         words = f"{told.action} {told.count}" + (f" of {told.undoes}" if told.undoes else "")
+        if told.action is Action.PURGE and any(move.target is None for move, _ in told.steps()):
+            words += " at once, without the trash"
         if told.open:
             words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
         out.append(
@@ -82,11 +87,13 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
     claimed: dict[str, str] | None = None
     items: list[Item] = []
     refused: list[Refusal] = []
+    if not steps and any(_moved(folders, told, deleted=True)):
+        notes.append("What it deleted is gone for good: nothing brings it back.")
     for step in left:
-        place, back = step.move.target, step.move.source
+        place, back = step.target, step.move.source
         row, token = _row(place)
         try:
-            ref, links, kind = pin(folders, place, token, back, step.move.meta)
+            ref, found, kind = pin(folders, place, token, back, step.move.meta)
         except FileNotFoundError:
             if claimed is None:
                 claimed = _claims(dirs)
@@ -96,13 +103,13 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
             refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
             continue
         row = replace(row, size=ref.size)
-        half_moved = links == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
+        half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
         changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns) and not half_moved
         if kind or (step.ino and ref.ino != step.ino):
             refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
         elif changed:
             refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
-        elif links != 1 and not half_moved:
+        elif found.st_nlink != 1 and not half_moved:
             refused.append(Refusal(row, "it has a second name (a hard link)"))
         elif back is not None and _taken(folders, back, ref.ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
@@ -119,13 +126,17 @@ def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
     return found
 
 
-def _moved(folders: Folders, told: Operation) -> Iterator[_Step]:
+def _moved(folders: Folders, told: Operation, *, deleted: bool = False) -> Iterator[_Step]:
+    """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``."""
     for move, result in told.steps():
+        place = move.source if deleted else move.target
+        if place is None or (move.target is None) is not deleted:
+            continue
         if result is None:
             if _happened(folders, move):
-                yield _Step(move, move.ino, 0)
+                yield _Step(move, place, move.ino, 0)
         elif result.moved:
-            yield _Step(move, result.ino, _settled(result))
+            yield _Step(move, place, result.ino, _settled(result))
 
 
 def _settled(result: Moved) -> int:
@@ -135,16 +146,16 @@ def _settled(result: Moved) -> int:
 def _happened(folders: Folders, move: Move) -> bool:
     """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
     if move.source is None:
-        return _is(folders, move.target, move.ino)
+        return move.target is not None and _is(folders, move.target, move.ino)
     if _is(folders, move.source, move.ino):
         return False  # also where it has both names: a half move is none yet
-    return move.target.box is Box.NEW or _is(folders, move.target, move.ino)
+    return move.target is None or move.target.box is Box.NEW or _is(folders, move.target, move.ino)
 
 
 def _left(folders: Folders, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:
     """The steps that no undo has taken back."""
     back = {step.move.source for undo in undos for step in _moved(folders, undo)}
-    return [step for step in steps if step.move.target not in back]
+    return [step for step in steps if step.target not in back]
 
 
 def _is(folders: Folders, place: Place, ino: int) -> bool:

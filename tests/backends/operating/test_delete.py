@@ -1,0 +1,200 @@
+"""Emptying the trash and purging at once: the only two that delete, and they go on when nothing can be written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.errors import AuditFailed
+from spooltop.model.plan import Confirm, Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.units import size
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.operate.operations import Operations
+
+TRASH = Selection(box=Box.TRASH, everything=True)
+
+
+def do(operations, action, selection, **more):
+    plan = operations.plan(action, selection, **more)
+    return plan, operations.apply(plan)
+
+
+def trashed(desk, *names):
+    for name in names:
+        desk.put(name, "x" * 5000)
+    return do(desk.operations(), Action.PURGE, Selection(ids=names))[0].operation
+
+
+def test_emptying_deletes_what_is_in_the_trash_and_nothing_else(desk):
+    operation = trashed(desk, "a", "b")
+    desk.put("c")
+    operations = desk.operations()
+    plan = operations.plan(Action.EMPTY, TRASH)
+    assert plan.confirm is Confirm.NUMBER
+    assert plan.deletes
+    blocks = sum(path.stat().st_blocks for path in (desk.path / ".spooltop" / "trash" / operation).glob("[ab]"))
+    assert blocks * 512 >= 10_000
+    assert any(f"Frees {size(blocks * 512)} on" in note and "Nothing brings them back" in note for note in plan.notes)
+    result = operations.apply(plan)
+    assert result.count(Outcome.DONE) == 2
+    assert result.undo == ()
+    assert not (desk.path / ".spooltop" / "trash" / operation).exists()
+    assert list(desk.census().values()) == [["new/c"]]
+    newest, purge = operations.records()
+    assert (newest.action, newest.done, newest.why_not_undo) == (
+        Action.EMPTY, 2, "deleted for good: nothing brings it back",
+    )  # fmt: skip
+    undo = operations.plan(Action.UNDO, Selection(), options={"undoes": newest.operation})
+    assert undo.count == 0
+    assert any("gone for good" in note for note in undo.notes)
+    assert purge.why_not_undo is None
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": purge.operation})
+    assert [refusal.reason for refusal in back.refused] == ["it stands no longer in trash"] * 2
+
+
+def test_a_part_of_the_trash_leaves_the_rest_with_its_metadata(desk):
+    operation = trashed(desk, "a", "b")
+    _, result = do(desk.operations(), Action.EMPTY, Selection(ids=("a",)))
+    assert result.count(Outcome.DONE) == 1
+    assert sorted(os.listdir(desk.path / ".spooltop" / "trash" / operation)) == [".b.meta", "b"]
+
+
+def test_emptying_by_the_box_alone_leaves_what_was_purged_within_the_hour(desk):
+    trashed(desk, "old")
+    desk.now += 3700
+    trashed(desk, "young")
+    operations = desk.operations()
+    plan = operations.plan(Action.EMPTY, Selection(box=Box.TRASH))
+    assert [item.row.name for item in plan.items] == ["old"]
+    assert plan.command == ("spooltop", "purge", str(desk.path), "--box", "trash", "old")
+
+
+def test_a_purge_at_once_deletes_and_says_so(desk):
+    desk.put("a", "x")
+    desk.put("left", "y", box=Box.TMP)
+    desk.verdicts["left"] = Verdict.ABANDONED
+    desk.claim(desk.put(desk.id(1), "z"))
+    operations = desk.operations()
+    plan, result = do(operations, Action.PURGE, Selection(ids=("a", "left", desk.id(1))), options={"now": True})
+    assert plan.confirm is Confirm.NUMBER
+    assert [refusal.forceable for refusal in plan.refused] == [False]
+    assert result.count(Outcome.DONE) == 2
+    assert list(desk.census()) == ["z"]
+    assert "--now" in plan.command
+    assert result.undo == ()
+    [record] = operations.records()
+    assert "without the trash" in record.words
+    assert record.why_not_undo == "deleted for good: nothing brings it back"
+
+
+def test_what_changed_or_went_since_the_plan_is_not_deleted(desk):
+    operation = trashed(desk, "a", "b", "c")
+    folder = desk.path / ".spooltop" / "trash" / operation
+    operations = desk.operations()
+    plan = operations.plan(Action.EMPTY, TRASH)
+    (folder / "a").write_text("another now")
+    os.rename(folder / "b", desk.path / "new" / "b")
+    os.link(folder / "c", desk.path / "second")
+    result = operations.apply(plan)
+    assert [item.outcome for item in result.items] == [Outcome.SKIPPED] * 3
+    assert len(desk.census()) == 2
+    assert (folder / "c").exists()
+
+
+class FullDisk(LogFiles):
+    """No file takes a byte or is made any more."""
+
+    def __init__(self, code):
+        super().__init__()
+        self.code = code
+
+    def _full(self):
+        raise OSError(self.code, os.strerror(self.code))
+
+    def write(self, fd, data):
+        self._full()
+
+    def create(self, *args, **more):
+        self._full()
+
+    def mkdir(self, *args, **more):
+        self._full()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_full_disk_stops_every_change_but_those_that_free_space(desk, code, now):
+    trashed(desk, "a")
+    desk.put("b")
+    said = []
+    operations = Operations(desk.operator(FullDisk(code)), str(desk.path), lambda: desk.now, syslog=said.append)
+    with pytest.raises(AuditFailed):
+        do(operations, Action.PURGE, Selection(ids=("b",)))
+    if now:
+        plan, result = do(operations, Action.PURGE, Selection(ids=("b",)), options={"now": True})
+    else:
+        plan, result = do(operations, Action.EMPTY, TRASH)
+    assert result.count(Outcome.DONE) == 1
+    [[left]] = desk.census().values()
+    assert left.endswith("/a") if now else left == "new/b"
+    assert any("not in the audit log" in note for note in result.notes)
+    assert any("without a line in the journal" in note for note in result.notes)
+    assert [plan.operation in line for line in said] == [True] * len(result.notes)
+
+
+def test_other_trouble_with_the_audit_log_stops_these_too(desk):
+    trashed(desk, "a")
+    operations = Operations(desk.operator(FullDisk(errno.EIO)), str(desk.path), lambda: desk.now)
+    with pytest.raises(AuditFailed):
+        do(operations, Action.EMPTY, TRASH)
+    assert desk.names(Box.TRASH) == ["a"]
+
+
+def test_deleting_in_a_purge_that_is_still_going_on_hurts_nobody(desk):
+    """The trash of another operation that is at it is emptied between two of its batches."""
+    for number in range(2):
+        desk.put(f"job{number}", f"{number}")
+    purging, emptying = desk.operations(), desk.operations()
+    plan = purging.plan(Action.PURGE, Selection(box=Box.NEW, everything=True), options={"rate": 1.0})
+
+    def empty(tried):
+        if tried == 1:
+            assert do(emptying, Action.EMPTY, TRASH)[1].count(Outcome.DONE) == 1
+
+    assert purging.apply(plan, on_progress=empty).count(Outcome.DONE) == 2
+    assert desk.names(Box.TRASH) == ["job1"]
+
+
+def test_what_a_crash_left_beside_a_deleted_message_goes_at_the_next_change(desk):
+    operation = trashed(desk, "a")
+    pid = os.fork()
+    if pid == 0:
+        class Dies(LogFiles):
+            def unlink(self, name, dir_fd):
+                super().unlink(name, dir_fd)
+                os._exit(9)
+
+        do(desk.operations(Dies()), Action.EMPTY, TRASH)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    folder = desk.path / ".spooltop" / "trash" / operation
+    assert os.listdir(folder) == [".a.meta"]
+    record = desk.operations().records()[0]
+    assert (record.open, record.done) == (True, 1)
+    desk.put("b")
+    do(desk.operations(), Action.HOLD, Selection(ids=("b",)))
+    assert not folder.exists()
+
+
+def test_the_audit_log_tells_of_what_was_deleted(desk):
+    trashed(desk, "a")
+    plan, _ = do(desk.operations(), Action.EMPTY, TRASH)
+    lines = [json.loads(line) for line in (desk.path / ".spooltop" / "audit.jsonl").read_text().splitlines()]
+    mine = [line for line in lines if line["operation"] == plan.operation]
+    assert [(line["event"], line["action"]) for line in mine] == [("before", "empty"), ("after", "empty")]
+    assert mine[0]["names"] == ["trash/a"]
