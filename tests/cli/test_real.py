@@ -442,3 +442,61 @@ def test_a_queue_beside_a_spool_is_found_and_its_orphan_is_told(tmp_path: Path) 
     assert [lock["kind"] for lock in status["locks"]] == ["ticket"]
     if status["locks"][0]["verdict"] == "stale":  # only from the first pid namespace
         assert [problem["code"] for problem in status["problems"]] == ["ticket-orphan"]
+
+
+def test_what_is_held_purged_or_deleted_and_back(tmp_path: Path) -> None:
+    spool = tmp_path / "s"
+    assert spooltop("init", spool).code == 0
+    ids = [spooltop("put", spool, "--source", source, stdin=source.encode()).out.strip() for source in ("a", "b", "c")]
+
+    def boxes() -> dict[str, int]:
+        told = json.loads(spooltop("status", spool, "--json").out)["boxes"]
+        return {box: told[box]["count"] for box in ("new", "held", "trash")}
+
+    assert spooltop("hold", spool, "--source", "a", "--dry-run").code == 0
+    assert boxes() == {"new": 3, "held": 0, "trash": 0}
+    held = json.loads(spooltop("hold", spool, "--source", "a", "--yes", "--json").out)
+    assert (held["action"], held["done"], held["undo"][1]) == ("hold", 1, "undo")
+    assert spooltop("purge", spool, ids[1], "--yes").code == 0
+    assert boxes() == {"new": 1, "held": 1, "trash": 1}
+    assert spooltop("release", spool, "ALL", "--rate", "50/s", "--yes").code == 0
+    assert spooltop("restore", spool, "--box", "trash", "ALL", "--yes").code == 0
+    assert boxes() == {"new": 3, "held": 0, "trash": 0}
+    assert spooltop("purge", spool, ids[0], "--yes").code == 0
+    young = spooltop("purge", spool, "--box", "trash", "--yes")
+    assert young.code == 4
+    assert "for 1h" in young.err
+    listed = spooltop("ls", spool, "--box", "trash", "--json")
+    emptied = spooltop("purge", spool, "-", "--yes", stdin=listed.out.encode())
+    assert emptied.code == 0
+    assert "Nothing brings them back" in emptied.out
+    assert "emptied 1" in emptied.out
+    assert "undo it" not in emptied.out
+    now = spooltop("purge", spool, ids[1], "--now", "--yes")
+    assert now.code == 0
+    assert "Nothing brings them back" in now.out
+    assert boxes() == {"new": 1, "held": 0, "trash": 0}
+    ops = [json.loads(line) for line in spooltop("ops", spool, "--json").out.splitlines()]
+    assert [one["action"] for one in ops] == ["purge", "empty", "purge", "restore", "release", "purge", "hold"]
+    assert spooltop("undo", spool, ops[1]["operation"], "--yes").code == 4
+
+
+def test_emptying_wants_the_number_however_few_they_are(tmp_path: Path) -> None:
+    spool = tmp_path / "s"
+    spooltop("init", spool)
+    id = spooltop("put", spool, stdin=b"x").out.strip()
+    spooltop("purge", spool, id, "--yes")
+    for typed, code in (("y", 3), ("Y", 3), ("2", 3), ("1", 0)):
+        done = spooltop("purge", spool, "--box", "trash", "ALL", stdin=f"{typed}\n".encode(), tty=True)
+        assert done.code == code, (typed, done)
+
+
+@pytest.mark.parametrize("words", [("hold", "--box", "tmp", "x"), ("release", "--box", "trash", "x"), ("restore", "ALL"),
+                                   ("restore", "--box", "new", "x"), ("release",), ("hold",),
+                                   ("release", "ALL", "--rate", "0"), ("release", "ALL", "--rate", "5/day"),
+                                   ("release", "ALL", "--rate", "nan")])  # fmt: skip
+def test_what_makes_no_sense_is_said_before_anything_is_opened(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = spooltop(words[0], tmp_path / "missing", *words[1:], "--yes")
+    assert done.code == 2
+    assert done.err.startswith("spooltop: ")
+    assert done.err.count("\n") == 1

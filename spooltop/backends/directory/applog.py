@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from .logfiles import LogFiles, make_file, plain
+from .logfiles import LogFiles, make_file, plain, plain_now
 
 __all__ = ["READ_AT_MOST", "RESERVED", "AppendLog"]
 
@@ -33,8 +33,7 @@ class AppendLog:
             make_file(files, self._dir_fd, self._name, self._like)
         fd = files.open_lasting(self._name, self._dir_fd, append=True, mode=0o600)
         try:
-            found = files.fstat(fd)
-            plain(found, self._name)
+            found = plain_now(files, fd, self._dir_fd, self._name)
             size = found.st_size
             if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
                 self._reserve(fd, size, len(line) + RESERVED)

@@ -12,7 +12,7 @@ import stat
 
 from ...engine.files import Files
 
-__all__ = ["LogFiles", "make_file", "open_path", "plain"]
+__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_now"]
 
 _KEEP_SIZE = 1
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
@@ -58,6 +58,19 @@ def plain(found: os.stat_result, name: str) -> None:
         raise OSError(errno.EINVAL, "is no plain file; look who put it there", name)
 
 
+def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
+    """``plain`` of the open file ``name``, after taking away the draft that ``make_file``, cut off between link and unlink, has
+    left as its second name."""
+    found = files.fstat(fd)
+    if found.st_nlink == 2 and stat.S_ISREG(found.st_mode):
+        for other in files.list(dir_fd):
+            if other.startswith(f".{name}.") and files.stat(other, dir_fd).st_ino == found.st_ino:
+                files.unlink(other, dir_fd)
+        found = files.fstat(fd)
+    plain(found, name)
+    return found
+
+
 def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
     """An empty file with owner, group and mode of ``like``, unless there is something under that name already.
 
@@ -73,7 +86,10 @@ def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> Non
             files.close(fd)
         files.move(draft, dir_fd, name, dir_fd)
     except OSError as error:
-        files.unlink(draft, dir_fd)
+        try:
+            files.unlink(draft, dir_fd)
+        except FileNotFoundError:
+            return  # it is in place: somebody has taken the draft for a second name that was left behind
         if not isinstance(error, FileExistsError):  # somebody else was quicker
             raise
     files.sync_dir(dir_fd)

@@ -19,7 +19,7 @@ from ...model.words import ASIDE, Box, Verdict
 from .folders import Folders, drop_folder
 from .holder import LastLook
 from .journal import Operation
-from .logfiles import LogFiles, make_file, plain
+from .logfiles import LogFiles, make_file, plain_now
 from .places import Place
 
 __all__ = ["Repaired", "finish_half_moves", "half_moved"]
@@ -74,7 +74,7 @@ def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
         make_file(files, own, _LOCK, dirs.like)
     fd = files.open_lasting(_LOCK, own)
     try:
-        plain(files.fstat(fd), _LOCK)
+        plain_now(files, fd, own, _LOCK)
         try:
             alone = files.lock_whole(fd)
         except OSError as error:

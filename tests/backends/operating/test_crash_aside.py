@@ -1,0 +1,203 @@
+"""As ``test_crash``, of what sets aside, takes back and deletes: the end, or an error, at every single file operation."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from dataclasses import dataclass, field
+
+import pytest
+
+from spooltop.errors import SpooltopError
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import ASIDE, Action, Box
+
+from .tripwire import Tripwire
+
+ALL = Selection(everything=True)
+TRASH = Selection(box=Box.TRASH, everything=True)
+POISON = f"1795222800000001.P77R0000000000000001.vm,n=3,c={'a' * 32}.1795222800000000:2,P9"
+
+
+def claims(desk):
+    desk.put("claimed:2,P4242", "claimed", box=Box.CUR)
+    desk.put("waiting", "waiting")
+
+
+def poison(desk):
+    desk.put("claimed:2,P4242", "claimed", box=Box.CUR)
+    desk.put(POISON, "poison", box=Box.CUR)
+
+
+def put_aside(desk, box, *wanted):
+    folder = desk.path / ".spooltop" / box / "f1"
+    folder.mkdir(parents=True)
+    for name, content, meta in wanted:
+        (folder / f".{name}.meta").write_text(meta)
+        (folder / name).write_text(content)
+
+
+def held(desk):
+    put_aside(desk, "held", ("waiting", "waiting", '{"origin": "new"}'), ("claimed:2,P9", "claimed", '{"origin": "cur"}'))
+
+
+def trash(desk):
+    put_aside(
+        desk, "trash", ("waiting", "waiting", '{"origin": "new"}'), ("half", "half", '{"origin": "tmp"}'),
+        ("claimed:2,P9", "claimed", '{"origin": "held", "was": {"origin": "cur"}}'),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Act:
+    """``ends`` is where each message stands when it is done: the beginning of its path, None for deleted. ``undone``: it is the
+    undo of that, and all is as it was before."""
+
+    prepare: object
+    action: Action
+    selection: Selection
+    ends: dict[str, str | None]
+    options: dict = field(default_factory=dict)
+    undone: bool = False
+
+
+HOLD = (claims, Action.HOLD, ALL, {"claimed": ".spooltop/held/", "waiting": ".spooltop/held/"})
+RELEASE = (held, Action.RELEASE, ALL, {"claimed": "new/claimed", "waiting": "new/waiting"})
+RESTORE = (trash, Action.RESTORE, TRASH, {"claimed": ".spooltop/held/", "waiting": "new/waiting", "half": "tmp/half"})
+REQUEUE = (poison, Action.REQUEUE, ALL, {"claimed": "new/claimed", "poison": ".spooltop/held/"})
+DELETED = {"claimed": None, "waiting": None}
+ACTS = {
+    "hold": Act(*HOLD),
+    "release": Act(*RELEASE),
+    "restore": Act(*RESTORE),
+    "purge of what was held": Act(
+        held, Action.PURGE, Selection(box=Box.HELD, everything=True), dict.fromkeys(DELETED, ".spooltop/trash/")
+    ),
+    "requeue that holds poison": Act(*REQUEUE, {"hold_poison": True}),
+    "empty": Act(trash, Action.EMPTY, TRASH, {**DELETED, "half": None}),
+    "purge now": Act(claims, Action.PURGE, Selection(ids=("claimed", "waiting")), DELETED, {"now": True}),
+    "undo of hold": Act(*HOLD, undone=True),
+    "undo of release": Act(*RELEASE, undone=True),
+    "undo of restore": Act(*RESTORE, undone=True),
+}
+
+
+def prepared(desk, act):
+    """Where each message stands before, and the operation to undo."""
+    act.prepare(desk)
+    before = desk.census()
+    operation = ""
+    if act.undone:
+        operations = desk.operations()
+        plan = operations.plan(act.action, act.selection)
+        assert operations.apply(plan).count(Outcome.DONE) == len(act.ends)
+        operation = plan.operation
+    return before, operation
+
+
+def run(desk, files, act, operation, tell=lambda words: None):
+    operations = desk.operations(files)
+    files.armed = True
+    if act.undone:
+        plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    else:
+        plan = operations.plan(act.action, act.selection, options=act.options)
+    for words in (*(refusal.reason for refusal in plan.refused), *(note for note in plan.notes if "journal" in note)):
+        tell(words)
+    return operations.apply(plan)
+
+
+def none_lost(desk, act, at):
+    census = desk.census()
+    for content, end in act.ends.items():
+        found = len(census.get(content, ()))
+        assert found == 1 or (found == 0 and end is None and not act.undone), (at, content, census)
+
+
+def finished(desk, act, before):
+    census = desk.census()
+    if act.undone:
+        return census == before
+    return all(
+        content not in census if end is None else census[content][0].startswith(end) for content, end in act.ends.items()
+    )
+
+
+def in_order(desk, at):
+    """No file has two names, what is aside has its metadata beside it, and no metadata lie about without a message."""
+    for path in desk.path.rglob("*"):
+        assert path.is_dir() or path.stat().st_nlink == 1, (at, path)
+    for box in ASIDE:
+        for folder in (desk.path / ".spooltop" / box).glob("*"):
+            names = set(os.listdir(folder))
+            assert {f".{name}.meta" for name in names if not name.startswith(".")} <= names, (at, names)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
+@pytest.mark.parametrize("name", ACTS)
+def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, old):
+    act, at = ACTS[name], 0
+    while True:
+        at += 1
+        desk = desks()
+        before, operation = prepared(desk, act)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                run(desk, Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old), act, operation)
+                code = 0
+            finally:
+                os._exit(code)
+        status = os.waitpid(pid, 0)[1]
+        none_lost(desk, act, at)
+        for record in desk.operations().records():
+            assert record.open or record.done, (at, record)
+        if not finished(desk, act, before):
+            again = run(desk, Tripwire(0, lambda: None, old=old), act, operation)
+            assert again.count(Outcome.FAILED) == 0, (at, again)
+            assert finished(desk, act, before), (at, again, desk.census())
+        desk.put("another", "another")  # any change puts in order what a crash has left
+        operations = desk.operations()
+        operations.apply(operations.plan(Action.HOLD, Selection(ids=("another",))))
+        none_lost(desk, act, at)
+        in_order(desk, at)
+        if all(end is None for end in act.ends.values()):
+            assert list((desk.path / ".spooltop" / "trash").glob("*/.*.meta")) == [], at
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+    assert at > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [*((name, errno.ENOSPC) for name in ACTS), ("empty", errno.EIO), ("purge now", errno.EIO)]
+)
+def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code):
+    act, at = ACTS[name], 0
+    while True:
+        at += 1
+        desk = desks()
+        before, operation = prepared(desk, act)
+
+        def fail():
+            raise OSError(code, os.strerror(code))
+
+        files = Tripwire(at, fail)
+        told = []
+        descriptors = len(os.listdir("/proc/self/fd"))
+        try:
+            result = run(desk, files, act, operation, told.append)
+            told += [one.reason for one in result.items] + [*result.notes]
+        except SpooltopError as error:
+            told.append(str(error))
+        none_lost(desk, act, at)
+        files.armed = False
+        assert len(os.listdir("/proc/self/fd")) == descriptors, at
+        assert any(told) or finished(desk, act, before), at
+        if files.count < at:
+            assert result.count(Outcome.DONE) == len(result.items) and not result.notes
+            break
+    assert at > 20

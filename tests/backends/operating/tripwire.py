@@ -1,0 +1,42 @@
+"""File operations of which one, by its number, does something else first: end the process, fail."""
+
+from __future__ import annotations
+
+import errno
+
+from spooltop.backends.directory.logfiles import LogFiles
+
+SEEN = {
+    "open_dir", "create", "open_read", "open_lasting", "close", "lock", "write", "read", "sync", "sync_dir", "sync_fs", "stat",
+    "fstat", "list", "scan", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir", "own_as",
+    "reserve", "read_at", "lock_whole",
+}  # fmt: skip
+
+
+class Tripwire(LogFiles):
+    """Does ``act`` before the file operation number ``at`` (from 1, counted while armed); ``old`` has no renameat2. A ``close``
+    that fails has closed all the same, as close(2) says."""
+
+    def __init__(self, at, act, *, old=False):
+        super().__init__()
+        self.at, self.act, self.old = at, act, old
+        self.count = 0
+        self.armed = False
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name not in SEEN:
+            return found
+
+        def counted(*args, **more):
+            if self.armed:
+                self.count += 1
+                if self.count == self.at:
+                    if name == "close":
+                        found(*args, **more)
+                    self.act()
+            if name == "rename_noreplace" and self.old:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return found(*args, **more)
+
+        return counted
