@@ -54,9 +54,9 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
-    # Read when textual is imported: a page that slides costs 272 kB, and 60 frames a second flood a slow line.
+    # Read when textual is imported: a page that slides costs 272 kB, 60 frames a second flood a slow line, a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
-    os.environ.setdefault("TEXTUAL_FPS", "12")
+    os.environ.setdefault("TEXTUAL_FPS", "30")
     from .app import SpooltopApp
 
     app = SpooltopApp(control, options or Options.of(os.environ))

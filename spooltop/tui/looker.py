@@ -264,15 +264,27 @@ class Looker:
         else:
             stale = True
         if listing is None or stale:
-            listing = self._control.listing(wish.query, lambda: self._version != version)
-            self._listing = listing
-            self._serial += 1
+            listing = self._listed(wish.query, version)
         at = None if wish.anchor is None else listing.find(wish.anchor)
         shift = 0 if at is None else at - wish.anchor_index
         start = max(0, min(wish.start + shift, len(listing) - 1) - MARGIN)
         stop = min(len(listing), wish.stop + max(0, shift) + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
         return Page(wish.query, self._serial, len(listing), listing.complete, start, rows, wish.anchor, at)
+
+    def _listed(self, query: ListQuery, version: int) -> Listing:
+        """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look."""
+        old = self._listing if self._listing is not None and self._listing.query == query else None
+
+        def cancelled() -> bool:
+            return self._stopped or (self._version != version if old is not None else self._wish.query != query)
+
+        listing = self._control.listing(query, cancelled)
+        if old is not None and not listing.complete and cancelled():
+            return old
+        self._listing = listing
+        self._serial += 1
+        return listing
 
     def _read(self, key: Key | None, look: bool) -> None:
         if key is None:

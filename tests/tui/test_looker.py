@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -19,7 +19,7 @@ from spooltop.tui.looker import Looker
 from spooltop.tui.steady import Steady
 
 from .driving import dashboard
-from .fake import FakeControl, claim, waiting
+from .fake import FakeControl, FakeListing, claim, waiting
 
 Posts = queue.Queue[Found]
 
@@ -61,6 +61,43 @@ def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, post
     assert (page.length, page.anchor_at) == (500, 110)
     assert page.start <= 100 and page.start + len(page.rows) >= 120
     assert page.rows[110 - page.start].key == ("new", 110)
+
+
+class BrokenOff(FakeControl):
+    """While ``keys`` holds wishes, a listing is overtaken by the next of them, and has no order yet then."""
+
+    looker: Looker
+    keys: list[Wish]
+
+    def listing(self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+        found = super().listing(wanted, cancelled)
+        if self.keys:
+            self.looker.want(self.keys.pop())
+        if cancelled():
+            found.rows.reverse()
+            found.complete = False
+        return found
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
+    control = BrokenOff([waiting(n) for n in range(50)])
+    control.looker = looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    wanted = ListQuery(Box.NEW, sort=Sort("age", True))
+    control.keys = [Wish(wanted, 0, 10, anchor_index=1)] if first else []
+    looker.want(Wish(wanted, 0, 10))
+    looker.start()
+    orders: list[list[object]] = []
+    for turn in range(4):
+        found = posts.get(timeout=30)
+        while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
+            found = posts.get(timeout=30)
+        orders.append([row.key for row in found.page.rows])
+        assert found.page.complete
+        control.keys = [Wish(wanted, 0, 10, anchor_index=2 + turn)]
+        control.change()
+    assert looker.stop(timeout=20)
+    assert all(order == orders[0] for order in orders)
 
 
 def test_all_keys_are_read_once_for_each_time_they_are_wanted(looker: Looker, posts: Posts) -> None:

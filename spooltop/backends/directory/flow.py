@@ -72,6 +72,7 @@ class FlowCounter:
     def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
         moves: dict[str, _Moves] = {}
+        known: dict[tuple[bool, str], Name] = {}  # most that come also leave within the batch
         for box, claimed, changes, attribute in (
             (Box.NEW, False, batch.added, "new_added"),
             (Box.NEW, False, batch.deleted, "new_gone"),
@@ -79,7 +80,7 @@ class FlowCounter:
             (Box.CUR, True, batch.deleted, "cur_gone"),
         ):
             for raw in changes.get(box, ()):
-                name = grammar.parse(raw, claimed=claimed)
+                name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
                 if not name.canary:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
         for id, moved in moves.items():
@@ -91,11 +92,12 @@ class FlowCounter:
         same_claim = {name.raw for name in taken} & {name.raw for name in ended}
         passed = bool(same_claim) and len(taken) == len(ended)  # one claim that began and ended within the batch
         was_claimed = bool(ended) and not passed
+        here = came and (not left or self._in_new(moved.new_added[0].raw))
         limbo = self._gone.pop(id, None) if came or taken else None
         if came:
             if was_claimed or limbo is not None:
                 self._requeued += 1
-            elif passed and left and self._in_new(moved.new_added[0].raw):
+            elif passed and left and here:
                 self._requeued += 1  # it waited before, was taken and given back
             elif id not in aside:
                 self._arrived += 1
@@ -107,7 +109,6 @@ class FlowCounter:
         if taken:
             self._claimed += 1
             self._remember(id, taken[0], at)
-        here = came and (not left or self._in_new(moved.new_added[0].raw))
         if ended and not here and (passed or not taken):
             name = ended[0]
             self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), self._claim_time(id, name), name.source)

@@ -1,0 +1,149 @@
+"""The dashboard while messages stream through the spool: bytes to the terminal, processor, and how long a key takes to be seen.
+
+    python -m tests.bench.screen [messages a second, default 5000] [seconds a measurement, default 10] [--dir PATH]
+
+The floor is a bare Textual app on which the same keys move a mark; the same messages stream past it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from spooltop.engine import Spool
+from tests.whole.terminal import SPOOLTOP, Terminal
+
+FLOOR = """
+import os
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+os.environ.setdefault("TEXTUAL_FPS", "30")
+from textual.app import App, ComposeResult
+from textual.widgets import Static
+class Bare(App):
+    at = 0
+    def compose(self) -> ComposeResult:
+        yield Static(self.lines())
+    def lines(self) -> str:
+        return "\\n".join(("▌" if at == self.at else " ") + f" READY {at}" for at in range(20))
+    def on_key(self, event) -> None:
+        self.at += {"j": 1, "k": -1}.get(event.key, 0)
+        self.query_one(Static).update(self.lines())
+Bare().run(mouse=False)
+"""
+STREAM = """
+import os, sys, time
+from spooltop.engine import Spool
+path, rate, batch = sys.argv[1], float(sys.argv[2]), 50
+with Spool(path, durable=False) as spool:
+    done, began = 0, time.monotonic()
+    while True:
+        names = [f"{id},s=stream" for id in spool.put_many([b"x" * 200] * batch, source="stream")]
+        for name in names:
+            os.rename(f"{path}/new/{name}", f"{path}/cur/{name}:2,P{os.getpid()}")
+        for name in names:
+            os.unlink(f"{path}/cur/{name}:2,P{os.getpid()}")
+        done += batch
+        print(done, time.monotonic() - began, flush=True)
+        time.sleep(max(0.0, began + done / rate - time.monotonic()))
+"""
+STANDING = 100
+"""Messages that nobody takes: a list that stands still at its top, for the mark to move on."""
+MARK = "▌"
+
+
+@contextmanager
+def stream(spool: Path, rate: float) -> Iterator[list[float]]:
+    """Messages are put, claimed and acked at ``rate`` a second. The list holds the true rate once the block is over."""
+    got: list[float] = []
+    with tempfile.TemporaryFile("w+") as told:
+        with subprocess.Popen([sys.executable, "-c", STREAM, str(spool), str(rate)], stdout=told) as process:
+            try:
+                yield got
+            finally:
+                process.kill()
+        told.seek(0)
+        done, seconds = told.read().split("\n")[-2].split()
+        got.append(float(done) / float(seconds))
+
+
+def latencies(screen: Terminal, presses: int) -> list[float]:
+    """Milliseconds from a key until the mark stands on another line."""
+    found: list[float] = []
+    for press in range(presses):
+        before = _marked(screen)
+        began = time.monotonic()
+        screen.type("j" if before < 6 else "k")
+        while _marked(screen) == before and time.monotonic() - began < 5.0:
+            screen.pump(0.5)
+        found.append(1000 * (time.monotonic() - began))
+        screen.collect(0.02 + 0.007 * (press % 10))
+    return sorted(found)
+
+
+def _marked(screen: Terminal) -> int:
+    return next((row for row, line in enumerate(screen.screen.display) if line.startswith(MARK)), -1)
+
+
+def flow(screen: Terminal, seconds: float) -> tuple[float, float]:
+    """(bytes a second, per cent of a core)."""
+    screen.collect(2.0)
+    process = psutil.Process(screen.process.pid)
+    before, began = process.cpu_times(), time.monotonic()
+    written = screen.collect(seconds)
+    after, took = process.cpu_times(), time.monotonic() - began
+    return written / took, 100 * (after.user + after.system - before.user - before.system) / took
+
+
+def measured(argv: Sequence[str], word: str, keys: str, spool: Path, rate: float, seconds: float, *, mark: bool) -> str:
+    """The cells of one row."""
+    with Terminal(argv, cols=80, rows=24) as screen:
+        screen.wait_for(word)
+        screen.type(keys)
+        with stream(spool, rate) as got:
+            written, cpu = flow(screen, seconds)
+            times = latencies(screen, round(seconds * 10)) if mark else []
+    said = f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}" if times else "—"
+    return f"{got[0]:,.0f}/s | {written:,.0f} B/s | {cpu:.1f} % | {said} |"
+
+
+def _at(times: list[float], part: float) -> float:
+    return times[min(len(times) - 1, int(part * len(times)))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rate", nargs="?", type=float, default=5000.0)
+    parser.add_argument("seconds", nargs="?", type=float, default=10.0)
+    parser.add_argument("--dir", help="where the spool is made")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
+    try:
+        path = folder / "spool"
+        with Spool.create(str(path), durable=False) as spool:
+            spool.put_many((b"standing" for _ in range(STANDING)), source="standing")
+        print("| 80×24 | messages | to the terminal | of a core | key seen, p50 / p99 / most |")
+        print("|---|---|---|---|---|")
+        bare = (sys.executable, "-c", FLOOR)
+        ours = (*SPOOLTOP, str(path))
+        for name, argv, word, keys, rate, mark in (
+            ("bare Textual", bare, "READY", "", args.rate, True),
+            ("Overview", ours, "live · as of", "1", args.rate, False),
+            ("New", ours, "live · as of", "2", args.rate, True),
+            ("New, at a tenth", ours, "live · as of", "2", args.rate / 10, True),
+        ):
+            print(f"| {name} | {measured(argv, word, keys, path, rate, args.seconds, mark=mark)}", flush=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
