@@ -175,6 +175,35 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     assert os.listdir(tmp_path) == []
 
 
+def test_it_is_killed_on_its_terminal_and_nothing_runs_on(dashboard: Dashboard, tmp_path: Path) -> None:
+    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    family = psutil.Process(screen.process.pid).children(recursive=True)
+    assert len(family) >= ACTORS - 3
+    screen.process.kill()
+    assert screen.wait_exit() == -signal.SIGKILL
+    assert_gone(family)
+    (left,) = os.listdir(tmp_path)
+    second = dashboard("demo", env={"TMPDIR": str(tmp_path)})
+    second.wait_for("live · as of")
+    assert left not in os.listdir(tmp_path)
+    second.type("q")
+    assert second.wait_exit() == 0
+    assert b"demo over: you requeued 0 of " in second.raw
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    screen = dashboard("demo", "--dir", str(kept), env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    assert screen.screen.display[-1].startswith(" DEMO faster than life, and kept")
+    screen.type("q")
+    assert screen.wait_exit() == 0
+    assert f"the spool is kept: spooltop {kept}".encode() in screen.raw
+    assert sorted(box for box in os.listdir(kept) if box in ("tmp", "new", "cur")) == ["cur", "new", "tmp"]
+
+
 def test_it_writes_under_three_kilobytes_a_second(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")
