@@ -86,3 +86,25 @@ def test_a_claim_is_looked_at_in_tmux_and_the_shell_comes_back(tmux: Tmux, spool
     text = tmux.wait_for(lambda text: text.count("after") > 1)
     assert "Claims" not in text
     assert (tmux.value("alternate_on"), tmux.value("cursor_flag")) == ("0", "1")
+
+
+def test_a_dead_claim_is_requeued_in_sixteen_colours_by_four_keys(tmux: Tmux, spool_path: Path) -> None:
+    victim = Consumer.claim(spool_path)
+    victim.kill()
+    tmux.type(shlex.join([*SPOOLTOP, str(spool_path)]), "Enter")
+    tmux.wait_for("1 claim of a dead consumer")
+    coloured = tmux.screen("-e")
+    assert "\x1b[31m" in coloured or "\x1b[91m" in coloured or ";31m" in coloured  # the red of the terminal's own palette
+    tmux.type("r")
+    tmux.wait_for("y requeue 1")
+    tmux.type("y")
+    tmux.wait_for(lambda text: "done 1 · skipped 0" in text and "1 waits in new" in text)
+    assert "\x1b[38;2;" not in tmux.screen("-e") and "\x1b[38;5;" not in tmux.screen("-e")
+    tmux.type("", "Escape")
+    tmux.wait_for("nothing wrong")
+    tmux.type("q")
+    text = tmux.wait_for("requeued 1; undo: spooltop undo")
+    assert tmux.value("alternate_on") == "0"
+    second = Consumer.claim(spool_path)
+    assert second.got is not None and victim.got is not None and second.got["id"] == victim.got["id"]
+    assert second.end("ack") == 0
