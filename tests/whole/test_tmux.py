@@ -103,7 +103,7 @@ def test_a_dead_claim_is_requeued_in_sixteen_colours_by_four_keys(tmux: Tmux, sp
     tmux.type("", "Escape")
     tmux.wait_for("nothing wrong")
     tmux.type("q")
-    text = tmux.wait_for("requeued 1; undo: spooltop undo")
+    tmux.wait_for("requeued 1; undo: spooltop undo")
     assert tmux.value("alternate_on") == "0"
     second = Consumer.claim(spool_path)
     assert second.got is not None and victim.got is not None and second.got["id"] == victim.got["id"]
