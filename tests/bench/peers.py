@@ -5,7 +5,8 @@
 The others are no dependency. What is not installed is skipped: pip install dirq persist-queue litequeue diskcache huey
 
 A queue is filled to its depth first; then as many are taken as are put, so that the depth stays. The first of those at a depth
-have the size of what is put, the rest is short. Blocks of all queues take turns; a ratio is one of two blocks of the same turn.
+have the size of what is put, the rest is short. Readers have looked once before a block begins.
+Blocks of all queues take turns; a ratio is one of two blocks of the same turn.
 """
 
 from __future__ import annotations

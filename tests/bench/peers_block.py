@@ -61,6 +61,8 @@ def run(peer: Peer, path: Path, writers: int, readers: int, count: int, size: in
 
     def read() -> Callable[[float], tuple[int, list[str]]]:
         queue = peer.open(path)
+        queue.put(payload(f"{tag}.w{os.getpid()}", size))
+        queue.take()  # the first look at what lies there is not part of a cycle
 
         def go(end: float) -> tuple[int, list[str]]:
             seen: list[str] = []
