@@ -132,10 +132,10 @@ def change(
     if args.json:
         terminal.out(render_json.dumps(render_json.outcome(plan, result, dry_run=False)))
     else:
-        for line in render_text.result(result):
+        for line in render_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)
     if plan.deletes:
-        for note in result.notes:
+        for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
     return _code(plan, result)
 

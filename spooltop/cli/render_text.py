@@ -115,14 +115,14 @@ def plan(plan: Plan) -> list[str]:
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
-    ages = [held for item in plan.items if (held := item.row.in_box_age(now)) is not None]
-    if ages:
-        lines.append(f"oldest in its box for {age(max(ages))}")
-    moving = [item for item in plan.items if not item.words]
+    oldest = max((held for item in plan.items if (held := item.row.in_box_age(now)) is not None), default=None)
+    if oldest is not None:
+        lines.append(f"oldest in its box for {age(oldest)}")
+    moving = [item for item in plan.items[:SAMPLE] if not item.words]
     lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
     if moving:
         lines.append("   in box  tries  verdict    message")
-    for item in moving[:SAMPLE]:
+    for item in moving:
         mark = "!" if item.warning else " "
         lines.append(
             f" {mark} {_held(item.row, now):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"

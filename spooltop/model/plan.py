@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +11,9 @@ from .row import Row
 from .selection import Selection
 from .words import Action, Json, Ref
 
-__all__ = ["Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result"]
+__all__ = [
+    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "warnings_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,12 @@ class Item:
     ref: Ref
     warning: str = ""
     words: str = ""
+
+
+def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
+    """How often each warning stands there, without looking at a million items where they know it (``warnings``)."""
+    known = getattr(items, "warnings", None)
+    return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
 
 
 @dataclass(frozen=True, slots=True)

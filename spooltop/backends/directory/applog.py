@@ -24,8 +24,9 @@ class AppendLog:
         self._name = name
         self._like = like
 
-    def append(self, line: bytes) -> None:
-        """``line`` ends with a newline. Synced when it returns; after an error a part of it may stand there."""
+    def append(self, line: bytes, *, sync: bool = True) -> None:
+        """``line`` ends with a newline. Synced when it returns, unless another one follows that will be; after an error a part
+        of it may stand there."""
         files = self._files
         try:
             files.stat(self._name, self._dir_fd)
@@ -41,7 +42,8 @@ class AppendLog:
                 line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
             if files.write(fd, line) != len(line):
                 raise OSError(errno.ENOSPC, "the line was cut off", self._name)
-            files.sync(fd)
+            if sync:
+                files.sync(fd)
         finally:
             files.close(fd)
 

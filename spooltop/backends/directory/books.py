@@ -56,9 +56,9 @@ class Books:
         """True where these books lie outside the spool, because it belongs to somebody else."""
         return self._apart
 
-    def write_journal(self, line: bytes) -> None:
-        """Raises ``AuditFailed``."""
-        self._append(_JOURNAL, line)
+    def write_journal(self, line: bytes, *, sync: bool = True) -> None:
+        """Synced, unless the next line will be. Raises ``AuditFailed``."""
+        self._append(_JOURNAL, line, sync=sync)
 
     def write_audit(self, entry: Mapping[str, Json]) -> None:
         """Raises ``AuditFailed``."""
@@ -117,11 +117,11 @@ class Books:
             self._files.close(self._state_fd)
             self._state_fd = None
 
-    def _append(self, name: str, line: bytes) -> None:
+    def _append(self, name: str, line: bytes, *, sync: bool = True) -> None:
         try:
             log = self._log(name, apart=self._apart, create=True)
             assert log is not None  # create=True makes it or raises
-            log.append(line)
+            log.append(line, sync=sync)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",

@@ -19,6 +19,7 @@ from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
 from .metadata import known_of
 from .moves import RULES, Goal, goal_of
+from .packeditems import KEPT_PLAIN, PackedItems
 from .places import OPERATION, Place, Ref, kind_of, safe_name
 
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
@@ -175,11 +176,11 @@ class _Chooser:
         self._force = force
         self._halves = halves
         self._waiting = waiting
-        self.items: list[Item] = []
+        self._items = PackedItems()
         self.refused: list[Refusal] = []
         self.frees = 0
         """Bytes on the disk of what was taken."""
-        self.poison = 0
+        self.poison = self.unknown = self.forced = self.foreign = self.held = 0
 
     def add(self, row: Row, token: str | None, goal: Goal, *, doubled: bool) -> None:
         """``doubled``: another claim has its id."""
@@ -191,7 +192,8 @@ class _Chooser:
         target = Place(goal.box, goal.name) if goal.box is not None and goal.name is not None else None
         try:
             ref, found, kind = pin(
-                self._folders, place, token if row.box is Box.CUR else None, target, goal.meta, goal.box
+                self._folders, place, token if row.box is Box.CUR else None, target, goal.meta,
+                goal.box if target is None else None,
             )
         except FileNotFoundError:
             return  # gone since it was listed
@@ -208,7 +210,17 @@ class _Chooser:
         self.poison += bool(poison) and row.box is Box.CUR
         self.frees += found.st_blocks * 512
         forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
-        self.items.append(Item(row, ref, forced or goal.warning or poison))
+        self._items.append(Item(row, ref, forced or goal.warning or poison))
+        if row.verdict is Verdict.UNKNOWN:
+            self.unknown += 1
+        if row.box is Box.CUR:
+            self.forced += row.verdict is Verdict.ALIVE
+            self.foreign += token is None and row.verdict is not Verdict.ALIVE
+        self.held += self._action is Action.REQUEUE and goal.box is Box.HELD
+
+    @property
+    def items(self) -> Sequence[Item]:
+        return list(self._items) if len(self._items) <= KEPT_PLAIN else self._items
 
     def _why_not(
         self, row: Row, ref: Ref, links: int, kind: str, goal: Goal, doubled: bool
@@ -260,15 +272,9 @@ def _waiting(dirs: SpoolDirs, plans: Sequence[tuple[Row, str | None, Goal]]) -> 
 
 
 def _notes(action: Action, chooser: _Chooser, wanted: _Wanted, *, deletes: bool) -> tuple[str, ...]:
-    items = chooser.items
+    items = len(chooser.items)
     notes: list[str] = []
-    claims = [item for item in items if item.row.box is Box.CUR]
-    forced = sum(1 for item in claims if item.row.verdict is Verdict.ALIVE)
-    foreign = sum(
-        1 for item in claims
-        if isinstance(item.ref, Ref) and item.ref.token is None and item.row.verdict is not Verdict.ALIVE
-    )  # fmt: skip
-    unknown = sum(1 for item in items if item.row.verdict is Verdict.UNKNOWN)
+    forced, foreign, unknown, held = chooser.forced, chooser.foreign, chooser.unknown, chooser.held
     if forced:
         again = "worked on twice then" if action is Action.REQUEUE else "its holder goes on working on it"
         notes.append(f"{forced} of living holders: {again}; the holder's ack will find out (ClaimLost).")
@@ -282,7 +288,6 @@ def _notes(action: Action, chooser: _Chooser, wanted: _Wanted, *, deletes: bool)
         notes.append("A purge to the trash frees nothing: the messages move, and undo brings them back.")
     elif action is Action.HOLD and items:
         notes.append("No consumer takes what is held, until it is released.")
-    held = sum(1 for item in items if action is Action.REQUEUE and isinstance(item.ref, Ref) and item.ref.box is Box.HELD)
     if held:
         notes.append(f"{held} held instead of requeued, where no consumer takes them, until released.")
     if wanted.ageless:

@@ -64,7 +64,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
         was = (known_of(folders, place) or None) if place.folder and target is not None else None
         if ref.meta:
             meta = _open_json(ref.meta)
-        elif ref.box is not None and plan.action is Action.REQUEUE:
+        elif ref.box is Box.HELD and plan.action is Action.REQUEUE:
             meta = _open_json({"origin": place.box.value, **said, "reason": f"{item.warning}, by {user}"})
         elif was is not None and target is not None and target.folder:
             # Where it had been set aside, and why, is kept for the day when it goes back there.

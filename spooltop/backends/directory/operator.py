@@ -179,7 +179,8 @@ class DirectoryOperator:
                 results = [
                     replace(one, reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
                 ]
-            yield from intent.finish(moved, results)
+            last = len(moved) < len(items) or start + size >= len(plan.items)
+            yield from intent.finish(moved, results, last=last)
             if len(moved) < len(items):
                 return
 
@@ -204,7 +205,8 @@ class DirectoryOperator:
                 reason = f"put, but a power cut may take it back: {error.strerror}"
                 moved = [one._replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
             results = [_injected(*pair) for pair in zip(moves, moved, strict=False)]
-            yield from intent.finish(moved, results)
+            last = len(moved) < len(moves) or start + size >= plan.count
+            yield from intent.finish(moved, results, last=last)
             if len(moved) < len(moves):
                 return
 
@@ -287,12 +289,12 @@ class _Intent:
                 raise
             self.lost = f"deleted without a line in the journal: {error.what}"
 
-    def finish(self, moved: Sequence[Moved], results: list[ItemResult]) -> Iterator[list[ItemResult]]:
-        """The result line; what was done is told even where it cannot be written."""
+    def finish(self, moved: Sequence[Moved], results: list[ItemResult], *, last: bool) -> Iterator[list[ItemResult]]:
+        """The result line; what was done is told even where it cannot be written. The sync of the next intent is its own too."""
         line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
         self._batch += 1
         try:
-            self._books.write_journal(line)
+            self._books.write_journal(line, sync=last)
         except AuditFailed as error:
             yield results
             if not (self._plan.deletes and error.full):

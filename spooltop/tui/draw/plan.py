@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result
+from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.words import Action, Box, Verdict
 
@@ -172,7 +171,7 @@ def _verdict(row: Row) -> Span:
 
 
 def _warnings(plan: Plan, inner: int) -> list[Line]:
-    counted = Counter(item.warning for item in plan.items if item.warning)
+    counted = warnings_of(plan.items)
     lines: list[Line] = []
     for warning, n in list(counted.items())[:_MOST_REFUSALS]:
         times = f"{n:,}: " if n > 1 else ""

@@ -1,0 +1,70 @@
+"""A large plan weighs little, and says the same as a list would."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+from spooltop.backends.directory.packeditems import CHUNK, PackedItems
+from spooltop.backends.directory.places import Place, Ref
+from spooltop.model.plan import Item, Outcome, warnings_of
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Owner, Verdict
+
+
+def item(number):
+    """All that an item can hold, names that are no text among it."""
+    name = f"{1795222800000000 + number:016d}\udcff\x1b[31m\n,n=1:2,P{number}"
+    row = Row(
+        ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, 2.5 if number % 2 else None, True, "mail", number % 5,
+        Verdict.DEAD if number % 3 else None, "gone", Owner("vm", number, 3.5, "cmd", None) if number % 7 else None, "note",
+        4.5, number % 11 == 0, 5.5, "reason",
+    )  # fmt: skip
+    target = Place(Box.NEW, f"id{number}") if number % 2 else None
+    meta = {"origin": "cur", "at": 1.0} if number % 13 == 0 else None
+    to = None if target else Box.HELD
+    ref = Ref(Place(Box.CUR, name), 2**63 + number, number, 10**18 + number, (1, 2), "t" * 32, target, meta, to)
+    return Item(row, ref, "poison" if number % 4 == 0 else "", "words" if number % 17 == 0 else "")
+
+
+def test_it_is_the_list_that_was_put_in():
+    plain = [item(number) for number in range(2 * CHUNK + 7)]
+    packed = PackedItems()
+    for one in plain:
+        packed.append(one)
+    assert len(packed) == len(plain)
+    assert list(packed) == plain
+    for start, stop in ((0, 3), (CHUNK - 2, CHUNK + 2), (5, 2 * CHUNK + 3), (2 * CHUNK, 9 * CHUNK), (7, 3), (-4, None)):
+        assert list(packed[start:stop]) == plain[start:stop], (start, stop)
+    assert [packed[place] for place in (0, -1, CHUNK, 2 * CHUNK)] == [plain[place] for place in (0, -1, CHUNK, 2 * CHUNK)]
+    assert packed[::-500] == plain[::-500]
+    assert warnings_of(packed) == warnings_of(plain) == {"poison": len(plain[::4])}
+
+
+def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
+    count = 3 * CHUNK
+    for number in range(count):
+        (desk.path / "cur" / f"{desk.id(number)},c={'a' * 32}.{1795222800000000 + number:016d}:2,P4290").write_bytes(b"")
+    operations = desk.operations()
+    wanted = Selection(box=Box.CUR, everything=True)
+    operations.plan(Action.REQUEUE, wanted)  # what is loaded and kept for ever is none of its weight
+    tracemalloc.start()
+    plan = operations.plan(Action.REQUEUE, wanted)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    command, refused = plan.command, plan.refused
+    assert (plan.count, refused, command[-1]) == (count, [], "-")
+    first = plan.items[0]
+    del plan
+    gc.collect()
+    without, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (kept - without) / count <= 150
+    plan = operations.plan(Action.REQUEUE, wanted)
+    assert plan.items[0] == first
+    (desk.path / "cur" / plan.items[CHUNK].row.name).unlink()
+    result = operations.apply(plan)
+    assert [item.outcome for item in result.items].count(Outcome.SKIPPED) == 1
+    assert result.items[CHUNK].outcome is Outcome.SKIPPED
+    assert len(desk.names(Box.NEW)) == count - 1

@@ -1,0 +1,134 @@
+"""What an operation costs beside a bare loop of rename(2) over as many messages, and what a plan weighs.
+
+    python -m tests.bench.operate [messages, default 20000] [rounds, default 5] [directory, default the temporary one]
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+
+from spooltop.control import Control, open_control
+from spooltop.engine import Spool
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import in_cur
+from spooltop.engine.presence import Hold
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+ACTIONS = (
+    (Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH),
+    (Action.REQUEUE, Box.CUR), (Action.EMPTY, Box.TRASH),
+)  # fmt: skip
+
+
+def fill(path: Path, count: int) -> None:
+    with Spool.create(str(path), durable=False):
+        pass
+    new = path / "new"
+    for number in range(count):
+        (new / f"{1795222800000000 + number:016d}.P4290R{number:016x}.bench").write_bytes(b"")
+
+
+def claim_all(path: Path) -> None:
+    """As a consumer would that dies with all of it."""
+    pid = os.fork()
+    if pid == 0:
+        with SpoolDirs(path) as dirs:
+            token = Hold.take(dirs, now=1.0).token
+            for place, name in enumerate(sorted(os.listdir(path / "new"))):
+                os.rename(path / "new" / name, path / "cur" / in_cur(name, token, 1795222800000000 + place, 4290))
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def floor(path: Path, count: int) -> float:
+    """Seconds of a loop that moves ``count`` files there and nothing else."""
+    bare = Path(tempfile.mkdtemp(dir=path.parent))
+    try:
+        fill(bare / "s", count)
+        source, target = (os.open(bare / "s" / box, os.O_RDONLY) for box in ("new", "cur"))
+        names = os.listdir(source)
+        began = time.perf_counter()
+        for name in names:
+            os.rename(name, f"{name}:2,P4290", src_dir_fd=source, dst_dir_fd=target)
+        took = time.perf_counter() - began
+        os.close(source)
+        os.close(target)
+        return took
+    finally:
+        shutil.rmtree(bare)
+
+
+def applied(control: Control, action: Action, box: Box, count: int) -> tuple[float, float]:
+    """Seconds to plan and to do it."""
+    began = time.perf_counter()
+    plan = control.plan(action, Selection(box=box, everything=True))
+    planned = time.perf_counter()
+    result = control.apply(plan)
+    ended = time.perf_counter()
+    assert result.count(Outcome.DONE) == count, result.items[:3]
+    return planned - began, ended - planned
+
+
+def weight(control: Control) -> tuple[int, int]:
+    """(bytes that a plan keeps, most bytes while it is made)."""
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    plan = control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
+    assert plan.count
+    gc.collect()
+    kept, most = tracemalloc.get_traced_memory()
+    del plan
+    gc.collect()
+    without, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return kept - without, most - before
+
+
+def main(count: int = 20_000, rounds: int = 5, directory: str | None = None) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=directory))
+    times: dict[Action, list[tuple[float, float, float]]] = {action: [] for action, _ in ACTIONS}
+    try:
+        for turn in range(rounds):
+            path = folder / f"{turn}"
+            fill(path, count)
+            with open_control(str(path), watch=False) as control:
+                for action, box in ACTIONS:
+                    if action is Action.REQUEUE:
+                        claim_all(path)
+                    if action is Action.EMPTY:
+                        applied(control, Action.PURGE, Box.NEW, count)
+                    bare = floor(path, count)
+                    times[action].append((bare, *applied(control, action, box, count)))
+            shutil.rmtree(path)
+        print(f"{count:,} messages, {rounds} rounds on {folder}; medians, the ratio's spread in brackets")
+        print("| | bare rename loop | to do it | ratio | to plan it |")
+        print("|---|---|---|---|---|")
+        for action, taken in times.items():
+            bare, planned, took = (statistics.median(column) for column in zip(*taken, strict=True))
+            ratios = sorted(one / done for one, _, done in taken)
+            print(
+                f"| {action} | {bare:.3f} s | {took:.3f} s | {statistics.median(ratios):.2f} "
+                f"({ratios[0]:.2f}–{ratios[-1]:.2f}) | {planned:.3f} s |"
+            )
+        path = folder / "weight"
+        fill(path, count)
+        claim_all(path)
+        with open_control(str(path), watch=False) as control:
+            kept, most = weight(control)
+        print(f"a plan keeps {kept / count:.0f} bytes an item, at most {most / count:.0f} while it is made (tracemalloc)")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(*(int(word) for word in sys.argv[1:3]), *sys.argv[3:4])
