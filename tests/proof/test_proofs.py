@@ -1,0 +1,20 @@
+"""The quick part of every proof holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import PROOFS, proof
+
+LEAST = {"crash": 250}
+"""Fewest trials that a quick part may have: one that tries nothing proves nothing."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", PROOFS)
+def test_the_quick_part_holds(name: str) -> None:
+    said: list[str] = []
+    found = proof(name).run(True, said.append)
+    assert found.violations == 0, "\n".join(said)
+    assert found.trials >= LEAST[name], found
+

@@ -1,0 +1,220 @@
+"""A small spool, the six operations on it, and what is known for certain of each message after a process was cut off.
+
+The child that runs a sequence tells over a pipe when an operation begins and when it has returned. Whatever had returned must
+hold, what was under way may have happened or not, and nothing may be there twice or in part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.engine import CursorFile, Spool, machine, names, presence
+from spooltop.engine.claim import Claim
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.plan import Outcome
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.operate.operations import Operations
+
+__all__ = ["OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "requeue_dead"]
+
+OPERATIONS = ("put", "claim", "ack", "release", "requeue", "cursor")
+
+CURSORS = {"email": 7, "imessage": 1}
+
+
+def body(label: str) -> bytes:
+    """What the message ``label`` says: long enough that a part of it is known for one."""
+    return f"{label}:".encode() + label[-1:].encode() * 5000
+
+
+def build(root: Path, durable: bool) -> None:
+    """Two messages that wait, one claimed by a consumer that died, and a cursor file. All of it synced."""
+    with Spool.create(root, durable) as spool:
+        spool.put_many([body("d1"), body("m1"), body("m2")])
+    (root / "cursors.json").write_text(json.dumps(CURSORS))
+
+    def die() -> None:
+        claim = Spool(root, durable).claim()
+        assert claim is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert killed_in_child(die)
+    if durable:
+        os.sync()
+
+
+def killed_in_child(work: Callable[[], None]) -> bool:
+    """Runs ``work`` in a fork. True where a SIGKILL ended it, False where it came to its end. Raises where it failed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  a child never runs on in its parent's place
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return True
+    if status:
+        raise AssertionError(f"the child failed: {status}")
+    return False
+
+
+def rows(root: Path, box: Box) -> Iterator[Row]:
+    """What an operator is shown, judged by the presence locks."""
+    with SpoolDirs(root) as dirs:
+        for name in dirs.files.list(dirs.box(box)):
+            if name.startswith("."):
+                continue
+            told = names.parse(name, claimed=box is Box.CUR)
+            verdict, evidence = None, ""
+            if told.token is not None:
+                verdict, evidence = presence.judge(presence.look(dirs, told.token), machine.this_machine().boot_id, network=False)
+            attempt = None if told.attempts is None else told.attempts + 1
+            yield Row(
+                key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
+                enqueued_at=(told.put_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
+                evidence=evidence,
+            )  # fmt: skip
+
+
+def requeue_dead(root: Path, files: LogFiles | None = None) -> int:
+    """What an operator does with the claims of the dead; how many went back."""
+
+    def again(box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
+        return {row.name: (row.verdict, row.evidence) for row in rows(root, box) if row.name in set(wanted)}
+
+    operator = DirectoryOperator(
+        str(root), rows=lambda box: rows(root, box), again=again, files=files, state_dir=f"{root}.state", user="proof"
+    )
+    operations = Operations(operator, str(root), operator._clock)
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+    return operations.apply(plan).count(Outcome.DONE) if plan.items else 0
+
+
+class World:
+    """One process at work: its spool, what it holds, and whom it tells (``tell`` gets one line at a time)."""
+
+    def __init__(self, root: Path, files: LogFiles, durable: bool, tell: Callable[[str], None]) -> None:
+        self.root, self.files, self.tell = root, files, tell
+        self.spool = Spool(root, durable, files=files)
+        self.cursors = CursorFile(root / "cursors.json", files=files)
+        self.held: list[tuple[str, Claim]] = []
+        self.made = 0
+
+    def do(self, operation: str) -> None:
+        """One operation. ``ack`` and ``release`` end the oldest claim, and take one first where none is held."""
+        getattr(self, f"_{operation}")()
+
+    def _put(self) -> None:
+        self.made += 1
+        label = f"p{self.made}"
+        self.tell(f"put? {label}")
+        self.spool.put(body(label))
+        self.tell(f"put! {label}")
+
+    def _claim(self) -> None:
+        self.tell("claim?")
+        claim = self.spool.claim()
+        if claim is not None:
+            self.held.append((claim.data.decode().partition(":")[0], claim))
+        self.tell(f"claim! {self.held[-1][0] if claim is not None else ''}")
+
+    def _ack(self) -> None:
+        if not self.held:
+            self._claim()
+        label, claim = self.held.pop(0)
+        self.tell(f"ack? {label}")
+        claim.ack()
+        self.tell(f"ack! {label}")
+
+    def _release(self) -> None:
+        if not self.held:
+            self._claim()
+        label, claim = self.held.pop(0)
+        self.tell(f"release? {label}")
+        claim.release()
+        self.tell(f"release! {label}")
+
+    def _requeue(self) -> None:
+        self.tell("requeue?")
+        requeue_dead(self.root, self.files)
+        self.tell("requeue!")
+
+    def _cursor(self) -> None:
+        value = self.made + 100 + len(self.held)
+        self.tell(f"cursor? {value}")
+        self.cursors.advance("imessage", value)
+        self.tell(f"cursor! {value}")
+
+
+class Told:
+    """What the lines of a process amount to."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.sure = {"d1", "m1", "m2"}
+        """Messages that must come out."""
+        self.maybe: set[str] = set()
+        """Messages that may come out, once."""
+        self.cursor = {CURSORS["imessage"]}
+        """What the cursor may be."""
+        for line in lines:
+            word, _, label = line.partition(" ")
+            if word in ("put?", "ack?"):
+                self.sure.discard(label)
+                self.maybe.add(label)
+            elif word == "put!":
+                self.sure.add(label)
+                self.maybe.discard(label)
+            elif word == "ack!":
+                self.maybe.discard(label)
+            elif word == "cursor?":
+                self.cursor |= {int(label)}
+            elif word == "cursor!":
+                self.cursor = {int(label)}
+
+
+def drain(root: Path) -> list[tuple[str, bytes]]:
+    """Everything that comes out of a spool when its dead are recovered: (id, data)."""
+    out = []
+    with Spool(root, False) as spool:
+        spool.recover()
+        for claim in spool.claims():
+            out.append((claim.id, claim.data))
+            claim.ack()
+    return out
+
+
+def after(root: Path, told: Told) -> list[str]:
+    """What is wrong with a spool after its process was cut off; empty where all is as it must be. Takes everything out."""
+    wrong = []
+    for box in ("new", "cur"):
+        for path in (root / box).iterdir():
+            data = path.read_bytes()
+            if data != body(data.decode().partition(":")[0] or "?"):
+                wrong.append(f"{box} shows {len(data)} bytes of a message")
+    got = Counter(data.decode().partition(":")[0] for _, data in drain(root))
+    wrong += [f"{label} is lost" for label in sorted(told.sure - set(got))]
+    wrong += [f"{label} came {count} times" for label, count in got.items() if count > 1]
+    wrong += [f"{label} came back" for label in sorted(set(got) - told.sure - told.maybe)]
+    wrong += [f"{path.name} is left in cur" for path in (root / "cur").iterdir()]
+    try:
+        cursors = json.loads((root / "cursors.json").read_text())
+    except ValueError:
+        return [*wrong, "cursors.json does not parse"]
+    if cursors.get("email") != CURSORS["email"] or cursors.get("imessage") not in told.cursor:
+        wrong.append(f"the cursors are {cursors}, not {sorted(told.cursor)}")
+    return wrong
+
