@@ -17,10 +17,15 @@ from .scene import LISTS, Scene, View
 __all__ = ["COMMANDS", "Command", "by_id", "command_for", "footer", "help_lines", "key_table_markdown", "palette"]
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
-MOVING = ROOTS | {View.MESSAGE, View.CURSOR, View.OPERATIONS, View.HELP, View.PLAN, View.RESULT}
+PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
+MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR}
 STEPPING = MOVING | {View.PALETTE}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
 CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
+HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
+FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
+SOURCES = frozenset({View.CURSORS, View.CURSOR})
+WITH_FILE = LISTS | SOURCES | {View.MESSAGE, View.LOCKS}
 EVERYWHERE = frozenset(View)
 
 
@@ -59,6 +64,8 @@ COMMANDS: tuple[Command, ...] = (
             frozenset({View.PLAN}), why.confirmable("number"), dangerous=True, rank=1, group="plan"),
     Command("force", ("f",), "force", "inside a plan: take it from a live holder too (count typed)", frozenset({View.PLAN}),
             why.forceable, dangerous=True, rank=2, group="plan"),
+    Command("hold-poison", ("h",), "hold", "inside a plan: hold what was in work at many deaths, requeue the others",
+            frozenset({View.PLAN}), why.holds_poison, dangerous=True, rank=2, group="plan"),
     Command("copy-command", ("c",), "copy as command", "inside a plan: copy the same action as a command", frozenset({View.PLAN}),
             why.plan_there, rank=3, group="plan"),
     Command("stop", ("escape",), "stop", "while it is being done: stop after the current item", frozenset({View.PLAN}),
@@ -77,12 +84,18 @@ COMMANDS: tuple[Command, ...] = (
     Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
     Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
 
-    Command("undo", ("enter", "r"), "undo this one", "in the list of operations: plan to undo the chosen one",
-            frozenset({View.OPERATIONS}), why.undo, dangerous=True, rank=1, group="change"),
+    Command("undo", ("z", "u"), "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
+            frozenset({View.OPERATIONS, View.OPERATION}), why.undo, dangerous=True, rank=2, group="change"),
+    Command("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
+            frozenset({View.OPERATIONS}), why.has_rows, rank=1, group="move"),
+    Command("copy-operation", ("y",), "copy", "in the list of operations: copy its id; in an operation the command that undoes it",
+            frozenset({View.OPERATIONS, View.OPERATION}), why.has_rows, rank=3, group="look"),
     Command("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,
             group="move"),
     Command("make", ("enter",), "plan it", "in the form of inject: open the plan for what it says", frozenset({View.INJECT}),
             why.inject, rank=1, group="change"),
+    Command("set", ("enter",), "plan it", "in the form of a cursor: open the plan for the value typed", frozenset({View.SETTING}),
+            why.set_cursor, rank=1, group="change"),
     Command("open", ("enter",), "open", "open: what a line of trouble is about, a message in full, a source's history",
             ROOTS, why.openable, rank=5, group="move"),
     Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
@@ -94,6 +107,17 @@ COMMANDS: tuple[Command, ...] = (
             rank=1, group="change"),
     Command("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
             group="change"),
+    Command("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
+            dangerous=True, rank=3, group="change"),
+    Command("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
+            dangerous=True, rank=1, group="change"),
+    Command("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
+            dangerous=True, rank=1, group="change"),
+    Command("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
+            why.empty, dangerous=True, rank=4, group="change"),
+    Command("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
+            dangerous=True, rank=1, group="change"),
+    Command("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2, group="change"),
     Command("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
             dangerous=True, group="change"),
     Command("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change"),
@@ -119,6 +143,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look"),
     Command("copy", ("y",), "copy", "copy what is chosen (OSC 52, the text shown too): id; in a message its payload",
             ROOTS | OVER, why.copyable, group="look"),
+    Command("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look"),
+    Command("follow", ("F",), "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT}, why.followable,
+            rank=6, group="look"),
+    Command("ask-again", ("R", "f5"), "look again", "in the panel of who has it: look again", frozenset({View.HOLDERS}), rank=2,
+            group="look"),
+    Command("copy-panel", ("y",), "copy", "in the panel of who has it, or where it is: copy as text",
+            frozenset({View.HOLDERS, View.FOLLOW}), rank=3, group="look"),
     Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look"),
     Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
@@ -135,7 +166,7 @@ COMMANDS: tuple[Command, ...] = (
             group="views"),
 
     Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
-            EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT}, rank=8, group="views"),
+            EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING}, rank=8, group="views"),
     Command("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
     Command("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
     Command("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views"),
@@ -145,6 +176,9 @@ GROUPS = {
     "move": "Move", "change": "Change (each opens a plan that Esc leaves)", "plan": "In a plan", "mark": "Mark", "look": "Look",
     "views": "Views and the rest",
 }  # fmt: skip
+
+COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
+"""Commands whose label says how many messages they would be about."""
 
 TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside")
 
@@ -192,8 +226,12 @@ def footer(scene: Scene) -> list[tuple[str, str]]:
 def label(command: Command, scene: Scene) -> str:
     """A command's label, with the number of things it would be about."""
     count = scene.target_count
-    if command.id in ("requeue", "purge"):
+    if command.id in COUNTED:
         return f"{command.label} this 1" if count == 1 and not scene.marked else f"{command.label} {count:,}"
+    if command.id == "mute" and scene.muted:
+        return "unmute"
+    if command.id == "hold-poison" and scene.plan is not None:
+        return f"hold {scene.plan.poison:,}, requeue {scene.plan.count - scene.plan.poison:,}"
     if command.id == "mark-all":
         return f"mark all {scene.rows:,}"
     if command.id.startswith("confirm-") and scene.plan is not None:

@@ -9,9 +9,21 @@ from typing import TypeVar
 
 from ..errors import SpooltopError
 
-__all__ = ["Doer"]
+__all__ = ["Doer", "outcome"]
 
 T = TypeVar("T")
+
+
+def outcome(job: Callable[[], T]) -> T | SpooltopError:
+    """What ``job`` gives, or the error that it raised: no thread of the dashboard ends by one."""
+    try:
+        return job()
+    except SpooltopError as error:
+        return error
+    except OSError as error:
+        return SpooltopError(error.strerror or str(error), path=error.filename)
+    except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread
+        return SpooltopError(f"internal error, please report: {error!r}")
 
 
 class Doer:
@@ -28,15 +40,7 @@ class Doer:
         """Runs ``job`` in the thread and calls ``reply`` there with what it returned, or with the error that it raised."""
 
         def run() -> None:
-            try:
-                outcome: T | SpooltopError = job()
-            except SpooltopError as error:
-                outcome = error
-            except OSError as error:
-                outcome = SpooltopError(error.strerror or str(error), path=error.filename)
-            except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread
-                outcome = SpooltopError(f"internal error, please report: {error!r}")
-            reply(outcome)
+            reply(outcome(job))
 
         self._jobs.put(run)
 

@@ -11,17 +11,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..errors import SpooltopError
 from ..model.followed import Followed
+from ..model.holders import Holders
 from ..model.kind import Listing, ListQuery
 from ..model.plan import OperationRecord, Plan, Result
 from ..model.row import Payload
 from ..model.selection import Selection
 from ..model.snapshot import Snapshot
 from ..model.words import Action, Box, Json, Key
+from .doer import outcome
 from .found import (
     Followers,
     Found,
@@ -31,12 +32,14 @@ from .found import (
     Page,
     PayloadRead,
     RowsRead,
-    Search,
     SnapshotTaken,
     Wish,
 )
+from .matching import match
 
 __all__ = ["Control", "Looker"]
+
+T = TypeVar("T")
 
 PAYLOAD_LIMIT = 65536
 QUIET = 1.0
@@ -73,6 +76,9 @@ class Control(Protocol):
         self, plan: Plan, on_progress: Callable[[int], None] | None = None, stop: Callable[[], bool] | None = None
     ) -> Result: ...
     def operations(self) -> list[OperationRecord]: ...
+    def holders(self, key: Key) -> Holders: ...
+    def mute(self, source: str, seconds: float) -> float: ...
+    def unmute(self, source: str) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -102,6 +108,7 @@ class Looker:
         self._at = ""
         self._following: tuple[tuple[str, ...], float] = ((), 0.0)
         self._followed: Mapping[str, Followed] = {}
+        self._asked: list[Callable[[], object]] = []
         self._searched = 0
         self._listing: Listing | None = None
         self._serial = 0
@@ -138,6 +145,12 @@ class Looker:
             self._following = (tuple(ids), since)
         self._wake()
 
+    def ask(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
+        """Runs ``job``, which shares the scan with the looks, between two of them and calls ``reply`` there."""
+        with self._lock:
+            self._asked.append(lambda: reply(outcome(job)))
+        self._wake()
+
     def look_again(self) -> None:
         """Scans everything, now."""
         with self._lock:
@@ -164,6 +177,7 @@ class Looker:
         while not self._stopped:
             with self._lock:
                 wish, version, rescan, self._rescan = self._wish, self._version, self._rescan, False
+                asked, self._asked = self._asked, []
             look = due or rescan
             began = self._monotonic()
             try:
@@ -172,6 +186,8 @@ class Looker:
                 self._post(LookFailed(str(error), wish.query))
             except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread that looks
                 self._post(LookFailed(f"internal error, please report: {error!r}", wish.query))
+            if asked:
+                self._answer(asked)
             if look:
                 looked_at = self._monotonic()
                 rest = max(self._busy, min(LONGEST_REST, SHARE * (looked_at - began)))
@@ -220,27 +236,8 @@ class Looker:
             self._post(KeysRead(self._listing.query, tuple(self._listing.keys())))
         if wish.search is not None and wish.search.number != self._searched:
             self._searched = wish.search.number
-            self._post(MatchFound(self._listing.query, wish.search, self._match(self._listing, wish, wish.search)))
-
-    def _match(self, listing: Listing, wish: Wish, search: Search) -> int | None:
-        """Place of the next row that matches, in ``listing``. They stand in one order, so it is halved to."""
-        matches = self._control.listing(replace(listing.query, filter=search.text))
-        stands = None if wish.anchor is None else listing.find(wish.anchor)
-        here = wish.anchor_index if stands is None else stands
-
-        def place(at: int) -> int | None:
-            return listing.find(matches.window(at, at + 1)[0].key)
-
-        low, high = 0, len(matches)  # the first that stands after (or at, looking back) the anchor
-        while low < high:
-            middle = (low + high) // 2
-            found = place(middle)
-            if found is not None and (found <= here if search.step > 0 else found < here):
-                low = middle + 1
-            else:
-                high = middle
-        at = low if search.step > 0 else low - 1
-        return place(at) if 0 <= at < len(matches) else None
+            found = match(self._control.listing, self._listing, wish, wish.search)
+            self._post(MatchFound(self._listing.query, wish.search, found))
 
     def _follow(self, look: bool) -> None:
         ids, since = self._following
@@ -250,6 +247,14 @@ class Looker:
         if look and ids:
             self._post(Followers(self._control.now(), found))
         self._followed = found
+
+    def _answer(self, asked: Sequence[Callable[[], object]]) -> None:
+        self._since, self._at = self._monotonic(), "asking who has a file"
+        try:
+            for job in asked:
+                job()
+        finally:
+            self._since = None
 
     def _page(self, wish: Wish, version: int, snapshot: Snapshot | None) -> Page | None:
         """The window of the list in front; of a new listing after a look, unless nothing can have changed in it."""

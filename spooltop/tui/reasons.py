@@ -8,9 +8,9 @@ from ..model.words import Action, Box
 from .scene import Scene, View
 
 __all__ = [
-    "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "forceable",
-    "has_problem_rows", "has_rows", "inject", "not_applying", "openable", "plan_there", "purge", "requeue", "sortable", "sought",
-    "undo",
+    "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "followable",
+    "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying", "on_a_source",
+    "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought", "undo",
 ]  # fmt: skip
 
 
@@ -86,6 +86,65 @@ def purge(scene: Scene) -> str | None:
     return _chosen(scene, Action.PURGE)
 
 
+def hold(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.HOLD):
+        return reason
+    if reason := _chosen(scene, Action.HOLD):
+        return reason
+    if scene.target_box is Box.TMP:
+        return "hold: a file in tmp is not a complete message; d purges it"
+    if scene.target_box is Box.HELD:
+        return "hold: it is held already; l releases it"
+    return "hold: it is set aside already" if scene.aside else None
+
+
+def release(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.RELEASE):
+        return reason
+    if scene.target_box is not Box.HELD:
+        elsewhere = {Box.REJECTED: "; r requeues what was rejected", Box.TRASH: "; u restores what is in the trash"}
+        return f"release: only what is held{elsewhere.get(scene.target_box or Box.NEW, ', in 7 Aside')}"
+    return _chosen(scene, Action.RELEASE)
+
+
+def restore(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.RESTORE):
+        return reason
+    return _chosen(scene, Action.RESTORE) if scene.aside else "restore: only what is set aside, in 7 Aside"
+
+
+def empty(scene: Scene) -> str | None:
+    if reason := _allowed(scene, Action.EMPTY):
+        return reason
+    if scene.target_box is not Box.TRASH:
+        return "empty: only the trash is emptied; 7 goes on to it"
+    trash = scene.snapshot.sight.boxes.get(Box.TRASH) if scene.snapshot is not None else None
+    return "empty: nothing is in the trash" if trash is not None and trash.count == 0 else None
+
+
+def set_cursor(scene: Scene) -> str | None:
+    return _allowed(scene, Action.SET_CURSOR) or on_a_source(scene)
+
+
+def on_a_source(scene: Scene) -> str | None:
+    return None if scene.cursor is not None else "no cursor was found here"
+
+
+def has_file(scene: Scene) -> str | None:
+    """Who has it is asked of a message, a lock or a cursor file."""
+    if scene.view in (View.CURSORS, View.CURSOR):
+        return on_a_source(scene)
+    if scene.view is View.LOCKS:
+        return None if scene.lock is not None else "no lock file was found here"
+    return None if scene.row is not None else "nothing is chosen: the list is empty"
+
+
+def followable(scene: Scene) -> str | None:
+    if scene.view is View.RESULT:
+        return None if scene.followed else "nothing of it goes on by itself"
+    return None if scene.row is not None else "nothing is chosen: the list is empty"
+
+
 def inject(scene: Scene) -> str | None:
     return _allowed(scene, Action.INJECT)
 
@@ -137,6 +196,16 @@ def forceable(scene: Scene) -> str | None:
     if scene.plan is None or not any(refusal.forceable for refusal in scene.plan.refused):
         return "nothing here is held by a live consumer"
     return None
+
+
+def holds_poison(scene: Scene) -> str | None:
+    if reason := plan_there(scene):
+        return reason
+    if scene.plan is not None and scene.plan.options.get("hold_poison"):
+        return "what may be what kills is held already"
+    if scene.plan is None or scene.plan.action is not Action.REQUEUE or not scene.plan.poison:
+        return "nothing here was in work at so many deaths that it should be held"
+    return _allowed(scene, Action.HOLD)
 
 
 def _things(scene: Scene) -> str:

@@ -11,6 +11,7 @@ from ..model.plan import Confirm, Plan
 from ..model.problem import Problem
 from ..model.row import Row
 from ..model.selection import Selection
+from ..model.sight import Lock
 from ..model.snapshot import Cursor, Snapshot
 from ..model.words import ASIDE, Box, Key, Verdict
 
@@ -32,6 +33,10 @@ class View(StrEnum):
     PLAN = "plan"
     RESULT = "result"
     OPERATIONS = "operations"
+    OPERATION = "operation"
+    HOLDERS = "holders"
+    FOLLOW = "follow"
+    SETTING = "setting"
     INJECT = "inject"
     HELP = "help"
     PALETTE = "palette"
@@ -90,7 +95,8 @@ class Scene:
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
     this one. ``sought`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done;
-    ``undoable`` says why what is chosen cannot be undone ("" where it can).
+    ``undoable`` says why what is chosen cannot be undone ("" where it can). ``followed`` counts the messages that a result or a
+    chronicle follows.
     """
 
     view: View
@@ -104,9 +110,11 @@ class Scene:
     narrowed: bool = False
     problem: Problem | None = None
     cursor: Cursor | None = None
+    lock: Lock | None = None
     plan: Plan | None = None
     applying: bool = False
     undoable: str = ""
+    followed: int = 0
     depth: int = 0
     frozen: bool = False
 
@@ -135,6 +143,13 @@ class Scene:
     @property
     def confirm(self) -> Confirm:
         return self.plan.confirm if self.plan is not None else Confirm.NOTHING
+
+    @property
+    def muted(self) -> float | None:
+        """Until when the chosen source is muted, epoch seconds; None where it is not."""
+        if self.snapshot is None or self.cursor is None:
+            return None
+        return self.snapshot.muted.get(self.cursor.source)
 
     @property
     def aside(self) -> bool:

@@ -31,6 +31,7 @@ def signature(snapshot: Snapshot) -> Hashable:
         sight.watch.mode,
         sight.watch.reason,
         snapshot.not_visible,
+        tuple(sorted(snapshot.muted.items())),
     )
 
 

@@ -1,0 +1,130 @@
+"""What became of a few messages, step by step: pure, from one look's whereabouts to the next's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..model.followed import Followed
+from ..model.row import Row
+from ..model.text import escape, program
+from ..model.units import age, duration
+from ..model.words import Box, Verdict
+from .found import Followers
+
+__all__ = ["Chronicle", "Step"]
+
+_HELD = {Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a message did. ``seen``: at the time it was seen and not when it happened. ``bad``: it is trouble."""
+
+    at: float
+    id: str
+    words: str
+    seen: bool = True
+    bad: bool = False
+
+
+class Chronicle:
+    """``steps`` oldest first; each stays. ``now`` says for each id where it is."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = tuple(ids)
+        self.steps: list[Step] = []
+        self.now: dict[str, str] = {}
+        self.began: float | None = None
+        self._last: dict[str, Followed] = {}
+
+    def take(self, followers: Followers, rows: Mapping[str, Row]) -> bool:
+        """Another look; ``rows`` are claims and files in ``tmp`` of the same look by id. True where there is something new to
+        show."""
+        before = len(self.steps), dict(self.now)
+        first = self.began is None
+        self.began = followers.taken_at if self.began is None else self.began
+        for id in self.ids:
+            if (one := followers.found.get(id)) is not None:
+                row = rows.get(id)
+                if one.box is None and row is not None and row.box is Box.TMP:
+                    one = Followed(id, Box.TMP, verdict=row.verdict)
+                self.steps += _steps(self._last.get(id), one, row, followers.taken_at, first)
+                self.now[id] = _now(one, row, followers.taken_at)
+                self._last[id] = one
+        return (len(self.steps), self.now) != before
+
+
+def _steps(old: Followed | None, new: Followed, row: Row | None, at: float, first: bool) -> list[Step]:
+    """What happened between two looks, in its order."""
+    steps: list[Step] = []
+    where = old.box if old is not None else None
+    claimed = new.claimed_at is not None and (old is None or new.claimed_at != old.claimed_at)
+    if where is Box.TMP and new.box is not Box.TMP and new.gone_at is None:
+        steps.append(Step(at, new.id, "complete"))
+    if claimed and new.claimed_at is not None:
+        steps.append(Step(new.claimed_at, new.id, f"claimed {_by(new, row)}", seen=False))
+    if new.gone_at is not None and (old is None or old.gone_at is None):
+        steps.append(_gone(new))
+    elif new.box is Box.CUR and not claimed and where is not Box.CUR:
+        steps.append(Step(at, new.id, f"in work {_by(new, row)}"))
+    elif new.box is Box.NEW and (where is not Box.NEW or claimed):
+        again = "back in new" if where not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
+        steps.append(Step(at, new.id, f"{again}{_place(new)}"))
+    elif new.box is Box.TMP and where is not Box.TMP:
+        steps.append(Step(at, new.id, "being written in tmp"))
+    elif new.box in _HELD and where is not new.box:
+        reason = f": {row.reason}" if row is not None and row.reason else ""
+        steps.append(Step(at, new.id, f"{_HELD[new.box]}{reason}"))
+    elif first and new.box is None and new.gone_at is None:
+        steps.append(Step(at, new.id, "not seen in any box"))
+    if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old is None or old.verdict is not Verdict.DEAD):
+        who = f"its holder {new.pid}" if new.pid is not None else "its holder"
+        steps.append(Step(at, new.id, f"{who} is DEAD; nothing takes it out of cur by itself", bad=True))
+    return steps
+
+
+def _gone(new: Followed) -> Step:
+    gone = new.gone_at or 0.0
+    if new.claimed_at is None:
+        return Step(gone, new.id, "gone; by whom was not seen", seen=False)
+    return Step(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))} in work", seen=False)
+
+
+def _by(new: Followed, row: Row | None) -> str:
+    words = f"by {new.pid}" if new.pid is not None else "by somebody who is not visible"
+    if row is not None and row.box is Box.CUR:
+        owner = row.owner
+        if owner is not None and new.pid is None and owner.pid is not None:
+            words = f"by {owner.pid}"
+        if owner is not None and owner.command:
+            words += f" {escape(program(owner.command))}"
+        if row.attempt is not None:
+            words += f", attempt {row.attempt}"
+    return words
+
+
+def _place(new: Followed) -> str:
+    if new.place is None:
+        return ""
+    return f", place {new.place:,}" + (f" of {max(new.of, new.place):,}" if new.of is not None else "")
+
+
+def _now(one: Followed, row: Row | None, at: float) -> str:
+    """Where it is, in words that change while it is there."""
+    if one.gone_at is not None:
+        return "gone"
+    match one.box:
+        case Box.NEW:
+            return f"waits in new{_place(one)}"
+        case Box.CUR:
+            since = one.claimed_at if one.claimed_at is not None else row.in_box_since if row is not None else None
+            held = f" for {age(max(0.0, at - since))}" if since is not None else ""
+            verdict = " · DEAD" if one.verdict is Verdict.DEAD else " · unknown" if one.verdict is Verdict.UNKNOWN else ""
+            return f"in work {_by(one, row)}{held}{verdict}"
+        case Box.TMP:
+            return "being written in tmp" if one.verdict is not Verdict.ABANDONED else "in tmp, abandoned"
+        case None:
+            return "in no box at this look"
+        case box:
+            return _HELD[box]

@@ -1,0 +1,75 @@
+"""Who has a file open or locked."""
+
+from __future__ import annotations
+
+import datetime
+
+from spooltop.model import units
+from spooltop.model.holders import Holders, Holding
+from spooltop.model.text import program
+
+from .frame import framed, inner_width
+from .lamp import when
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
+
+__all__ = ["holders_lines"]
+
+_WIDEST = 120
+_NARROW = 56
+"""Cells inside from which on the user has a column."""
+
+
+def holders_lines(
+    name: str,
+    holders: Holders | None,
+    width: int,
+    *,
+    at: float | None,
+    error: str = "",
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """A panel, as many lines as it takes. ``name`` is what was asked about (raw); ``holders`` None: being asked, or ``error`` says
+    why not. ``at``: when it was looked."""
+    width = min(width, _WIDEST)
+    inner = inner_width(width)
+    body: list[Line]
+    if error:
+        body = [plain(part, inner, Style.WARN) for part in wrap(shown(error), inner)]
+    elif holders is None or at is None:
+        body = [plain("looking at every process that can be seen…", inner, Style.DIM)]
+    else:
+        body = _answer(holders, inner, at)
+    looked = f"looked {when(at, zone)}" if at is not None else ""
+    return framed(f"Who has {clip_left(safe(name), max(8, width - 34))}", looked, body, width)
+
+
+def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
+    lines: list[Line] = []
+    if holders.parties:
+        user = f"{'user':<9}" if inner >= _NARROW else ""
+        lines.append(plain(f"{'pid':>8}  {user}{'since':>6}  {'how':<19}command", inner, Style.DIM))
+        lines += [line for one in holders.parties for line in _party(one, inner, at)]
+    else:
+        nobody = "nobody has it open or locked" if holders.complete else "nobody that can be seen from here has it open or locked"
+        lines += [plain(part, inner) for part in wrap(nobody, inner)]
+    if holders.notes or not holders.complete:
+        lines.append(BLANK)
+    notes = holders.notes or (() if holders.complete else ("there may be others that cannot be seen from here",))
+    for note in notes:
+        parts = wrap(shown(note), max(1, inner - 2))
+        lines.append(crop(join(Span("! " if not holders.complete else "  ", Style.WARN), parts[0]), inner))
+        lines += [plain(f"  {part}", inner) for part in parts[1:]]
+    return lines
+
+
+def _party(one: Holding, inner: int, at: float) -> list[Line]:
+    pid = "?" if one.pid is None else str(one.pid)
+    since = "—" if one.since is None else units.age(max(0.0, at - one.since))
+    user = pad(safe(one.user or "?"), 8) + " " if inner >= _NARROW else ""
+    style = Style.WARN if "waits" in one.how else Style.NORMAL
+    command = safe(program(one.command)) if one.command else "not visible" if one.pid is None else "?"
+    head = join(f"{pad_left(pid, 8)}  {user}{pad_left(since, 6)}  ", Span(pad(shown(one.how), 18), style), f" {command}")
+    lines = [crop(head, inner)]
+    if one.of:
+        lines.append(plain(f"{' ' * 10}of {shown(one.of)}", inner, Style.DIM))
+    return lines

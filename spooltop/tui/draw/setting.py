@@ -1,0 +1,48 @@
+"""The form for the value of one cursor."""
+
+from __future__ import annotations
+
+import json
+
+from spooltop.model.cursor_input import Meant
+from spooltop.model.snapshot import Cursor
+
+from .cursors import verdict_words
+from .frame import framed, inner_width
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
+
+__all__ = ["setting_lines"]
+
+_WIDEST = 100
+_LABEL = 8
+
+
+def setting_lines(cursor: Cursor, text: str, value: Meant | None, width: int, height: int) -> list[Line]:
+    """A panel of at most ``height`` lines. ``text`` is what was typed so far (raw), ``value`` what it means."""
+    width = min(width, _WIDEST)
+    inner = inner_width(width)
+    room = max(1, inner - _LABEL)
+    body = [
+        _fact("now", clip_left(shown(cursor.shown), room), inner),
+        _fact("new", clip_left(shown(text), room - 1), inner, Span("█", Style.KEY)),
+        _fact("stored", _stored(value, room), inner) if value is not None else BLANK,
+        _fact("file", clip_left(safe(cursor.file), room), inner),
+        crop(join(Span(f"{'verdict':<{_LABEL}}", Style.DIM), verdict_words(cursor)), inner),
+        BLANK,
+    ]
+    advice = "Only this section of the file changes, under the lock beside it. Enter opens a plan first."
+    if cursor.shared:
+        advice += " Its poller may write what it holds in memory over it: stop that first."
+    body += [plain(part, inner) for part in wrap(advice, inner)]
+    return framed(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
+
+
+def _stored(value: Meant, room: int) -> str:
+    """The value as it will stand in the file, and how the text was read."""
+    text = shown(json.dumps(value.value, ensure_ascii=False))
+    words = f", {value.words}"
+    return f"{clip_left(text, max(8, room - len(words)))}{words}"
+
+
+def _fact(label: str, text: str, inner: int, *more: Span) -> Line:
+    return crop(join(Span(f"{label:<{_LABEL}}", Style.DIM), text, *more), inner)

@@ -1,0 +1,32 @@
+"""The next row of a list that matches what was filtered by last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..model.kind import Listing, ListQuery
+from .found import Search, Wish
+
+__all__ = ["match"]
+
+
+def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, wish: Wish, search: Search) -> int | None:
+    """Its place in ``listing``; None where there is none in that direction. They stand in one order, so it is halved to."""
+    matches = list_anew(replace(listing.query, filter=search.text))
+    stands = None if wish.anchor is None else listing.find(wish.anchor)
+    here = wish.anchor_index if stands is None else stands
+
+    def place(at: int) -> int | None:
+        return listing.find(matches.window(at, at + 1)[0].key)
+
+    low, high = 0, len(matches)  # the first that stands after (or at, looking back) the anchor
+    while low < high:
+        middle = (low + high) // 2
+        found = place(middle)
+        if found is not None and (found <= here if search.step > 0 else found < here):
+            low = middle + 1
+        else:
+            high = middle
+    at = low if search.step > 0 else low - 1
+    return place(at) if 0 <= at < len(matches) else None

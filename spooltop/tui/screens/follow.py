@@ -1,0 +1,101 @@
+"""Follows messages by their ids through the boxes, until it is left; each step that was seen stays as a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+
+from ...model.row import Row
+from ..chronicle import Chronicle
+from ..commands import footer
+from ..draw.follow import follow_lines
+from ..draw.spans import Line, Style, line_text, plain, shown
+from ..found import Followers
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .footer import footer_line
+from .stepping import SteppingScreen
+
+if TYPE_CHECKING:
+    from ..found import Found
+
+__all__ = ["FollowScreen"]
+
+
+class FollowScreen(SteppingScreen[None]):
+    """``since``: claims that began before it do not count (epoch seconds; 0: the one that stands counts). ``keep``: the one below
+    follows the same ids and goes on with it. ``told``: what was seen of them already."""
+
+    def __init__(self, ids: Sequence[str], since: float = 0.0, *, keep: bool = False, told: Followers | None = None) -> None:
+        super().__init__()
+        self.since = since
+        self.keep = keep
+        self.told = told
+        self.chronicle = Chronicle(ids)
+        self.scroll_at = 0
+
+    def body(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        if self.told is not None:
+            self.chronicle.take(self.told, self._rows())
+        if not self.keep:
+            self.owner.looker.follow(self.chronicle.ids, self.since)
+        self.owner.looker.look_again()
+        self.paint()
+
+    def on_unmount(self) -> None:
+        if not self.keep:
+            self.owner.looker.follow(())
+
+    def _rows(self) -> dict[str, Row]:
+        """Claims and files in tmp of the last look, of those that are followed."""
+        snapshot, ids = self.owner.snapshot, set(self.chronicle.ids)
+        if snapshot is None:
+            return {}
+        return {row.id: row for row in (*snapshot.sight.tmp, *snapshot.sight.claims) if row.id in ids}
+
+    def take(self, found: Found) -> None:
+        """A new look: where they are now."""
+        if isinstance(found, Followers) and self.chronicle.take(found, self._rows()):
+            self.paint()
+
+    def scene(self) -> Scene:
+        return Scene(View.FOLLOW, snapshot=self.owner.snapshot, rows=1, depth=1, followed=len(self.chronicle.ids))
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        width, height = self.app.size
+        room = max(1, height - 1)
+        lines = self._lines(width, room)
+        lines += [()] * (room - len(lines))
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+        self.query_one(LinesView).show([*lines[:room], said or footer_line(footer(self.scene()), width)])
+
+    def _lines(self, width: int, height: int, scroll: int | None = None) -> list[Line]:
+        told = self.chronicle
+        return follow_lines(
+            told.ids, told.steps, told.now, width, height, since=told.began, zone=self.owner.main.zone,
+            scroll=self.scroll_at if scroll is None else scroll,
+        )  # fmt: skip
+
+    @property
+    def length(self) -> int:
+        return len(self.chronicle.steps)
+
+    def step(self, lines: int) -> None:
+        # The newest step stands last and stays in sight: going up is going back from there.
+        self.scroll_at = max(0, min(self.scroll_at - lines, self.length))
+        self.paint()
+
+    def do_copy_panel(self, key: str) -> None:
+        lines = self._lines(200, len(self.chronicle.steps) + len(self.chronicle.ids) + 50, scroll=0)
+        self.app.copy_to_clipboard("\n".join(line_text(line).rstrip() for line in lines))
+        self.say(f"copied: {len(self.chronicle.steps):,} steps")
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)

@@ -1,0 +1,104 @@
+"""Who has a file open or locked: asked once when it opens, and again when it is asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.app import ComposeResult
+from textual.message import Message
+
+from ...errors import SpooltopError
+from ...model.holders import Holders
+from ...model.words import Key
+from ..commands import footer
+from ..deliver import deliver
+from ..draw.holders import holders_lines
+from ..draw.spans import Line, Style, line_text, plain, shown
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .footer import footer_line
+from .stepping import SteppingScreen
+
+__all__ = ["HoldersScreen"]
+
+
+class HoldersScreen(SteppingScreen[None]):
+    """``key`` is a row's key, or the path of a lock or a cursor file; ``name`` what a person calls it."""
+
+    class Answered(Message):
+        """Who has it, or why that cannot be said; ``at`` is when it was looked, epoch seconds."""
+
+        def __init__(self, holders: Holders | SpooltopError, at: float) -> None:
+            super().__init__()
+            self.holders = holders
+            self.at = at
+
+    def __init__(self, key: Key, name: str) -> None:
+        super().__init__()
+        self.key = key
+        self.about = name
+        self.holders: Holders | None = None
+        self.failed = ""
+        self.looked_at: float | None = None
+        self.scroll_at = 0
+
+    def body(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.ask()
+        self.paint()
+
+    def ask(self) -> None:
+        """Looks at every process, in the thread that looks."""
+        owner = self.owner
+        owner.looker.ask(
+            partial(owner.spool.holders, self.key), lambda found: deliver(self, self.Answered(found, owner.spool.now()))
+        )
+
+    def on_holders_screen_answered(self, message: Answered) -> None:
+        if isinstance(message.holders, SpooltopError):
+            self.holders, self.failed = None, str(message.holders)
+        else:
+            self.holders, self.failed = message.holders, ""
+        self.looked_at = message.at
+        self.paint()
+
+    def scene(self) -> Scene:
+        return Scene(View.HOLDERS, snapshot=self.owner.snapshot, rows=1, depth=1)
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        width, height = self.app.size
+        whole = self._lines(width)
+        room = max(1, height - 1)
+        self.scroll_at = max(0, min(self.scroll_at, len(whole) - room))
+        lines = whole[self.scroll_at :][:room]
+        lines += [()] * (room - len(lines))
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+        self.query_one(LinesView).show([*lines, said or footer_line(footer(self.scene()), width)])
+
+    def _lines(self, width: int) -> list[Line]:
+        return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.owner.main.zone)
+
+    @property
+    def length(self) -> int:
+        return len(self._lines(self.app.size.width))
+
+    def step(self, lines: int) -> None:
+        self.scroll_at = max(0, self.scroll_at + lines)
+        self.paint()
+
+    def do_ask_again(self, key: str) -> None:
+        self.holders, self.failed, self.looked_at = None, "", None
+        self.ask()
+        self.paint()
+
+    def do_copy_panel(self, key: str) -> None:
+        text = "\n".join(line_text(line).rstrip() for line in self._lines(200))
+        self.app.copy_to_clipboard(text)
+        self.say(f"copied: who has {shown(self.about)}")
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)

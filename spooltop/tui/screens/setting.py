@@ -1,0 +1,88 @@
+"""A small form for one cursor: the value of now, and what is typed in its place. It opens a plan."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.events import Key
+
+from ...model.cursor_input import Meant, meant
+from ...model.plan import Result
+from ...model.selection import Selection
+from ...model.snapshot import Cursor
+from ...model.words import Action
+from ..commands import footer
+from ..draw.setting import setting_lines
+from ..draw.spans import Style, plain, shown
+from ..lineedit import LineEdit
+from ..scene import Scene, View
+from ..widgets import LinesView
+from .base import TableScreen
+from .footer import footer_line
+from .plan import PlanScreen
+
+__all__ = ["SettingScreen"]
+
+
+class SettingScreen(TableScreen[None]):
+    """``cursor`` is the source as it stood when the form opened; the plan is made of the file as it is then."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        super().__init__()
+        self.cursor_of = cursor
+        self.edit = LineEdit("", limit=4000)
+
+    def body(self) -> ComposeResult:
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    def scene(self) -> Scene:
+        return Scene(View.SETTING, snapshot=self.owner.snapshot, cursor=self.cursor_of, depth=1)
+
+    @property
+    def present(self) -> Cursor:
+        """The source as it is now, as far as it is still seen."""
+        snapshot, was = self.owner.snapshot, self.cursor_of
+        cursors = snapshot.cursors if snapshot is not None else ()
+        return next((one for one in cursors if (one.source, one.file) == (was.source, was.file)), was)
+
+    @property
+    def value(self) -> Meant | None:
+        """What is typed, as it would be stored."""
+        return meant(self.edit.text, self.present.value) if self.edit.text.strip() else None
+
+    def typed(self, event: Key) -> bool:
+        if not self.edit.key(event.key, event.character):
+            return False
+        self.paint()
+        return True
+
+    def take(self, found: object) -> None:
+        """The value of now may be another."""
+        self.paint()
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        width, height = self.app.size
+        lines = setting_lines(self.present, self.edit.text, self.value, width, height - 1)
+        lines += [()] * (height - 1 - len(lines))
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
+        self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+
+    def do_set(self, key: str) -> None:
+        value = self.value
+        if value is None:
+            self.say("type the value; Esc leaves")
+            return
+        cursor = self.cursor_of
+        options = {"source": cursor.source, "value": value.value, "file": cursor.file}
+        self.app.push_screen(PlanScreen(Action.SET_CURSOR, Selection(), options), self._done)
+
+    def _done(self, result: Result | None) -> None:
+        if result is not None:
+            self.dismiss(None)
+
+    def do_back(self, key: str) -> None:
+        self.dismiss(None)
