@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from . import reasons as why
+from .draw.plan import plan_words, poison_words
 from .keys import shown
 from .scene import LISTS, Scene, View
 
@@ -88,7 +89,8 @@ COMMANDS: tuple[Command, ...] = (
             frozenset({View.OPERATIONS, View.OPERATION}), why.undo, dangerous=True, rank=2, group="change"),
     Command("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
             frozenset({View.OPERATIONS}), why.has_rows, rank=1, group="move"),
-    Command("copy-operation", ("y",), "copy", "in the list of operations: copy its id; in an operation the command that undoes it",
+    Command("copy-operation", ("y",), "copy",
+            "in the list of operations: copy its id; in one of them the command that undoes it",
             frozenset({View.OPERATIONS, View.OPERATION}), why.has_rows, rank=3, group="look"),
     Command("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,
             group="move"),
@@ -227,15 +229,17 @@ def label(command: Command, scene: Scene) -> str:
     """A command's label, with the number of things it would be about."""
     count = scene.target_count
     if command.id in COUNTED:
-        return f"{command.label} this 1" if count == 1 and not scene.marked else f"{command.label} {count:,}"
+        if count == 1 and not scene.marked:
+            return f"{command.label} this 1" if command.rank == 1 else command.label
+        return f"{command.label} {count:,}"
     if command.id == "mute" and scene.muted:
         return "unmute"
     if command.id == "hold-poison" and scene.plan is not None:
-        return f"hold {scene.plan.poison:,}, requeue {scene.plan.count - scene.plan.poison:,}"
+        return poison_words(scene.plan)
     if command.id == "mark-all":
         return f"mark all {scene.rows:,}"
     if command.id.startswith("confirm-") and scene.plan is not None:
-        return f"{scene.plan.action} {scene.plan.count:,}"
+        return plan_words(scene.plan)
     return command.label
 
 

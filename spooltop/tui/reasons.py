@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model.words import Action, Box
+from .draw.plan import plan_words
 from .scene import Scene, View
 
 __all__ = [
@@ -209,7 +210,7 @@ def holds_poison(scene: Scene) -> str | None:
 
 
 def _things(scene: Scene) -> str:
-    return f"{scene.plan.action} {scene.plan.count:,}" if scene.plan is not None else "it"
+    return plan_words(scene.plan) if scene.plan is not None else "it"
 
 
 def _allowed(scene: Scene, action: Action) -> str | None:

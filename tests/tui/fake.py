@@ -10,6 +10,7 @@ from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders
 from spooltop.model.kind import ListQuery
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
@@ -21,6 +22,9 @@ from spooltop.model.words import Action, Box, Json, Key, Owner, Verdict
 from spooltop.operate.confirm import confirm_for
 
 NOW = 1_795_222_869.0
+GOES = {
+    Action.REQUEUE: Box.NEW, Action.RELEASE: Box.NEW, Action.RESTORE: Box.NEW, Action.HOLD: Box.HELD, Action.PURGE: Box.TRASH,
+}  # fmt: skip
 
 
 def claim(number: int, verdict: Verdict = Verdict.DEAD, **changes: object) -> Row:
@@ -92,6 +96,10 @@ class FakeControl:
         self.payloads: dict[Key, bytes] = {}
         self.errors: dict[Box, str] = {}
         self.whereabouts: dict[str, Followed] = {}
+        self.holding: Holders | Exception = Holders("", ())
+        self.asked: list[Key] = []
+        self.muted: dict[str, float] = {}
+        self.poison = 0
         self.follows: list[tuple[tuple[str, ...], float]] = []
         self.confirm: Confirm | None = None
         self.broken: Exception | None = None
@@ -149,7 +157,7 @@ class FakeControl:
             who=Who("memex", 1000, "may change" if self.can.change else "may look only"), can=self.can,
             watch=Watch("live", since=self.time - 312), generation=self.generation,
         )  # fmt: skip
-        return Snapshot(sight, Rates(), self.cursors, problems)
+        return Snapshot(sight, Rates(), self.cursors, problems, muted=dict(self.muted))
 
     def changes(self, timeout: float) -> bool:
         changed = self._changed.wait(timeout)
@@ -205,6 +213,22 @@ class FakeControl:
         self.follows.append((tuple(ids), since))
         return {id: self.whereabouts.get(id, Followed(id, self._box_of(id))) for id in ids}
 
+    def holders(self, key: Key) -> Holders:
+        self.asked.append(key)
+        if isinstance(self.holding, Exception):
+            raise self.holding
+        return self.holding
+
+    def mute(self, source: str, seconds: float) -> float:
+        self.muted[source] = self.time + seconds
+        self.change()
+        return self.muted[source]
+
+    def unmute(self, source: str) -> bool:
+        was = self.muted.pop(source, None) is not None
+        self.change()
+        return was
+
     def _box_of(self, id: str) -> Box | None:
         return next((row.box for row in self.rows if row.id == id), None)
 
@@ -219,18 +243,22 @@ class FakeControl:
         if reason := self.can.why_not(action):
             raise Refused(f"{action}: {reason}")
         chosen = dict(options or {})
-        rows = [] if action in (Action.INJECT, Action.UNDO) else self.chosen(selection)
+        rows = [] if action in (Action.INJECT, Action.UNDO, Action.SET_CURSOR) else self.chosen(selection)
         live = [row for row in rows if row.verdict is Verdict.ALIVE and not force]
         items = [Item(row, row.key) for row in rows if row not in live]
         if action is Action.UNDO:
             items = [Item(claim(99), ("cur", 99))]
+        if action is Action.SET_CURSOR:
+            source, value = str(chosen["source"]), chosen["value"]
+            row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))
+            items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}")]
         count = chosen.get("count", 0) if action is Action.INJECT else len(items)
         assert isinstance(count, int)
-        confirm = Confirm.NUMBER if force else confirm_for(count, doubtful=False)
+        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(count, doubtful=False)
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
             items=items, refused=tuple(Refusal(row, "its holder lives", forceable=True) for row in live),
-            confirm=self.confirm or confirm, force=force, options=chosen,
+            confirm=self.confirm or confirm, force=force, options=chosen, poison=self.poison,
             command=("spooltop", str(action), self.target, *(item.row.id for item in items)),
         )  # fmt: skip
 
@@ -245,8 +273,8 @@ class FakeControl:
                 stopped = True
                 break
             self.rows = [row for row in self.rows if row.key != item.row.key]
-            if plan.action is Action.REQUEUE:
-                self.rows.append(replace(item.row, key=("new", item.row.id), box=Box.NEW, verdict=None, owner=None))
+            if (box := GOES.get(plan.action)) is not None:
+                self.rows.append(replace(item.row, key=(box.value, item.row.id), box=box, verdict=None, owner=None))
             done.append(ItemResult(item.row.id, item.row.name, Outcome.DONE))
             if on_progress is not None:
                 on_progress(len(done))

@@ -81,8 +81,8 @@ def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None
 
 def test_the_shape_of_a_footer() -> None:
     assert footer(claims_scene()) == [
-        ("r", "requeue this 1"), ("Space", "mark"), ("a", "mark all 1"), ("d", "purge this 1"), ("Enter", "open"),
-        ("/", "filter"), ("z", "ops"), ("?", "keys"), ("Esc", "back"),
+        ("r", "requeue this 1"), ("Space", "mark"), ("a", "mark all 1"), ("d", "purge"), ("h", "hold"), ("Enter", "open"),
+        ("x", "who has it"), ("F", "follow"), ("/", "filter"), ("z", "ops"), ("?", "keys"), ("Esc", "back"),
     ]  # fmt: skip
     assert footer(claims_scene(marked=1200))[0] == ("r", "requeue 1,200")
     assert footer(scene(View.OVERVIEW))[-1] == ("q", "quit")

@@ -202,9 +202,9 @@ async def test_undo_from_the_list_of_operations() -> None:
     async with dashboard(control) as driver:
         await driver.press("z")
         await driver.see("a1")
-        await driver.press("enter")
+        await driver.press("z")
         await driver.see("undo: an undo is not undone")
-        await planned(driver, "j", "enter")
+        await planned(driver, "j", "z")
         assert control.planned[-1][3] == {"undoes": "a1"}
         await driver.press("y")
         await driver.until(lambda: len(control.applied) == 1)

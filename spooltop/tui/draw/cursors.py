@@ -173,6 +173,7 @@ def cursor_detail(
     lock = ", ".join(party(one) for one in cursor.lock_holders)
     facts = [
         ("value", f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · every {every}"),
+        *_muted(cursor, snapshot, zone),
         ("lock", f"held by {lock}" if lock else "nobody held it when the file was read"),
         *_unsafe(cursor, snapshot),
     ]
@@ -184,6 +185,11 @@ def cursor_detail(
     if room >= 2:
         lines += _ring(cursor, width, room, chosen, zone)
     return [*lines, *advice][:height]
+
+
+def _muted(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
+    end = snapshot.muted.get(cursor.source)
+    return [] if end is None else [("muted", f"until {when(end, zone)}; its trouble is not told")]
 
 
 def _unsafe(cursor: Cursor, snapshot: Snapshot) -> list[tuple[str, str]]:

@@ -28,8 +28,8 @@ def holders_lines(
     error: str = "",
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """A panel, as many lines as it takes. ``name`` is what was asked about (raw); ``holders`` None: being asked, or ``error`` says
-    why not. ``at``: when it was looked."""
+    """A panel, as many lines as it takes. ``name`` is what was asked about (raw); ``holders`` None: being asked, or
+    ``error`` says why not. ``at``: when it was looked."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
     body: list[Line]

@@ -9,7 +9,7 @@ from spooltop.model.text import program
 
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, safe, shown, text_width, wrap
 
-__all__ = ["lock_lines", "lock_table", "party"]
+__all__ = ["lock_lines", "lock_table", "party", "ranked"]
 
 _STYLES = {"stale": Style.WARN, "blocked": Style.BAD}
 _STALE = "; the file itself is the lock, so nobody else gets it"
@@ -24,8 +24,9 @@ def party(one: LockParty) -> str:
     return " ".join(part for part in (str(one.pid), safe(program(one.command or ""))) if part)
 
 
-def _ranked(snapshot: Snapshot) -> list[Lock]:
-    return sorted(snapshot.sight.locks, key=lambda lock: (lock.verdict not in _STYLES, lock.verdict == "free"))
+def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
+    """As they are listed: troubled ones first, then those that are taken."""
+    return tuple(sorted(snapshot.sight.locks, key=lambda lock: (lock.verdict not in _STYLES, lock.verdict == "free")))
 
 
 def _verdict(lock: Lock) -> Span:
@@ -41,7 +42,7 @@ def _held(lock: Lock, now: float) -> str:
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
     """A title and a line for each lock, troubled ones first, at most ``rows``; what has no room is counted. In a single line it
     is said which are held."""
-    locks = _ranked(snapshot)
+    locks = ranked(snapshot)
     if not locks or rows < 1:
         return []
     if rows < 2:
@@ -57,7 +58,7 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list
     return lines
 
 
-def _in_a_line(locks: list[Lock], width: int) -> Line:
+def _in_a_line(locks: tuple[Lock, ...], width: int) -> Line:
     parts: list[Span | str] = [f" {'locks':<11}"]
     taken = [lock for lock in locks if lock.verdict != "free"]
     for i, lock in enumerate(taken):
@@ -88,23 +89,30 @@ def _lock_line(lock: Lock, width: int, now: float, path: int) -> Line:
     )
 
 
-def lock_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
-    """Each lock with what it is, who holds it and who waits, troubled ones first: as many lines as that takes."""
-    locks = _ranked(snapshot)
+def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0) -> list[Line]:
+    """Each lock with what it is, who holds it and who waits, troubled ones first; at most ``height`` lines, with all of the
+    chosen one in sight where there is room."""
+    locks = ranked(snapshot)
     troubled = sum(lock.verdict in _STYLES for lock in locks)
     tail = f" · {troubled:,} in trouble, first" if troubled else ""
     lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
-    for lock in locks:
-        lines += [BLANK, *_block(lock, width, now)]
-    return lines
+    at = end = 0
+    for i, lock in enumerate(locks):
+        block = _block(lock, width, now, chosen=i == chosen)
+        if i == chosen:
+            at, end = len(lines) + 1, len(lines) + 1 + len(block)
+        lines += [BLANK, *block]
+    top = 0 if end <= height else min(at, end - height)
+    return lines[top:][:height]
 
 
-def _block(lock: Lock, width: int, now: float) -> list[Line]:
+def _block(lock: Lock, width: int, now: float, *, chosen: bool) -> list[Line]:
     verdict = _verdict(lock)
     room = max(8, width - _INDENT - 2)
     kind = "" if lock.kind == "none" else f" {lock.kind}"
     path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)
-    lines: list[Line] = [join(" ", Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
+    sign = Span("▌" if chosen else " ", Style.KEY)
+    lines: list[Line] = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
     facts = [("", shown(lock.evidence) + (_STALE if lock.verdict == "stale" else ""))] if lock.evidence else []
     facts += _parties("held by", lock.holders, now)
     facts += _parties("waits", lock.waiters, now)

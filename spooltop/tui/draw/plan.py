@@ -16,7 +16,7 @@ from .frame import framed, inner_width
 from .lamp import when
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown, wrap
 
-__all__ = ["plan_lines", "plan_title", "result_lines"]
+__all__ = ["plan_lines", "plan_title", "plan_words", "poison_words", "result_lines"]
 
 _WIDEST = 120
 """Cells: beyond that an eye loses the line."""
@@ -53,9 +53,34 @@ def _noun(box: Box | None, n: int) -> str:
     return word if n == 1 else f"{word}s"
 
 
+def plan_words(plan: Plan) -> str:
+    """What confirming it does: ``requeue 2``, ``delete 12 for good``."""
+    if plan.action is Action.SET_CURSOR:
+        return "set it"
+    if plan.deletes:
+        return f"delete {plan.count:,} for good"
+    return poison_words(plan) if _holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
+
+
+def poison_words(plan: Plan) -> str:
+    """``hold 1, requeue 3``: what was in work at many deaths is held."""
+    left = plan.count - plan.poison
+    return f"hold {plan.poison:,}, requeue {left:,}" if left else f"hold {plan.poison:,}"
+
+
+def _holds_poison(plan: Plan) -> bool:
+    return bool(plan.options.get("hold_poison")) and plan.poison > 0
+
+
 def _what(plan: Plan) -> str:
     if plan.action in _WHATEVER:
         return _WHATEVER[plan.action]
+    if _holds_poison(plan):
+        held = "1 is" if plan.poison == 1 else f"{plan.poison:,} are"
+        left = plan.count - plan.poison
+        goes = f"; the other {left:,} {'goes' if left == 1 else 'go'} back to new, next to be taken" if left else ""
+        it = "it" if plan.poison == 1 else "them"
+        return f"{held} set aside into held, where no consumer takes {it}, until released{goes}."
     one, many = _WHAT[Action.EMPTY if plan.options.get("now") else plan.action]
     return f"It {one}" if plan.count == 1 else f"They {many}"
 
@@ -67,7 +92,11 @@ def plan_title(plan: Plan) -> str:
     asked = plan.count + len(plan.refused)
     of = f" of {asked:,}" if plan.refused else ""
     by_force = ", by force" if plan.force else ""
-    verb = plan.action.value.replace("-", " ").capitalize()
+    if plan.action is Action.SET_CURSOR:
+        return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
+    verb = "Delete" if plan.deletes else plan.action.value.capitalize()
+    if _holds_poison(plan):
+        return f"{poison_words(plan).capitalize()} of {asked:,} {_noun(box, asked)}{by_force}"
     return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
 
 
@@ -87,7 +116,9 @@ def plan_lines(
     width = min(width, _WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
-    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *_notes(plan.notes, inner)]
+    listed = {f"{item.words}." for item in plan.items if item.words}  # a note says it again, for who reads notes alone
+    notes = [note for note in plan.notes if note not in listed]
+    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *_notes(notes, inner)]
     foot = _foot(plan, inner, typed, busy)
     room = max(1, height - 2 - len(foot))
     table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll) if plan.items else []
@@ -113,19 +144,22 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str) -> list[Line]:
 
 
 def _confirm(plan: Plan, typed: str) -> Line:
-    verb = plan.action.value.replace("-", " ")
     cancel = Span("[Esc Cancel]", Style.KEY)
-    words = f"{verb} {plan.count:,}"
+    words = plan_words(plan)
     if plan.confirm is Confirm.NUMBER:
         number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
         return join(cancel, "   type ", number, f" to {words}: ", so_far)
     if plan.confirm is Confirm.NOTHING or not plan.count:
         return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
-    return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}")
+    offered = plan.poison and not _holds_poison(plan)
+    hold = join("   ", Span("h", Style.KEY), f" {poison_words(plan)}") if offered else BLANK
+    return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}", hold)
 
 
 def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int) -> list[Line]:
-    """A title and as many items as fit, from ``scroll`` on; what is above and below is counted."""
+    """A title and as many items as fit, from ``scroll`` on, the others counted. Of what is no message its words."""
+    if items[0].words:
+        return [plain(part, inner, Style.STRONG) for item in items for part in wrap(shown(item.words), inner)][:rows]
     in_cur = items[0].row.box is Box.CUR
     with_owner = in_cur and inner >= 56
     title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "

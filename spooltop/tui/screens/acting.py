@@ -7,23 +7,30 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from ...errors import SpooltopError
 from ...model.selection import Selection
 from ...model.text import escape, escape_text
 from ...model.words import Action, Box
 from ..draw.columns import COLUMNS
-from ..draw.lamp import Times
+from ..draw.lamp import Times, when
 from ..scene import BOX_OF, View
 from .arriving import seek
 from .filtering import FilterLine
+from .follow import FollowScreen
+from .holders import HoldersScreen
 from .inject import InjectScreen
 from .operations import OperationsScreen
 from .palette import PaletteScreen
 from .plan import PlanScreen
+from .setting import SettingScreen
 
 if TYPE_CHECKING:
     from .main import MainScreen
 
 __all__ = ["HANDLERS", "VIEW_OF", "ZONES"]
+
+MUTED_FOR = 3600.0
+"""Seconds for which m mutes a source."""
 
 VIEW_OF: dict[View, Box] = dict(BOX_OF)
 ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
@@ -50,6 +57,54 @@ def chosen(screen: MainScreen) -> Selection | None:
         return Selection(box=state.box, keys=tuple(state.marks))
     row = screen.row
     return Selection(box=state.box, keys=(row.key,)) if row is not None else None
+
+
+def _empty(screen: MainScreen, key: str) -> None:
+    """All of the trash, whatever is marked."""
+    selection = Selection(box=Box.TRASH, everything=True)
+    screen.app.push_screen(PlanScreen(Action.EMPTY, selection), screen.after_plan)
+
+
+def _who(screen: MainScreen, key: str) -> None:
+    scene = screen.scene()
+    if scene.row is not None:
+        screen.app.push_screen(HoldersScreen(scene.row.key, scene.row.id))
+    elif scene.lock is not None:
+        screen.app.push_screen(HoldersScreen(scene.lock.path, scene.lock.path))
+    elif scene.cursor is not None:
+        screen.app.push_screen(HoldersScreen(scene.cursor.file, scene.cursor.file))
+
+
+def _follow(screen: MainScreen, key: str) -> None:
+    if screen.row is not None:
+        screen.app.push_screen(FollowScreen([screen.row.id]))
+
+
+def _set_cursor(screen: MainScreen, key: str) -> None:
+    if (cursor := screen.scene().cursor) is not None:
+        screen.app.push_screen(SettingScreen(cursor))
+
+
+def _mute(screen: MainScreen, key: str) -> None:
+    scene = screen.scene()
+    if scene.cursor is None:
+        return
+    source, spool, name = scene.cursor.source, screen.owner.spool, escape(scene.cursor.source)
+    if scene.muted is not None:
+        screen.owner.doer.submit(
+            lambda: spool.unmute(source),
+            lambda was: screen.tell(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
+        )
+        return
+
+    def muted(end: float | SpooltopError) -> None:
+        if isinstance(end, SpooltopError):
+            screen.tell(str(end))
+        else:
+            until = when(end, screen.zone)
+            screen.tell(f"{name} is muted until {until}: its trouble is not told; m ends that")
+
+    screen.owner.doer.submit(lambda: spool.mute(source, MUTED_FOR), muted)
 
 
 def _inject(screen: MainScreen, key: str) -> None:
@@ -169,6 +224,14 @@ def _look_again(screen: MainScreen, key: str) -> None:
 HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "requeue": lambda screen, key: _plan(screen, Action.REQUEUE),
     "purge": lambda screen, key: _plan(screen, Action.PURGE),
+    "hold": lambda screen, key: _plan(screen, Action.HOLD),
+    "release": lambda screen, key: _plan(screen, Action.RELEASE),
+    "restore": lambda screen, key: _plan(screen, Action.RESTORE),
+    "empty": _empty,
+    "who": _who,
+    "follow": _follow,
+    "set-cursor": _set_cursor,
+    "mute": _mute,
     "inject": _inject,
     "operations": _operations,
     "palette": _palette,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.events import Key, Resize
+from textual.message import Message
 
 from ...model.kind import Sort
 from ...model.plan import Result
 from ...model.row import Payload, Row
+from ...model.sight import Lock
 from ...model.snapshot import Cursor, Snapshot
 from ...model.words import Box
 from ..commands import by_id
+from ..deliver import deliver
+from ..draw.locks import ranked
 from ..draw.spans import Line
 from ..found import Found, Page, PayloadRead, Search
 from ..looker import Control
@@ -29,6 +34,13 @@ __all__ = ["MainScreen"]
 
 class MainScreen(TableScreen[None]):
     """``root`` is the view in front, ``over`` what was opened on it. Keeps for each list what was set in it (``ListState``)."""
+
+    class Told(Message):
+        """Something to say, from another thread."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
 
     def __init__(self, control: Control, view: View = View.OVERVIEW) -> None:
         super().__init__()
@@ -104,6 +116,16 @@ class MainScreen(TableScreen[None]):
         return self.snapshot.cursors if self.snapshot is not None else ()
 
     @property
+    def locks(self) -> tuple[Lock, ...]:
+        """As they are listed: troubled ones first."""
+        return ranked(self.snapshot) if self.snapshot is not None else ()
+
+    @property
+    def zone(self) -> datetime.tzinfo | None:
+        """The zone that times are shown in; None: the local one."""
+        return acting.ZONES[self.zone_index][2]
+
+    @property
     def now(self) -> float:
         """The time that ages are shown for: that of the snapshot on the screen."""
         return self.snapshot.taken_at if self.snapshot is not None else self.control.now()
@@ -115,7 +137,7 @@ class MainScreen(TableScreen[None]):
         snapshot, state = self.snapshot, self.state
         problems = snapshot.problems if snapshot is not None else ()
         cursors = self.cursors
-        problem = cursor = None
+        problem = cursor = lock = None
         length = 0
         if self.root is View.OVERVIEW:
             length = len(problems)
@@ -124,7 +146,9 @@ class MainScreen(TableScreen[None]):
             length = len(cursors)
             cursor = cursors[self.chosen_in(View.CURSORS, length)] if cursors else None
         elif self.root is View.LOCKS:
-            length = len(snapshot.sight.locks) if snapshot is not None else 0
+            locks = self.locks
+            length = len(locks)
+            lock = locks[self.chosen_in(View.LOCKS, length)] if locks else None
         elif self.root in LISTS:
             length = len(self.rows)
         narrowed = state is not None and (state.selection is not None or bool(state.filter))
@@ -140,11 +164,19 @@ class MainScreen(TableScreen[None]):
             narrowed=narrowed,
             problem=problem,
             cursor=cursor,
+            lock=lock,
             depth=(self.over is not None) + narrowed + (self.root is not View.OVERVIEW) + self.all_problems,
             frozen=self.frozen_at is not None,
         )
 
     # What arrives, and what is wanted
+
+    def tell(self, words: str) -> None:
+        """Says a line; may be called in any thread."""
+        deliver(self, self.Told(words))
+
+    def on_main_screen_told(self, message: Told) -> None:
+        self.say(message.words)
 
     def take(self, found: Found) -> None:
         """Something that a thread found."""

@@ -33,7 +33,7 @@ def show(screen: MainScreen, view: View) -> None:
 
 
 def _step(screen: MainScreen, lines: int) -> None:
-    if screen.over is View.MESSAGE or screen.root in (View.LOCKS,):
+    if screen.over is View.MESSAGE:
         screen.scroll = max(0, screen.scroll + lines)
         screen.paint()
     elif screen.over is None and screen.root in LISTS:

@@ -16,6 +16,7 @@ from ..draw.spans import Line, Style, plain, shown
 from ..scene import Scene, View
 from ..widgets import LinesView
 from .footer import footer_line
+from .operation import OperationScreen, why_not_undo
 from .plan import PlanScreen
 from .stepping import SteppingScreen
 
@@ -59,9 +60,7 @@ class OperationsScreen(SteppingScreen[None]):
 
     def scene(self) -> Scene:
         record = self.record
-        why = ""
-        if record is not None:
-            why = record.why_not_undo or (f"it was undone by {record.undone_by}" if record.undone_by else "")
+        why = why_not_undo(record) if record is not None else ""
         return Scene(View.OPERATIONS, snapshot=self.owner.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
 
     def paint(self) -> None:
@@ -79,6 +78,19 @@ class OperationsScreen(SteppingScreen[None]):
         lines += [()] * (height - 1 - len(lines))
         said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
         self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+
+    def do_open_operation(self, key: str) -> None:
+        if self.record is not None:
+            self.app.push_screen(OperationScreen(self.record), self._left)
+
+    def _left(self, undo: bool | None) -> None:
+        if undo:
+            self.do_undo("")
+
+    def do_copy_operation(self, key: str) -> None:
+        if self.record is not None:
+            self.app.copy_to_clipboard(self.record.operation)
+            self.say(f"copied: {self.record.operation}")
 
     def do_undo(self, key: str) -> None:
         record = self.record

@@ -149,9 +149,8 @@ def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp)
         return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
     if screen.root is View.CURSORS:
         return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows), zone=zone)
-    lines = lock_table(snapshot, width, now=now)
-    screen.scroll = max(0, min(screen.scroll, len(lines) - height))
-    return lines[screen.scroll :][:height] or [plain(" no lock file was found in the spool or beside it", width)]
+    lines = lock_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.LOCKS, scene.rows))
+    return lines or [plain(" no lock file was found in the spool or beside it", width)]
 
 
 def _message(screen: MainScreen, width: int, height: int) -> list[Line]:
@@ -173,7 +172,7 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
     banner = screen.owner.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
     tabs = [views, line] if banner and screen.app.size.height >= _ROOM_FOR_BOTH else [line]
-    if scene.view in LISTS:
+    if scene.view in LISTS or scene.view in (View.CURSORS, View.LOCKS):
         if len(said) > 1:
             return said
         return [*(said or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]

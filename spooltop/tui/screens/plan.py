@@ -216,6 +216,11 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.make()
         self.paint()
 
+    def do_hold_poison(self, key: str) -> None:
+        self.options["hold_poison"] = True
+        self.make()
+        self.paint()
+
     def do_copy_command(self, key: str) -> None:
         if self.plan is not None:
             text = shell(self.plan.command)

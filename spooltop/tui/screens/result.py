@@ -14,6 +14,7 @@ from ..following import followed_ids, since_then, waiting
 from ..found import Followers
 from ..scene import Scene, View
 from ..widgets import LinesView
+from .follow import FollowScreen
 from .footer import footer_line
 from .stepping import SteppingScreen
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ..found import Found
 
 __all__ = ["ResultScreen"]
+
+
+FOLLOWED_AT_MOST = 1_000
 
 
 class ResultScreen(SteppingScreen[bool]):
@@ -46,7 +50,8 @@ class ResultScreen(SteppingScreen[bool]):
 
     def scene(self) -> Scene:
         why = "" if self.result.undo else "nothing of it can be undone"
-        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why)
+        followed = len(followed_ids(self.result))
+        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why, followed=followed)
 
     def take(self, found: Found) -> None:
         """A new look: where the messages are now."""
@@ -72,6 +77,10 @@ class ResultScreen(SteppingScreen[bool]):
 
     def do_undo_result(self, key: str) -> None:
         self.dismiss(True)
+
+    def do_follow(self, key: str) -> None:
+        ids = followed_ids(self.result)[:FOLLOWED_AT_MOST]
+        self.app.push_screen(FollowScreen(ids, self.since, keep=True, told=self.followers))
 
     def do_copy_result(self, key: str) -> None:
         lines = self._lines(200, len(self.result.items) + 50)

@@ -10,24 +10,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spooltop.model.cursor_input import meant
+from spooltop.model.holders import Holders, Holding
 from spooltop.model.kind import Sort
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
+from spooltop.tui.chronicle import Step
 from spooltop.tui.draw.cursors import cursor_detail, cursor_table
 from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.glyphs import ASCII
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.holders import holders_lines
 from spooltop.tui.draw.inject import Field, form_lines
 from spooltop.tui.draw.lamp import Lamp, Times
 from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_table
+from spooltop.tui.draw.operation import operation_lines
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines, result_lines
+from spooltop.tui.draw.setting import setting_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.draw.trouble import problem_lines
 
@@ -48,7 +56,7 @@ def views(snapshot: Snapshot, width: int, height: int, lamp: Lamp = LAMPS[0]) ->
     yield height, overview(snapshot, width, height, now=NOW, chosen=5, lamp=lamp, zone=ZONE)
     yield height, problem_lines(snapshot, width, height, chosen=6)
     yield height, cursor_table(snapshot, width, height, now=NOW, chosen=3)
-    yield 10_000, lock_table(snapshot, width, now=NOW)
+    yield height, lock_table(snapshot, width, height, now=NOW, chosen=2)
     for cursor in snapshot.cursors:
         yield height, cursor_detail(cursor, snapshot, width, height, now=NOW, zone=ZONE)
     yield 1, [list_header(snapshot, "Claims", 4310, width, now=NOW, sort=Sort(), marked=2, filter="age:>10m", zone=ZONE)]
@@ -72,8 +80,28 @@ def panels(width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
     yield height, result_lines(asked.result(), width, height, since=("1 waits in new, place 1 of 4,309",), zone=ZONE)
     fields = [Field("count", "1", "how many"), Field("text", "日本" * 60, "what each of them says", True)]
     yield height, form_lines(fields, width, height)
+    yield from asked_panels("日本" * 60, width, height)
     yield height, help_lines(SECTIONS, width, height)
     yield height, operations_lines(asked.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
+
+
+def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
+    """What is asked about one thing: who has it, where it goes, its value, an operation."""
+    party = Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name))
+    some = Holders(escape(name), (party, replace(party, pid=None)), False, (escape(name),))
+    for holders in (None, Holders(escape(name)), some):
+        yield 10_000, holders_lines(name, holders, width, at=NOW, error="", zone=ZONE)
+    yield 10_000, holders_lines(name, None, width, at=None, error=escape(name))
+    steps = [Step(NOW + n, name, f"set aside in held: {escape(name)}", bad=n % 2 == 0) for n in range(30)]
+    for ids in ([name], [name, "b", "c"]):
+        now = dict.fromkeys(ids, "waits in new, place 3 of 4,310")
+        yield height, follow_lines(ids, steps, now, width, height, since=NOW, zone=ZONE, scroll=4)
+    cursor = replace(values.trouble().cursors[0], source=name, file=name, shown=escape(name))
+    yield height, setting_lines(cursor, name, meant(name, name), width, height)
+    yield height, setting_lines(cursor, "", None, width, height)
+    for record in asked.operations():
+        yield 10_000, operation_lines(record, asked.plan(items=3), "", escape(name), width, now=NOW, zone=ZONE)
+        yield 10_000, operation_lines(record, None, escape(name), "", width, now=NOW)
 
 
 def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
@@ -136,6 +164,7 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
     payload = Payload(data, len(data) + 9, True, ((other, name),))
     fits(iter([(30, detail(row, payload, width, 30, now=NOW)), (30, detail(row, None, width, 30, now=NOW, error=other))]), width)
     fits(rows_of([row, replace(row, note="")], width), width)
+    fits(asked_panels(name, width, 20), width)
     plan = replace(
         asked.plan(), items=[Item(row, 1, other)], refused=[Refusal(row, other, True)], notes=(other,), command=("x", name)
     )

@@ -286,7 +286,7 @@ def test_a_24th_row_tells_of_the_locks() -> None:
 
 
 def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
-    words = text(lock_table(values.trouble(), 80, now=NOW))
+    words = text(lock_table(values.trouble(), 80, 40, now=NOW, chosen=1))
     assert " STALE     /opt/memex/leader.lock soft" in words
     assert "pid 99 is gone; the file itself is the lock" in words
     assert "   held by 5304 import.py of memex, for ≥10s" in words

@@ -1,0 +1,87 @@
+"""One operation in full."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from spooltop.model import units
+from spooltop.model.plan import Item, OperationRecord, Plan, Refusal
+
+from .frame import framed, inner_width
+from .lamp import when
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
+
+__all__ = ["operation_lines"]
+
+_WIDEST = 120
+_LABEL = 9
+_BOX = 9
+
+
+def operation_lines(
+    record: OperationRecord,
+    plan: Plan | None,
+    why_not: str,
+    command: str,
+    width: int,
+    *,
+    now: float,
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """A panel, as many lines as it takes. ``plan`` is one that undoes it (None: being made, or ``why_not`` there is none);
+    ``command`` is that as words of a shell."""
+    width = min(width, _WIDEST)
+    inner = inner_width(width)
+    body = _facts(record, why_not, inner, now, zone)
+    body.append(BLANK)
+    if plan is not None:
+        body += _messages(plan.items, plan.refused, inner)
+        body += [plain(part, inner) for note in plan.notes for part in wrap(shown(note), inner)]
+        if command:
+            body += [BLANK, *_fact("undo", shown(command), inner)]
+    elif not why_not:
+        body.append(plain("looking for its messages…", inner, Style.DIM))
+    return framed(f"Operation {shown(record.operation)}", "", body, width)
+
+
+def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:
+    done = f"{record.done:,} of {record.count:,} done"
+    done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
+    ago = units.age(max(0.0, now - record.at))
+    lines = _fact("did", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
+    lines += _fact("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
+    lines += _fact("came of", done, inner)
+    if record.open:
+        lines += _fact("", "BROKE OFF: no result was written", inner, Style.BAD)
+    if why_not:
+        lines += _fact("undo", f"no: {shown(why_not)}", inner)
+    return lines
+
+
+def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> list[Line]:
+    """Those that an undo can have, then those that it cannot, by reason."""
+    lines = [plain(f"{len(items):,} can be put back" if items else "nothing of it can be put back now", inner, Style.STRONG)]
+    for item in items:
+        if item.words:
+            lines += [plain(f"  {part}", inner) for part in wrap(shown(item.words), max(1, inner - 2))]
+        else:
+            where = pad(item.row.box.value, _BOX)
+            lines.append(crop(join(f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"), inner))
+    reasons: dict[str, list[str]] = {}
+    for one in refused:
+        reasons.setdefault(one.reason, []).append(one.row.id)
+    for reason, ids in reasons.items():
+        head = f"{len(ids):,} not: "
+        parts = wrap(f"{head}{shown(reason)}", inner, indent=2)
+        lines.append(crop(join(Span(head, Style.WARN), parts[0].removeprefix(head)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines += [plain(f"  {clip_left(safe(id), max(4, inner - 2))}", inner, Style.DIM) for id in ids]
+    return lines
+
+
+def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:
+    parts = wrap(text, max(8, inner - _LABEL))
+    return [
+        crop(join(Span(f"{'' if i else label:<{_LABEL}}", Style.DIM), Span(part, style)), inner) for i, part in enumerate(parts)
+    ]

@@ -1,0 +1,296 @@
+"""The panels over a view, by keys: who has a file, where a message goes, a cursor's value, one operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spooltop.errors import Unreadable
+from spooltop.model.can import Can
+from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders, Holding
+from spooltop.model.plan import OperationRecord
+from spooltop.model.words import Action, Box
+from spooltop.tui.lifecycle import goodbye
+
+from .driving import dashboard
+from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
+from .test_keys import busy
+from .test_plans import planned
+
+
+async def test_who_has_it_says_who_how_and_what_is_not_visible() -> None:
+    fake = busy()
+    fake.holding = Holders(
+        "cur/x", (Holding(5201, "python worker.py", "memex", "flock, holds", NOW - 60, "its holder's presence file"),), False,
+        ("the descriptors of 3 processes of other users cannot be read; root sees them",),
+    )  # fmt: skip
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see('"source"')
+        await driver.press("x")
+        await driver.see("5201", "memex", "flock, holds", "worker.py", "1m", "of its holder's presence file", "cannot be read")
+        assert fake.asked == [("cur", 6)]
+        await driver.press("escape")
+        await driver.see("Claims 7")
+
+
+async def test_who_has_it_of_what_is_gone_says_so() -> None:
+    fake = busy()
+    fake.holding = Unreadable("it is gone")
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see('"source"')
+        await driver.press("x")
+        await driver.see("it is gone")
+        fake.holding = Holders("cur/x")
+        await driver.press("R")
+        await driver.see("nobody has it open or locked")
+
+
+async def test_nobody_that_can_be_seen_is_not_nobody() -> None:
+    fake = busy()
+    fake.holding = Holders("cur/x", complete=False)
+    async with dashboard(fake) as driver:
+        await driver.press("3")
+        await driver.see('"source"')
+        await driver.press("x")
+        await driver.see("nobody that can be seen from here", "there may be others")
+
+
+async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("6")
+        await driver.see("▌held")
+        await driver.press("j", "x")
+        await driver.see("Who has /var/spool/memex/leader.lock")
+        await driver.press("escape", "5")
+        await driver.see("REVERTED")
+        await driver.press("x")
+        await driver.see("Who has /opt/memex/cursors.json")
+        assert fake.asked == ["/var/spool/memex/leader.lock", "/opt/memex/cursors.json"]
+
+
+async def test_the_chosen_lock_is_in_sight_and_enter_does_not_stumble() -> None:
+    fake = FakeControl()
+    fake.locks = tuple(replace(a_lock(), path=f"/var/spool/memex/{n}.lock") for n in range(40))
+    async with dashboard(fake) as driver:
+        await driver.press("6")
+        await driver.see("▌held", "/0.lock")
+        await driver.press("G", "enter")
+        await driver.see("▌held", "/39.lock")
+        await driver.press("g")
+        await driver.see("▌held", "/0.lock")
+
+
+async def test_following_a_message_keeps_each_step() -> None:
+    fake = FakeControl([waiting(1)])
+    id = waiting(1).id
+    fake.whereabouts[id] = Followed(id, Box.NEW, 1, 1)
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see('"source"')
+        await driver.press("F")
+        await driver.see("waits in new, place 1 of 1")
+        assert fake.follows[-1] == ((id,), 0.0)
+        fake.whereabouts[id] = Followed(id, claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
+        fake.change()
+        await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s in work")
+        await driver.press("y")
+        await driver.see("copied: 3 steps")
+        assert "claimed by 77" in driver.app.clipboard
+        await driver.press("escape")
+        await driver.until(lambda: fake.follows[-1][0] == ())
+
+
+async def test_the_result_goes_on_following_when_its_chronicle_is_left() -> None:
+    fake = FakeControl([claim(1)])
+    async with dashboard(fake) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("Requeued 1", "waits in new")
+        ids = (claim(1).id,)
+        await driver.press("F")
+        await driver.see("Following", "waits in new")
+        await driver.press("escape")
+        await driver.see("Requeued 1")
+        fake.whereabouts[ids[0]] = Followed(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
+        fake.change()
+        await driver.see("claimed by 77")
+        assert {followed for followed, _ in fake.follows} == {ids}
+
+
+async def test_what_was_purged_goes_nowhere() -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        await planned(driver, "d")
+        await driver.press("y")
+        await driver.see("Purged 1")
+        await driver.press("F")
+        await driver.see("nothing of it goes on by itself")
+
+
+async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("5")
+        await driver.see("REVERTED")
+        await driver.press("e", "enter")
+        await driver.see("type the value", "89632")
+        await driver.press(*"89640")
+        await driver.see("89640, a number")
+        await planned(driver, "enter")
+        await driver.see("imessage: 89640 in /opt/memex/cursors.json")
+        assert fake.planned[-1][0] is Action.SET_CURSOR
+        assert fake.planned[-1][3] == {"source": "imessage", "value": 89640, "file": "/opt/memex/cursors.json"}
+        assert fake.applied == []
+        await driver.press("y")
+        await driver.see("Set 1")
+        await driver.press("escape")
+        await driver.see("REVERTED", "email")
+        assert [plan.action for plan in fake.applied] == [Action.SET_CURSOR]
+
+
+async def test_escape_leaves_the_form_of_a_cursor_and_its_plan() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("5")
+        await driver.see("REVERTED")
+        await planned(driver, "e", "7", "enter")
+        await driver.press("escape")
+        await driver.see("Set the cursor of imessage", "7█")
+        await driver.press("escape")
+        await driver.see("REVERTED")
+        assert fake.applied == []
+
+
+async def test_a_source_is_muted_for_an_hour_and_no_longer() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("5")
+        await driver.see("REVERTED", "m mute")
+        await driver.press("m")
+        await driver.see("imessage is muted until")
+        assert fake.muted == {"imessage": NOW + 3600}
+        await driver.press("g")
+        await driver.see("m unmute", "muted    until")
+        await driver.press("m")
+        await driver.see("imessage is muted no longer")
+        assert fake.muted == {}
+
+
+async def test_what_may_be_poison_is_held_by_a_plan_of_its_own() -> None:
+    fake = busy()
+    fake.poison = 1
+    async with dashboard(fake) as driver:
+        await planned(driver, "r")
+        await planned(driver, "h")
+        await driver.until(lambda: len(fake.planned) == 2)
+        await driver.see("Hold 1, requeue 5", "y hold 1, requeue 5")
+        assert fake.planned[-1][3] == {"hold_poison": True}
+        assert fake.applied == []
+        await driver.press("h")
+        await driver.see("held already")
+
+
+async def test_emptying_takes_the_whole_trash_and_wants_its_count() -> None:
+    trash = [replace(waiting(n), key=("trash", n), box=Box.TRASH, reason="purged") for n in range(3)]
+    fake = FakeControl(trash)
+    async with dashboard(fake) as driver:
+        await driver.press("7")
+        await driver.see("Aside trash 3")
+        await driver.press("space")
+        await driver.see("1 marked")
+        await planned(driver, "E")
+        assert fake.planned[-1][1].box is Box.TRASH and fake.planned[-1][1].everything
+        await driver.press("y")
+        await driver.see("type the number 3")
+        assert fake.applied == []
+        await driver.press("3", "enter")
+        await driver.see("Deleted 3")
+
+
+async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("7")
+        await driver.see("Aside held 1", '"source"', "release this 1")
+        await driver.press("E")
+        await driver.see("only the trash is emptied")
+        await driver.press("h")
+        await driver.see("hold: only in 1 Overview, 2 New, 3 Claims")
+        await driver.press("7", "7")
+        await driver.see("Aside trash 1", '"source"')
+        await driver.press("l")
+        await driver.see("release: only what is held; u restores what is in the trash")
+        await driver.press("2", "l")
+        await driver.see("release: only in 7 Aside")
+
+
+async def test_what_this_version_cannot_do_says_so_at_its_key() -> None:
+    fake = busy()
+    fake.can = Can(dict.fromkeys((Action.HOLD, Action.RELEASE, Action.EMPTY), "this version has no such action"))
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see('"source"')
+        assert "hold this" not in driver.text
+        await driver.press("h")
+        await driver.see("hold: this version has no such action")
+        await driver.press("7", "l")
+        await driver.see("release: this version has no such action")
+        assert fake.planned == []
+
+
+async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
+    fake = busy()
+    fake.records.append(OperationRecord("b1", Action.UNDO, NOW - 900, "memex", 1, 1, why_not_undo="it is an undo"))
+    async with dashboard(fake) as driver:
+        await driver.press("z")
+        await driver.see("Operations 4")
+        await driver.press("enter")
+        await driver.see("Operation a0", "3 of 3 done", "1 can be put back", claim(99).id, "undo     spooltop undo")
+        await driver.press("enter")
+        await driver.see("Operation a0")
+        await driver.press("y")
+        await driver.see("copied: spooltop undo /var/spool/memex")
+        await planned(driver, "z")
+        assert fake.applied == []
+        await driver.press("escape")
+        await driver.see("Operations 4")
+        await driver.press("G", "enter")
+        await driver.see("Operation b1", "no: it is an undo")
+        await driver.press("z")
+        await driver.see("undo: it is an undo")
+
+
+async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
+    fake = FakeControl([waiting(1)])
+    async with dashboard(fake) as driver:
+        await driver.press("2")
+        await driver.see('"source"')
+        await planned(driver, "h")
+        await driver.press("y")
+        await driver.see("Held 1")
+        await driver.press("escape", "7")
+        await driver.see("Aside held 1", '"source"')
+        await planned(driver, "l")
+        await driver.press("y")
+        await driver.see("Released 1")
+    assert goodbye(driver.app.results) == [
+        "op1: held 1; undo: spooltop undo /var/spool/memex op1",
+        "op2: released 1; undo: spooltop undo /var/spool/memex op2",
+    ]
+
+
+async def test_a_cursor_that_went_meanwhile_is_shown_as_it_was() -> None:
+    fake = busy()
+    async with dashboard(fake) as driver:
+        await driver.press("5")
+        await driver.see("REVERTED")
+        await driver.press("e")
+        await driver.see("now     89632")
+        fake.cursors = (replace(a_cursor(), value=89700, shown="89700"),)
+        fake.change()
+        await driver.see("now     89700")
+        fake.cursors = ()
+        fake.change()
+        await driver.see("now     89632")
