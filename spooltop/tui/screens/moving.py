@@ -67,6 +67,8 @@ def _open(screen: MainScreen, key: str) -> None:
         screen.over, screen.scroll = View.MESSAGE, 0
         screen.shape()
         screen.paint()
+    elif screen.root is View.LOCKS:
+        acting.HANDLERS["who"](screen, key)
     elif screen.root is View.CURSORS:
         screen.over = View.CURSOR
         screen.chosen[View.CURSOR] = 0
