@@ -13,12 +13,12 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from .files import Files
-from .names import claimable, not_before, put_us
+from .names import MAX_NEW, claimable, not_before, put_us
 
 __all__ = ["Backlog", "listing"]
 
 LIMIT = 131_072
-"""Most names that are kept; about 20 MB."""
+"""Most names that are kept; about 15 MB."""
 _FUTURE = 1_000_000
 """µs by which a time in a name may be ahead of the clock and still be believed."""
 _SETTLED_NS = 1_000_000_000
@@ -26,37 +26,40 @@ _SETTLED_NS = 1_000_000_000
 
 
 class Backlog:
-    """The names waiting in ``new``. Not thread-safe. ``clock`` gives epoch seconds, ``tick`` seconds that never jump."""
+    """The names waiting in ``new``. Not thread-safe. ``clock`` gives epoch seconds,"""
 
     def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
         self._new = new
         self._files = files
         self._clock = clock
         self._limit = limit
-        self._ready: list[tuple[int, str]] = []
+        # Names that begin with a time sort as they are, the oldest last; the heap is for the others and for what comes back.
+        self._sorted: list[str] = []
+        self._heap: list[tuple[int, str]] = []
         self._later: list[tuple[int, int, str]] = []
         self._times: dict[str, int] = {}
-        self._shunned: set[str] = set()
         self._delays: dict[str, int] = {}
         self._listed_at: float | None = None
-        self._cost = 0.0
+        self._fresh_until = 0.0
         self._seen: int | None = None
         self.listings = 0
         """How often the directory was listed."""
 
     def pop(self) -> str | None:
         """The oldest name that may be claimed now, taken out of the backlog; None where there is none."""
-        self._fill()
-        return heappop(self._ready)[1] if self._ready else None
+        names, heap = self._sorted, self._heap
+        if self._later or not (names or heap) or time.monotonic() >= self._fresh_until:
+            self._fill()
+            names, heap = self._sorted, self._heap
+        if not heap:
+            return names.pop() if names else None
+        if names and (int(names[-1][:16]), names[-1]) < heap[0]:
+            return names.pop()
+        return heappop(heap)[1]
 
     def add(self, name: str) -> None:
         """A name that has just gone (back) to ``new``."""
-        now = int(self._clock() * 1e6)
-        self._place(name, now)
-
-    def shun(self, name: str) -> None:
-        """Never gives this name again: it is no regular file."""
-        self._shunned.add(name)
+        self._place(name, int(self._clock() * 1e6))
 
     def delay(self, name: str, until: int) -> None:
         """Holds a name back in this process until ``until``, µs since the epoch: foreign names cannot carry it themselves."""
@@ -71,9 +74,11 @@ class Backlog:
 
     def clear(self) -> None:
         """Forgets what was listed."""
-        self._ready.clear()
+        self._sorted.clear()
+        self._heap.clear()
         self._later.clear()
         self._listed_at = None
+        self._fresh_until = 0.0
         self._seen = None
 
     def _fill(self) -> None:
@@ -81,9 +86,9 @@ class Backlog:
             now = int(self._clock() * 1e6)
             while self._later and self._later[0][0] <= now:
                 _, us, name = heappop(self._later)
-                heappush(self._ready, (us, name))
+                heappush(self._heap, (us, name))
         if self._listed_at is not None:
-            if self._ready and time.monotonic() - self._listed_at < max(1.0, 20 * self._cost):
+            if (self._sorted or self._heap) and time.monotonic() < self._fresh_until:
                 return
             if self._seen is not None and self._files.fstat(self._new).st_mtime_ns == self._seen:
                 return
@@ -95,29 +100,46 @@ class Backlog:
         now = int(self._clock() * 1e6)
         settled = time.time_ns() - before > _SETTLED_NS
         known, self._times = self._times, {}
-        self._ready, self._later = [], []
-        cut = False
-        for name in self._files.scan(self._new):
-            if name[0] == "." or name in self._shunned or not claimable(name):
-                continue
-            if name in known:
-                self._times[name] = known[name]
-            self._place(name, now, heap=False)
-            if len(self._ready) >= 2 * self._limit:
-                self._ready.sort()
-                del self._ready[self._limit :]
-                cut = True
+        self._heap, self._later = [], []
+        self._sorted.clear()  # before the listing: both at once would take twice the memory
+        names: list[str] = []
+        delays = self._delays
+        whole = True
+        future = cut = f"{now + _FUTURE:016d}"
+        for found in self._files.regular(self._new):
+            for name in found:
+                if name[16:18] == ".P" and name < future and name[:16].isdecimal() and ",t=" not in name:
+                    if name >= cut:
+                        continue  # younger than all that are kept
+                    if len(name) <= MAX_NEW and name.isascii() and not (delays and name in delays):
+                        names.append(name)
+                        continue
+                if name[0] == "." or not claimable(name):
+                    continue
+                if name in known:
+                    self._times[name] = known[name]
+                self._place(name, now, heap=False)
+            if len(names) >= self._limit + self._limit // 4:
+                names.sort()
+                cut = names[self._limit]
+                del names[self._limit :]
+            if len(self._heap) >= 2 * self._limit:
+                self._heap.sort()
+                del self._heap[self._limit :]
+                cut = min(cut, f"{max(self._heap[-1][0], 0):016d}")
             if len(self._later) >= 2 * self._limit:
                 self._later.sort()
                 del self._later[self._limit :]
-                cut = True
-        self._ready.sort()  # a sorted list is a heap
+                whole = False
+        if cut != future:  # what was left out is younger than what is kept, of either sort
+            names = [name for name in names if name < cut]
+            self._heap = [(us, name) for us, name in self._heap if us <= int(cut[:16])]
+        names.sort(reverse=True)
+        self._sorted = names
+        self._heap.sort()  # a sorted list is a heap
         self._later.sort()
-        if cut:  # what was cut is younger than these only
-            del self._ready[self._limit :]
-            del self._later[self._limit :]
-        self._seen = before if settled and not cut else None
-        self._cost = time.monotonic() - started
+        self._seen = before if settled and whole and cut == future else None
+        self._fresh_until = started + max(1.0, 20 * (time.monotonic() - started))
         self._listed_at = started
         self.listings += 1
 
@@ -134,9 +156,9 @@ class Backlog:
             else:
                 self._later.append((until, us, name))
         elif heap:
-            heappush(self._ready, (us, name))
+            heappush(self._heap, (us, name))
         else:
-            self._ready.append((us, name))
+            self._heap.append((us, name))
 
     def _by_mtime(self, name: str, now: int) -> int | None:
         us = self._times.get(name)
@@ -146,7 +168,6 @@ class Backlog:
             except FileNotFoundError:
                 return None
             if not stat.S_ISREG(found.st_mode):
-                self._shunned.add(name)
                 return None
             # Never later than when it was first seen: a time in the future would keep it last for ever.
             us = self._times[name] = min(found.st_mtime_ns // 1000, now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from spooltop.errors import ClaimLost, Unreadable
 
-from .names import Name
+from .names import Name, parse
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -34,27 +34,59 @@ class Claim:
     step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning.
     """
 
-    __slots__ = (
-        "__weakref__", "_consumer", "_done", "_spool", "attempt", "id", "inode", "name", "source", "token", "told",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "_consumer", "_keep", "_told", "base", "done", "failed", "name", "token")
 
-    def __init__(self, consumer: Consumer, told: Name, token: str, inode: int, attempt: int) -> None:
+    def __init__(self, consumer: Consumer, base: str, name: str, token: str, failed: int, keep: object) -> None:
         self._consumer = consumer
-        self._spool: object = None
-        self._done = False
-        self.told = told
-        self.name = told.raw
-        self.id = told.id
-        self.source = told.source
+        self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
+        self._told: Name | None = None
+        self.base = base
+        self.name = name
         self.token = token
-        self.inode = inode
-        self.attempt = attempt
+        self.failed = failed
+        self.done = False
+
+    @property
+    def told(self) -> Name:
+        """What its name says; parsed when first asked for."""
+        told = self._told
+        if told is None:
+            told = self._told = parse(self.name, claimed=True)
+        return told
+
+    @property
+    def id(self) -> str:
+        """What the message is called for life."""
+        return self.told.id if "," in self.base else self.base  # without attributes the id is all of the name
+
+    @property
+    def source(self) -> str | None:
+        """Who produced it; None where its name does not tell."""
+        return self.told.source if "," in self.base else None
+
+    @property
+    def attempt(self) -> int:
         """1 for the first time in work. Of a foreign message only the attempts of this process are known."""
+        attempts = self.told.attempts
+        return 1 + (self.failed if attempts is None else attempts)
 
     @property
     def data(self) -> bytes:
-        """The whole message, read each time it is asked for."""
-        return self._consumer.read(self)
+        """The whole message, read each time it is asked for. ``ClaimLost``, and ``Unreadable`` where it is no regular file."""
+        consumer = self._consumer
+        if self.done:
+            consumer.check(self)
+        files = consumer.files
+        try:
+            fd = files.open_read(self.name, consumer.cur)
+        except FileNotFoundError:
+            raise consumer.lost(self) from None
+        try:
+            return files.content(fd)
+        except OSError as error:
+            raise consumer.unreadable(error) from None
+        finally:
+            files.close(fd)
 
     def open(self) -> BinaryIO:
         """The message as a file to read. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no regular file."""
@@ -76,15 +108,11 @@ class Claim:
     @property
     def ended(self) -> bool:
         """True after ack, release, reject, or after it was found lost."""
-        return self._done
-
-    def keep(self, spool: object) -> None:
-        """A spool that its owner lets go of stays open for the claims that he holds; else they would go back under his hands."""
-        self._spool = spool
+        return self.done
 
     def end(self) -> None:
         """Marks it as no longer held; touches no file."""
-        self._done = True
+        self.done = True
 
     def __enter__(self) -> Claim:
         return self
@@ -92,7 +120,7 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        if self._done:
+        if self.done:
             return
         if exception is None:
             self.ack()
@@ -104,10 +132,10 @@ class Claim:
             exception.add_note(f"the claim on {self.id!r} was taken away meanwhile")
 
     def __repr__(self) -> str:
-        return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self._done else ''}>"
+        return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
 
     def __del__(self) -> None:
-        if not self._done and self._consumer.holds(self):
+        if not self.done and self._consumer.holds(self):
             self._consumer.drop(self)  # before the warning, which may be made an error
             warn_dropped(self.id)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
+from weakref import ref
 
 from spooltop.errors import ClaimLost, SpooltopError, Unreadable
 from spooltop.model.words import Box, Json
@@ -16,9 +16,8 @@ from .aside import folder, set_aside
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .dirs import SpoolDirs
-from .names import back_in_new, in_cur, parse
+from .names import back_in_new, parse
 from .presence import Hold
-from .stamps import next_us
 from .troubles import in_words
 
 __all__ = ["Consumer"]
@@ -29,18 +28,19 @@ class Consumer:
 
     def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, *, durable: bool, max_attempts: int) -> None:
         self._dirs = dirs
-        self._files = dirs.files
+        self.files = dirs.files
         self._clock = clock
         self._host = host
         self._durable = durable
         self._max_attempts = max_attempts
         self._new = dirs.box(Box.NEW)
-        self._cur = dirs.box(Box.CUR)
+        self.cur = dirs.box(Box.CUR)
         self.backlog = Backlog(self._new, dirs.files, clock)
         self._lock = threading.RLock()
         self._hold: Hold | None = None
-        self._open: dict[str, weakref.ref[Claim]] = {}
+        self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
+        self._last_us = 0
 
     # Presence
 
@@ -77,38 +77,37 @@ class Consumer:
             hold, self._hold = self._hold, None
             if hold is not None:
                 mine = f",c={hold.token}."
-                left = any(mine in name for name in self._files.scan(self._cur))
+                left = any(mine in name for name in self.files.scan(self.cur))
                 hold.drop(self._dirs, remove=not left)
         if dropped:
             warn_dropped(*(claim.id for claim in dropped))
 
     # Claims
 
-    def take(self) -> Claim | None:
-        """Claims the oldest message that may be; None where there is none. A lost race is not told, the next one is tried."""
+    def take(self, keep: object = None) -> Claim | None:
+        """Claims the oldest message that may be; None where there is none. A lost race is not told, the next one is tried.
+
+        ``keep`` is what must live as long as the claim does.
+        """
         with self._lock:
-            files, backlog = self._files, self.backlog
+            backlog, files, new, cur = self.backlog, self.files, self._new, self.cur
             while (name := backlog.pop()) is not None:
-                try:
-                    found = files.stat(name, self._new)
-                except FileNotFoundError:
-                    continue
-                if not stat.S_ISREG(found.st_mode):
-                    backlog.shun(name)
-                    continue
                 hold = self._hold or self.hold()
-                claimed = in_cur(name, hold.token, next_us(self._clock), os.getpid())
+                us = int(self._clock() * 1e6)
+                self._last_us = us = us if us > self._last_us else self._last_us + 1
+                claimed = name + hold.before_us + str(us) + hold.after_us
                 try:
-                    files.move(name, self._new, claimed, self._cur, inode=found.st_ino, unique=True)
-                except FileNotFoundError:
-                    continue
+                    # Nobody can have this name: it holds a random token of 128 bits, and a time that the token never had.
+                    # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
+                    files.rename(name, new, claimed, cur)
                 except OSError as error:
-                    backlog.add(name)
-                    raise in_words(error, self._dirs.path, "claim") from error
-                told = parse(claimed, claimed=True)
-                failed = self._failures.get(told.base, 0) if told.attempts is None else told.attempts
-                claim = Claim(self, told, hold.token, found.st_ino, failed + 1)
-                self._open[claimed] = weakref.ref(claim)
+                    if not files.has_moved(name, new, claimed, cur, None):
+                        if isinstance(error, FileNotFoundError):
+                            continue
+                        backlog.add(name)
+                        raise in_words(error, self._dirs.path, "claim") from error
+                claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0) if self._failures else 0, keep)
+                self._open[claimed] = ref(claim)
                 return claim
             return None
 
@@ -117,13 +116,11 @@ class Consumer:
         with self._lock:
             while (name := self.backlog.pop()) is not None:
                 try:
-                    found = self._files.stat(name, self._new)
+                    self.files.stat(name, self._new)
                 except FileNotFoundError:
                     continue
-                if stat.S_ISREG(found.st_mode):
-                    self.backlog.add(name)
-                    return parse(name, claimed=False).id
-                self.backlog.shun(name)
+                self.backlog.add(name)
+                return parse(name, claimed=False).id
             return None
 
     def holds(self, claim: Claim) -> bool:
@@ -131,34 +128,33 @@ class Consumer:
         return self._hold is not None and self._hold.token == claim.token
 
     def open(self, claim: Claim) -> BinaryIO:
-        self._check(claim)
+        self.check(claim)
         try:
-            fd = self._files.open_read(claim.name, self._cur)
+            fd = self.files.open_read(claim.name, self.cur)
         except FileNotFoundError:
-            raise self._lost(claim) from None
+            raise self.lost(claim) from None
         return as_file(fd, self._dirs.path)
 
-    def read(self, claim: Claim) -> bytes:
-        self._check(claim)
-        files = self._files
-        try:
-            fd = files.open_read(claim.name, self._cur)
-        except FileNotFoundError:
-            raise self._lost(claim) from None
-        try:
-            found = files.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
-                raise Unreadable("not a regular file", path=self._dirs.path)
-            return files.read(fd, found.st_size + 1)
-        finally:
-            files.close(fd)
+    def unreadable(self, error: OSError) -> Exception:
+        """What to raise where the content could not be read."""
+        if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR):
+            return error
+        return Unreadable("not a regular file", path=self._dirs.path)
 
     # Ends
 
     def ack(self, claim: Claim) -> None:
-        self._unlink(claim)
+        if claim.done or self._failures:
+            self._unlink(claim)
+        else:  # the same without the detours: most of what a consumer does
+            try:
+                self.files.unlink(claim.name, self.cur)
+            except OSError as error:
+                self._must_be_gone(claim, error)
+            claim.done = True
+            self._open.pop(claim.name, None)
         if self._durable:
-            self._files.sync_dir(self._cur)
+            self.files.sync_dir(self.cur)
 
     def ack_many(self, claims: Sequence[Claim]) -> None:
         """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
@@ -169,7 +165,7 @@ class Consumer:
             except ClaimLost:
                 lost.append(claim)
         if self._durable:
-            self._files.sync_dir(self._cur)
+            self.files.sync_dir(self.cur)
         if lost:
             raise ClaimLost(
                 f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
@@ -177,33 +173,31 @@ class Consumer:
             )
 
     def _unlink(self, claim: Claim) -> None:
-        self._check(claim)
+        self.check(claim)
         try:
-            self._files.unlink(claim.name, self._cur)
-        except FileNotFoundError:
-            raise self._lost(claim) from None
-        except OSError:
-            if not self._gone(claim):
-                raise
+            self.files.unlink(claim.name, self.cur)
+        except OSError as error:
+            self._must_be_gone(claim, error)
         self._forget(claim)
-        if claim.told.attempts is None:
-            self._failures.pop(claim.told.base, None)
+        self._failures.pop(claim.base, None)
 
-    def _gone(self, claim: Claim) -> bool:
+    def _must_be_gone(self, claim: Claim, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise self.lost(claim) from None
         # A server may have done it and yet report an error.
         try:
-            self._files.stat(claim.name, self._cur)
+            self.files.stat(claim.name, self.cur)
         except FileNotFoundError:
-            return True
+            return
         except OSError:
-            return False  # the first error is the one to report
-        return False
+            pass  # the first error is the one to report
+        raise error
 
     def release(self, claim: Claim, delay: float) -> None:
         if claim.attempt >= self._max_attempts:
             self.reject(claim, f"given back after {claim.attempt} attempts")
             return
-        self._check(claim)
+        self.check(claim)
         told = claim.told
         until = int((self._clock() + delay) * 1e6) if delay > 0 else None
         name = back_in_new(told, not_before=until)
@@ -212,9 +206,9 @@ class Consumer:
             if until is not None:
                 self.backlog.delay(name, until)
         try:
-            self._files.move(claim.name, self._cur, name, self._new, inode=claim.inode)
+            self.files.move(claim.name, self.cur, name, self._new, inode=self._inode(claim))
         except FileNotFoundError:
-            raise self._lost(claim) from None
+            raise self.lost(claim) from None
         except FileExistsError:
             raise SpooltopError(
                 f"{told.id!r} cannot go back: another message of that name is in new", path=self._dirs.path,
@@ -228,20 +222,23 @@ class Consumer:
             self.backlog.add(name)
 
     def reject(self, claim: Claim, reason: str) -> None:
-        self._check(claim)
+        self.check(claim)
         try:
             self._set_aside(claim, reason)
         except FileNotFoundError:
-            raise self._lost(claim) from None
+            raise self.lost(claim) from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "reject") from error
         self._forget(claim)
 
     def _set_aside(self, claim: Claim, reason: str) -> None:
         reject(
-            self._dirs, claim.name, claim.inode, reason, operation=f"engine.{claim.token}", at=self._clock(),
+            self._dirs, claim.name, self._inode(claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
             who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
         )  # fmt: skip
+
+    def _inode(self, claim: Claim) -> int:
+        return self.files.stat(claim.name, self.cur).st_ino
 
     def drop(self, claim: Claim) -> None:
         """What the finaliser of a forgotten claim does."""
@@ -250,11 +247,11 @@ class Consumer:
         except (ClaimLost, SpooltopError, OSError):
             self._forget(claim)  # it stays in cur and shows there; a finaliser has nobody to tell
 
-    def _check(self, claim: Claim) -> None:
-        if claim.ended:
+    def check(self, claim: Claim) -> None:
+        if claim.done:
             raise ClaimLost(f"the claim on {claim.id!r} has ended already", path=self._dirs.path)
 
-    def _lost(self, claim: Claim) -> ClaimLost:
+    def lost(self, claim: Claim) -> ClaimLost:
         self._forget(claim)
         return ClaimLost(f"the claim on {claim.id!r} was taken away", path=self._dirs.path, advice="drop what was done for it")
 
@@ -270,8 +267,8 @@ class Consumer:
     def _sync(self, target: int) -> None:
         if self._durable:
             # Target first: cut off in between, the message is in both places and never in none.
-            self._files.sync_dir(target)
-            self._files.sync_dir(self._cur)
+            self.files.sync_dir(target)
+            self.files.sync_dir(self.cur)
 
 
 def reject(

@@ -12,7 +12,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 __all__ = ["READ_CAP", "Files", "mode_like"]
 
@@ -23,14 +24,20 @@ _RENAME_NOREPLACE = 1
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _libc = ctypes.CDLL(None, use_errno=True)
 _renameat2 = getattr(_libc, "renameat2", None)
-if _renameat2 is not None:
-    _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    _renameat2.restype = ctypes.c_int
+# Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
+_quick_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
 _syncfs = getattr(_libc, "syncfs", None)
+
+_SMALL = 16384
+"""Bytes that may be read of whatever has a size; of a larger file it is asked first whether it is one."""
+_LISTED = 512
+"""Names that a listing gives at a time."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
+_flock = fcntl.flock
 _REOPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -58,30 +65,31 @@ class Files:
         """A lock file or a log: opened, made where it is missing, never truncated, never removed."""
         return os.open(name, _REOPEN | (os.O_APPEND if append else 0), mode, dir_fd=dir_fd)
 
-    def close(self, fd: int) -> None:
-        os.close(fd)
+    close = staticmethod(os.close)
 
     def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
         """``flock(2)``. False where somebody else holds it (only without ``wait``)."""
+        how = _LOCK if not (shared or wait) else (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
         try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            _flock(fd, how)
         except BlockingIOError:
             return False
         return True
 
     # Contents
 
-    def write(self, fd: int, data: bytes | memoryview) -> int:
-        """One ``write(2)``, which may write less."""
-        return os.write(fd, data)
+    write = staticmethod(os.write)
+    """One ``write(2)``, which may write less."""
 
     def write_all(self, fd: int, data: bytes) -> None:
         """All of ``data``, in as many writes as it takes."""
-        written = self.write(fd, data)
-        if written != len(data):
-            rest = memoryview(data)[written:]
-            while rest:
-                rest = rest[self.write(fd, rest) :]
+        self.write_rest(fd, data, self.write(fd, data))
+
+    def write_rest(self, fd: int, data: bytes, written: int) -> None:
+        """What a first write of ``written`` bytes has left over."""
+        rest = memoryview(data)[written:]
+        while rest:
+            rest = rest[self.write(fd, rest) :]
 
     def read(self, fd: int, limit: int = READ_CAP) -> bytes:
         """Up to ``limit`` bytes from where the descriptor stands."""
@@ -90,6 +98,24 @@ class Files:
             parts.append(part)
             limit -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def content(self, fd: int) -> bytes:
+        """All of a regular file, as long as it is now. ``OSError`` (EINVAL, ESPIPE, EISDIR) where it is none.
+
+        The size comes from ``lseek(2)``, which is quicker than ``fstat`` and fails on a pipe or a socket.
+        """
+        size = os.lseek(fd, 0, os.SEEK_END)
+        if (size == 0 or size > _SMALL) and not stat.S_ISREG(self.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        data = os.pread(fd, size, 0)
+        if len(data) == size:
+            return data
+        # A short read is not the end of the file: before a bad block there is one too, and the next one tells.
+        parts, at = [data], len(data)
+        while at < size and (part := os.pread(fd, size - at, at)):
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
         return os.pwrite(fd, data, offset)
@@ -118,8 +144,7 @@ class Files:
     def stat(self, name: str, dir_fd: int) -> os.stat_result:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
 
-    def fstat(self, fd: int) -> os.stat_result:
-        return os.fstat(fd)
+    fstat = staticmethod(os.fstat)
 
     def list(self, dir_fd: int) -> list[str]:
         """All names of a directory, in no order."""
@@ -139,48 +164,74 @@ class Files:
         finally:
             os.close(fd)
 
+    def regular(self, dir_fd: int) -> Iterator[Sequence[str]]:
+        """The names of regular files, some hundreds at a time; what a name is comes with the listing, without a ``stat``."""
+        fd = self._again(dir_fd)
+        try:
+            with os.scandir(fd) as entries:
+                while found := list(islice(entries, _LISTED)):
+                    yield [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
+        finally:
+            os.close(fd)
+
     def _again(self, dir_fd: int) -> int:
         # An open file of its own: copies of a descriptor share the place in the directory, and two scans would mix.
         return os.open(".", _DIRECTORY, dir_fd=dir_fd)
 
     # Changing names
 
-    def move(self, name: str, dir_fd: int, to: str, to_fd: int, *, inode: int | None = None, unique: bool = False) -> None:
+    def move(
+        self,
+        name: str,
+        dir_fd: int,
+        to: str,
+        to_fd: int,
+        *,
+        inode: int | None = None,
+        fresh: bool = False,
+        unique: bool = False,
+    ) -> None:
         """Moves without ever replacing: ``renameat2(RENAME_NOREPLACE)``.
 
         ``FileNotFoundError``: the name is gone, the race lost. ``FileExistsError``: ``to`` is taken; nothing has changed.
         ``inode`` is that of the file, where the caller knows it: a server that did the move and yet reports an error (NFS
-        after a lost answer) is found out by it. ``unique`` says that nobody else can have the name ``to`` (it holds a random
-        token). Where the file system cannot do it (EINVAL on NFS and some FUSE) a unique target is reached by ``rename``,
-        any other by link → sync target → unlink → sync source, which leaves two names of one file if cut off, never none.
+        after a lost answer) is found out by it. ``fresh`` says that the name ``to`` was just made from random bits, so that a
+        file found there is this one. ``unique`` says besides that nobody else can come to that name. Where the file system
+        cannot do it (EINVAL on NFS and some FUSE) it is done by link → sync target → unlink → sync source, which leaves two
+        names of one file if cut off, never none. A unique target is reached by ``rename`` everywhere: it never replaces there.
         """
         try:
-            if (dir_fd, to_fd) not in self._no_renameat2:
+            if unique:
+                self.rename(name, dir_fd, to, to_fd)
+                return
+            if not self._no_renameat2 or (dir_fd, to_fd) not in self._no_renameat2:
                 try:
                     self.rename_noreplace(name, dir_fd, to, to_fd)
                     return
                 except OSError as error:
                     if error.errno not in _UNSUPPORTED:
                         raise
-            if unique:
-                self.rename(name, dir_fd, to, to_fd)
-            else:
-                self._link_over(name, dir_fd, to, to_fd)
+            self._link_over(name, dir_fd, to, to_fd)
             self._no_renameat2.add((dir_fd, to_fd))  # only now: EINVAL can also be a real error, and then the fallback fails too
         except OSError:
-            if inode is None or not self._has_moved(name, dir_fd, to, to_fd, inode):
+            if (inode is None and not fresh and not unique) or not self.has_moved(name, dir_fd, to, to_fd, inode):
                 raise
 
     def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
-        if _renameat2 is None:
+        if _quick_renameat2 is None or _renameat2 is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
-        if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_NOREPLACE) != 0:
+        old = name.encode() if name.isascii() else os.fsencode(name)
+        new = to.encode() if to.isascii() else os.fsencode(to)
+        if (
+            _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
+            and _renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
+        ):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), name, None, to)
 
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
-        """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have."""
+        """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have (a claim's)."""
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd)
 
     def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
@@ -197,9 +248,10 @@ class Files:
         self.unlink(name, dir_fd)
         self.sync_dir(dir_fd)
 
-    def _has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int) -> bool:
+    def has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int | None) -> bool:
+        """True where a move that reported an error was done all the same. ``inode`` None: ``to`` can be nothing else."""
         try:
-            if self.stat(to, to_fd).st_ino != inode:
+            if self.stat(to, to_fd).st_ino != inode and inode is not None:
                 return False
         except OSError:
             return False  # the first error is the one to report

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 __all__ = [
     "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new", "claimable", "decode_value",
-    "encode_value", "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
+    "encode_host", "encode_value", "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
 ]  # fmt: skip
 
 MAX_NAME = 255
@@ -112,11 +112,12 @@ def decode_value(encoded: str) -> str:
 
 def new_id(us: int, pid: int, host: str) -> str:
     """A new id of our own, put at ``us`` µs since the epoch. 64 random bits keep two containers with one pid and host apart."""
-    return f"{us:016d}.P{pid}R{os.urandom(8).hex()}.{_host(host)}"
+    return f"{us:016d}.P{pid}R{os.urandom(8).hex()}.{encode_host(host)}"
 
 
 @lru_cache(maxsize=8)
-def _host(host: str) -> str:
+def encode_host(host: str) -> str:
+    """``host`` as it stands in an id, cut to ``MAX_HOST`` bytes."""
     encoded = encode_value(host)
     if len(encoded) <= MAX_HOST:
         return encoded or "-"

@@ -18,6 +18,7 @@ from spooltop.model.words import Owner, Verdict
 from .dirs import SpoolDirs
 from .files import Files
 from .machine import Machine, command_line, process_start, this_machine
+from .names import in_cur
 
 __all__ = ["CONSUMERS", "Hold", "Presence", "judge", "look", "new_token"]
 
@@ -141,6 +142,8 @@ class Hold:
     def __init__(self, token: str, fd: int) -> None:
         self.token = token
         self.fd = fd
+        # A claim's tail is the first of these, its time in µs, and the second.
+        self.before_us, _, self.after_us = in_cur("", token, 0, os.getpid()).rpartition("0" * 16)
 
     @classmethod
     def take(cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None) -> Hold:

@@ -8,15 +8,15 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, NoReturn, TypeAlias
 
 from spooltop.errors import PutUnknown, SpooltopError, UsageError
 
 from .dirs import SpoolDirs
 from .keys import KeyRecords, Record
 from .lookup import find
-from .names import GROWTH, MAX_NEW, in_new, is_own_id, new_id, parse
-from .stamps import next_us
+from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
+from .stamps import Ids, next_us
 from .troubles import in_words
 
 __all__ = ["Data", "Putter"]
@@ -35,12 +35,41 @@ class Putter:
         self._dirs = dirs
         self._files = dirs.files
         self._clock = clock
-        self._host = host
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
         self._keys = KeyRecords(dirs, clock, key_window)
+        self._ids = Ids(host)
         like = dirs.like
         self._strange = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+
+    def forked(self) -> None:
+        """In a forked child: gives no id that the parent may give too."""
+        self._ids.forget()
+
+    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
+        """One message under an id of our own and without a key: as ``put``, by the shortest way."""
+        if type(data) is not bytes:
+            _check(data)
+        id = name = self._ids.next(next_us(self._clock))
+        if source is not None or not_before is not None or canary:
+            name = self._name(id, source, not_before, canary)
+        try:
+            self._draft(name, data, sync=durable, fresh=True)
+            try:
+                self._files.move(name, self._tmp, name, self._new, fresh=True)
+            except FileNotFoundError:
+                raise self._taken_away() from None
+            except OSError as error:
+                self._undelivered(error, name, None, keep=False)
+            if durable:
+                self._settle(id)
+        except OSError as error:
+            raise in_words(error, self._dirs.path, "put") from error
+        return id
+
+    def _taken_away(self) -> SpooltopError:
+        what = "the file in tmp was taken away before it was delivered"
+        return SpooltopError(what, path=self._dirs.path, advice="put it again")
 
     def put(
         self,
@@ -55,29 +84,25 @@ class Putter:
     ) -> str:
         """One message; its id. See ``Spool.put``."""
         _check(data)
-        if id is None:
-            chosen = name = new_id(next_us(self._clock), os.getpid(), self._host)
-            if source is not None or not_before is not None or canary:
-                name = self._name(chosen, source, not_before, canary)
-        else:
-            chosen, name = id, self._name(id, source, not_before, canary)
+        chosen = self._ids.next(next_us(self._clock)) if id is None else id
+        name = self._name(chosen, source, not_before, canary)
         try:
             if id is None:
-                return self._put(data, chosen, name, key, durable)
+                return self._put(data, chosen, name, key, durable, fresh=True)
             with self._alone(id):
                 if (known := self._known(key)) is not None:
                     return self._finish(known, durable)
                 if find(self._dirs, id) is not None:
                     return id
                 self._clear(name)
-                return self._put(data, chosen, name, key, durable)
+                return self._put(data, chosen, name, key, durable, fresh=False)
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
 
-    def _put(self, data: Data, id: str, name: str, key: str | None, durable: bool) -> str:
+    def _put(self, data: Data, id: str, name: str, key: str | None, durable: bool, *, fresh: bool) -> str:
         if (known := self._known(key)) is not None:
             return self._finish(known, durable)
-        inode = self._draft(name, data, sync=durable)
+        inode = self._draft(name, data, sync=durable, fresh=fresh)
         if key is not None:
             try:
                 while not self._keys.create(key, name, durable=durable):
@@ -98,11 +123,10 @@ class Putter:
             return id  # the same id arrived in between, from someone who does not lock
         except FileNotFoundError:
             if key is None:
-                raise SpooltopError(
-                    "the file in tmp was taken away before it was delivered", path=self._dirs.path, advice="put it again"
-                ) from None
+                raise self._taken_away() from None
             # another put with this key finished the move
-        self._settle(id, durable)
+        if durable:
+            self._settle(id)
         return id
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
@@ -110,15 +134,15 @@ class Putter:
         rest = iter(messages)
         first = list(islice(rest, GROUP))
         together = durable and len(first) == GROUP and _syncfs_tells()
-        drafts: list[tuple[str, str, int]] = []
+        drafts: list[tuple[str, str, int | None]] = []
         moved = 0
         try:
             try:
                 for data in chain(first, rest):
                     _check(data)
-                    id = new_id(next_us(self._clock), os.getpid(), self._host)
+                    id = self._ids.next(next_us(self._clock))
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._draft(name, data, sync=durable and not together)))
+                    drafts.append((id, name, self._draft(name, data, sync=durable and not together, fresh=True)))
                 if together:
                     self._files.sync_fs(self._new)
                 for _, name, inode in drafts:
@@ -139,9 +163,9 @@ class Putter:
             finally:
                 for _, name, _ in drafts[moved:]:
                     self._discard(name)
-            if drafts:
+            if drafts and durable:
                 try:
-                    self._settle(drafts[0][0], durable)
+                    self._settle(drafts[0][0])
                 except PutUnknown as unknown:
                     unknown.ids = tuple(id for id, _, _ in drafts)
                     raise
@@ -163,8 +187,11 @@ class Putter:
             )  # fmt: skip
         return name
 
-    def _draft(self, name: str, data: Data, *, sync: bool) -> int:
-        """The complete file in ``tmp``, locked while it is written; its inode. Leaves nothing behind where it fails."""
+    def _draft(self, name: str, data: Data, *, sync: bool, fresh: bool) -> int | None:
+        """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
+
+        Its inode; None where the name is ``fresh``: made of random bits just now, so that it says as much.
+        """
         files = self._files
         fd = files.create(name, self._tmp)
         try:
@@ -172,9 +199,10 @@ class Putter:
                 files.lock(fd)
                 if self._strange:
                     files.own_as(fd, self._dirs.like)
-                if isinstance(data, bytes):
-                    files.write_all(fd, data)
-                elif isinstance(data, (bytearray, memoryview)):
+                if type(data) is bytes:
+                    if (written := files.write(fd, data)) != len(data):
+                        files.write_rest(fd, data, written)
+                elif isinstance(data, (bytes, bytearray, memoryview)):
                     files.write_all(fd, bytes(data))
                 else:
                     while chunk := data.read(_CHUNK):
@@ -183,7 +211,7 @@ class Putter:
                         files.write_all(fd, chunk)
                 if sync:
                     files.sync(fd)
-                inode = files.fstat(fd).st_ino
+                inode = None if fresh else files.fstat(fd).st_ino
             finally:
                 files.close(fd)
         except BaseException:
@@ -191,31 +219,33 @@ class Putter:
             raise
         return inode
 
-    def _deliver(self, name: str, inode: int, *, keep: bool) -> None:
+    def _deliver(self, name: str, inode: int | None, *, keep: bool) -> None:
         try:
-            self._files.move(name, self._tmp, name, self._new, inode=inode)
+            self._files.move(name, self._tmp, name, self._new, inode=inode, fresh=inode is None)
         except (FileExistsError, FileNotFoundError):
             raise
         except OSError as error:
-            if self._stands(name, inode):
-                raise PutUnknown(
-                    f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._dirs.path
-                ) from error
-            if not keep:
-                self._discard(name)
-            raise
+            self._undelivered(error, name, inode, keep=keep)
 
-    def _stands(self, name: str, inode: int) -> bool:
+    def _undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
+        if not isinstance(error, FileExistsError) and self._stands(name, inode):
+            raise PutUnknown(
+                f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._dirs.path
+            ) from error
+        if not keep:
+            self._discard(name)
+        raise error
+
+    def _stands(self, name: str, inode: int | None) -> bool:
         try:
-            return self._files.stat(name, self._new).st_ino == inode
+            found = self._files.stat(name, self._new)
+            return inode is None or found.st_ino == inode
         except FileNotFoundError:
             return False
         except OSError:
             return True  # not known to be absent
 
-    def _settle(self, id: str, durable: bool) -> None:
-        if not durable:
-            return
+    def _settle(self, id: str) -> None:
         try:
             self._files.sync_dir(self._new)
         except OSError as error:
@@ -248,7 +278,8 @@ class Putter:
             pass  # delivered long ago, or just now by somebody else
         except FileExistsError:
             self._discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
-        self._settle(known.id, durable)  # whoever moved it may not have synced it yet
+        if durable:
+            self._settle(known.id)  # whoever moved it may not have synced it yet
         return known.id
 
     @contextmanager
@@ -287,7 +318,7 @@ class Putter:
 
 
 def _check(data: object) -> None:
-    if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+    if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
         raise TypeError(f"a message is bytes or a binary file, not {type(data).__name__}")
 
 

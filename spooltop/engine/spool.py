@@ -116,13 +116,18 @@ class Spool:
         seconds) holds it back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``UsageError`` (a
         ``ValueError``) for an id or a source that is too long; after any error but ``PutUnknown`` nothing was delivered.
         """
+        if durable is None:
+            durable = self.durable
+        until = None if not_before is None else int(not_before * 1e6)
+        if id is None and key is None:
+            return self._putter.put_fresh(data, source, durable, until, canary)
         return self._putter.put(
             data,
             source=source,
             id=id,
             key=key,
-            durable=self.durable if durable is None else durable,
-            not_before=None if not_before is None else int(not_before * 1e6),
+            durable=durable,
+            not_before=until,
             canary=canary,
         )
 
@@ -135,22 +140,17 @@ class Spool:
     def claim(self, timeout: float | None = 0) -> Claim | None:
         """The oldest message that may be claimed; waits up to ``timeout`` seconds for one (None: for ever). None where none
         came, or ``wake`` was called. Raises ``SpoolFull``: a full disk stops claims too."""
-        found = self._next(timeout)
-        if found is not None:
-            found.keep(self)
-        return found
+        found = self._consumer.take(self)
+        return found if found is not None or timeout == 0 else self._wait(timeout)
 
-    def _next(self, timeout: float | None) -> Claim | None:
-        found = self._consumer.take()
-        if found is not None or timeout == 0:
-            return found
+    def _wait(self, timeout: float | None) -> Claim | None:
         watch = self._watch
         if watch is None:
             watch = self._watch = Watch(self._dirs.box(Box.NEW))
         wakes = watch.wakes
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            found = self._consumer.take()  # after the watch began: what came before it is seen here
+            found = self._consumer.take(self)  # after the watch began: what came before it is seen here
             if found is not None or watch.wakes != wakes:
                 return found
             left = float("inf") if deadline is None else deadline - time.monotonic()
@@ -163,7 +163,8 @@ class Spool:
 
     def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
         """Claim after claim; ends when nothing came for ``timeout`` seconds (None: never)."""
-        while (claim := self.claim(timeout)) is not None:
+        take = self._consumer.take
+        while (claim := take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
 
@@ -231,6 +232,7 @@ class Spool:
 
     def _forked(self) -> None:
         if not self._closed:
+            self._putter.forked()
             self._consumer.forked()
             if self._watch is not None:
                 self._watch.close()

@@ -13,12 +13,15 @@ from spooltop.engine.files import Files
 
 OPERATIONS = frozenset(
     {
-        "close", "create", "fstat", "link", "list", "lock", "mkdir", "open_dir", "open_lasting", "open_read", "own_as", "pwrite",
-        "read", "rename", "rename_noreplace", "replace", "rmdir", "scan", "stat", "sync", "sync_dir", "sync_fs", "truncate",
-        "unlink", "write",
+        "close", "content", "create", "fstat", "link", "list", "lock", "mkdir", "open_dir", "open_lasting", "open_read", "own_as",
+        "pwrite", "read", "regular", "rename", "rename_noreplace", "replace", "rmdir", "scan", "stat", "sync",
+        "sync_dir", "sync_fs", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """What ends in a system call; ``move`` and ``write_all`` are made of these."""
+NEVER_FULL = frozenset(
+    {"close", "fstat", "list", "open_dir", "open_read", "own_as", "pread", "read", "regular", "scan", "stat"}
+)
 
 
 class Interposed(Files):
@@ -72,7 +75,7 @@ def failing_at(k: int, code: int, *, done: bool = False, persistent: bool = Fals
 
     def fail(number: int, name: str) -> None:
         # Reading and closing never run out of space; a failed close has closed all the same (close(2)).
-        if name in ("close", "stat", "fstat", "list", "scan", "read", "open_read", "open_dir", "own_as") and code == errno.ENOSPC:
+        if name in NEVER_FULL and code == errno.ENOSPC:
             return
         if name == "close" and not done:
             return

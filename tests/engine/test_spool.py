@@ -540,7 +540,7 @@ def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: 
         spool.put_many([b""] * 300)
         files.calls.clear()
         spool.ack_many(spool.claims())
-        assert files.calls.count("scan") <= 3
+        assert files.calls.count("regular") <= 3
 
 
 def test_an_unchanged_directory_is_not_listed_again(tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ def test_an_unchanged_directory_is_not_listed_again(tmp_path: Path) -> None:
     with Spool.create(tmp_path, False, files=files) as spool:
         os.utime(tmp_path / "new", (1, 1))  # long ago: a time that a change within the same tick cannot have
         files.calls.clear()
-        assert [spool.claim() for _ in range(5)] == [None] * 5 and files.calls.count("scan") == 1
+        assert [spool.claim() for _ in range(5)] == [None] * 5 and files.calls.count("regular") == 1
         spool.put(b"")
         with spool.claim() as claim:  # type: ignore[union-attr]
             assert claim.attempt == 1
