@@ -9,6 +9,7 @@ from typing import Any
 
 from spooltop.cli.demo.command import BANNER
 from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload
 from spooltop.model.selection import Selection
@@ -71,6 +72,12 @@ class SceneControl(FakeControl):
         result = super().apply(plan, *args, **more)
         self.time = values.NOW + 22
         return replace(result, finished_at=values.NOW + 10, notes=("in the audit log as memex",))
+
+    def holders(self, key: Key) -> Holders:
+        """The holder's presence file and somebody who reads."""
+        presence = Holding(5200, "python3 /opt/memex/worker.py", "memex", "flock, holds", values.NOW - 3300, "its presence file")
+        reading = Holding(6120, "less", "ann", "open for reading")
+        return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
         """Of what was put back the first was taken and done, the others wait."""
@@ -139,6 +146,10 @@ SCENES: tuple[Scene, ...] = (
     Scene("message", steps=(CLAIMS, _pressed("j", see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
     Scene("inject", steps=(Step(see=TITLE), _pressed("i", see=("Inject test messages",)))),
     Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
+    Scene("operation", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)), _pressed("enter", see=("can be put back",)))),
+    Scene("who", steps=(CLAIMS, _pressed("x", see=("root sees them",)))),
+    Scene("follow", steps=(_pressed("2", see=("New 4,310", "0640")), _pressed("F", see=("done after",)))),
+    Scene("set-cursor", steps=(_pressed("5", see=("REVERTED",)), _pressed(*"e89640", see=("a number",)))),
     Scene("plan", steps=(CLAIMS, *PLAN)),
     Scene("result", steps=(CLAIMS, *PLAN, _pressed("y", see=("Requeued 2",)), Step(act=_look_again, see=("since then",)))),
     Scene("help", steps=(CLAIMS, _pressed("question_mark", see=("requeue: put claims",)))),

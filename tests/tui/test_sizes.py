@@ -8,6 +8,7 @@ import pytest
 
 from spooltop.model.plan import OperationRecord
 from spooltop.model.words import Action, Verdict
+from spooltop.tui.scene import View
 from spooltop.tui.screens.base import LEAST
 
 from .driving import Driver, dashboard
@@ -62,6 +63,17 @@ async def test_every_panel(size: tuple[int, int]) -> None:
             await driver.press("down", "pagedown", "up")
             fits(driver)
             await driver.press("escape")
+        ways = [("3 x", "Who has"), ("3 F", "Following"), ("5 e", "Set the cursor"), ("z enter", "a0")]
+        for way, words in [(keys.split(), words) for keys, words in ways]:
+            await driver.press(*way[:-1])
+            await driver.until(lambda: driver.app.main.root is not View.CLAIMS or driver.app.main.row is not None)
+            await driver.press(way[-1])
+            await driver.see(words)
+            fits(driver)
+            await driver.press("down", "pagedown", "up")
+            fits(driver)
+            await driver.press("escape")
+        await driver.press("escape", "1")
         await planned(driver, "r")
         await driver.see("Requeue 6", "y requeue 6")
         fits(driver)

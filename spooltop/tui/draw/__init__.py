@@ -6,8 +6,8 @@ every name from a spool has gone through ``safe``. Times are epoch seconds; ``zo
 Everything is drawn with signs (``✗ ▌ █ ─ ·``). For ``--ascii`` the widgets (their ``glyphs``) pass each line through
 ``ASCII.line``, which keeps the widths; ``ASCII.text`` does the same for a string of a footer or a title.
 
-Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, ``detail``, ``cursors``, ``plan``, ``help``,
-``operations``)::
+Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, ``detail``, ``cursors``, ``plan``, ``result``,
+``help``, ``operations``, ``operation``, ``follow``, ``setting``, ``holders``)::
 
     header(snapshot, width, *, target, now, lamp=Lamp(), zone=None) -> [Line, Line]      snapshot None before the first
     overview(snapshot, width, height, *, now, chosen=0, lamp=Lamp(), zone=None) -> [Line]   all below the header
@@ -18,6 +18,10 @@ Screens (each in the module of its name: ``header``, ``overview``, ``trouble``, 
     cursor_detail(cursor, snapshot, width, height, *, now, chosen=0, zone=None) -> [Line]
     plan_lines(plan, width, height, *, now, typed="", zone=None, scroll=0, busy="") -> [Line]
     result_lines(result, width, height, *, since=(), zone=None, scroll=0) -> [Line]
+    follow_lines(ids, steps, now, width, height, *, since, zone=None, scroll=0) -> [Line]
+    setting_lines(cursor, text, value, width, height) -> [Line]                the form of a cursor's value
+    holders_lines(name, holders, width, *, at, error="", zone=None) -> [Line]  as many as it takes; so does
+    operation_lines(record, plan, why_not, command, width, *, now, zone=None) -> [Line]
     help_lines(sections, width, height, *, scroll=0) -> [Line]                HelpSection(title, entries)
                                                                               HelpEntry(keys, words, why_not="")
     form_lines(fields, width, height) -> [Line]                               the form of inject: Field(name, text, hint, chosen)

@@ -6,13 +6,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from ..chronicle import Step
-from .frame import framed, inner_width
+from .frame import WIDEST, framed, inner_width
 from .lamp import when
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
 
 __all__ = ["follow_lines"]
 
-_WIDEST = 120
 _TIME = 10
 _ID = 16
 
@@ -31,7 +30,7 @@ def follow_lines(
     """A panel of at most ``height`` lines: where it is now, and below it the steps, oldest first, the newest in sight; ``scroll``
     lines back from there. ``since`` is when following began (None: not yet). Of several the ends of their ids stand beside the
     steps."""
-    width = min(width, _WIDEST)
+    width = min(width, WIDEST)
     inner = inner_width(width)
     name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
     title = f"Following {clip_left(name, max(8, width - 38))}"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .spans import Line, Span, Style, clip, crop, join, line_width, merge, text_width
+from .spans import Line, Span, Style, clip, crop, join, line_width, merge, plain, shown, text_width, wrap
 
-__all__ = ["framed", "inner_width"]
+__all__ = ["WIDEST", "framed", "inner_width", "noted"]
+
+WIDEST = 120
+"""Cells: beyond that an eye loses the line."""
 
 
 def inner_width(width: int) -> int:
@@ -31,3 +34,8 @@ def _row(line: Line, width: int) -> Line:
     inside = crop(line, inner_width(width))
     gap = " " * (inner_width(width) - line_width(inside))
     return crop(join(Span("│", Style.RULE), " ", inside, f"{gap} ", Span("│", Style.RULE)), width)
+
+
+def noted(notes: Sequence[str], inner: int) -> list[Line]:
+    """Sentences of ours, over as many lines as they take."""
+    return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]

@@ -8,13 +8,12 @@ from spooltop.model import units
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.text import program
 
-from .frame import framed, inner_width
+from .frame import WIDEST, framed, inner_width
 from .lamp import when
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
 
 __all__ = ["holders_lines"]
 
-_WIDEST = 120
 _NARROW = 56
 """Cells inside from which on the user has a column."""
 
@@ -30,7 +29,7 @@ def holders_lines(
 ) -> list[Line]:
     """A panel, as many lines as it takes. ``name`` is what was asked about (raw); ``holders`` None: being asked, or
     ``error`` says why not. ``at``: when it was looked."""
-    width = min(width, _WIDEST)
+    width = min(width, WIDEST)
     inner = inner_width(width)
     body: list[Line]
     if error:

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from spooltop.model import units
 from spooltop.model.plan import Item, OperationRecord, Plan, Refusal
 
-from .frame import framed, inner_width
+from .frame import WIDEST, framed, inner_width
 from .lamp import when
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
 
 __all__ = ["operation_lines"]
 
-_WIDEST = 120
 _LABEL = 9
 _BOX = 9
 
@@ -31,7 +30,7 @@ def operation_lines(
 ) -> list[Line]:
     """A panel, as many lines as it takes. ``plan`` is one that undoes it (None: being made, or ``why_not`` there is none);
     ``command`` is that as words of a shell."""
-    width = min(width, _WIDEST)
+    width = min(width, WIDEST)
     inner = inner_width(width)
     body = _facts(record, why_not, inner, now, zone)
     body.append(BLANK)

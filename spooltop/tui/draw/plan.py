@@ -1,4 +1,4 @@
-"""A plan before it is confirmed, and what came of it."""
+"""A plan before it is confirmed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import shlex
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.plan import Confirm, Item, Outcome, Plan, Refusal, Result, warnings_of
+from spooltop.model.plan import Confirm, Item, Plan, Refusal, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.words import Action, Box, Verdict
 
 from .columns import owner_text
-from .frame import framed, inner_width
+from .frame import WIDEST, framed, inner_width, noted
 from .lamp import when
-from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown, wrap
+from .spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    join,
+    line_width,
+    merge,
+    pad,
+    pad_left,
+    plain,
+    safe,
+    shown,
+    wrap,
+)
 
-__all__ = ["plan_lines", "plan_title", "plan_words", "poison_words", "result_lines"]
-
-_WIDEST = 120
-"""Cells: beyond that an eye loses the line."""
-
-_DONE = {
-    Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
-    Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
-    Action.SET_CURSOR: "Set",
-}  # fmt: skip
+__all__ = ["plan_lines", "plan_title", "plan_words", "poison_words"]
 
 _WHAT = {
     Action.REQUEUE: ("goes back to new under its own name, next to be taken.",
@@ -113,12 +121,12 @@ def plan_lines(
 ) -> list[Line]:
     """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
     from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed."""
-    width = min(width, _WIDEST)
+    width = min(width, WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
     listed = {f"{item.words}." for item in plan.items if item.words}  # a note says it again, for who reads notes alone
     notes = [note for note in plan.notes if note not in listed]
-    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *_notes(notes, inner)]
+    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *noted(notes, inner)]
     foot = _foot(plan, inner, typed, busy)
     room = max(1, height - 2 - len(foot))
     table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll) if plan.items else []
@@ -139,16 +147,18 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str) -> list[Line]:
     if busy:
         lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
         return lines
-    lines.append(crop(_confirm(plan, typed), inner))
+    lines.append(crop(_confirm(plan, typed, inner), inner))
     return lines
 
 
-def _confirm(plan: Plan, typed: str) -> Line:
+def _confirm(plan: Plan, typed: str, inner: int) -> Line:
     cancel = Span("[Esc Cancel]", Style.KEY)
     words = plan_words(plan)
     if plan.confirm is Confirm.NUMBER:
         number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
-        return join(cancel, "   type ", number, f" to {words}: ", so_far)
+        line = join("type ", number, f" to {words}: ", so_far)
+        whole = join(cancel, "   ", line)
+        return whole if line_width(whole) <= inner else line  # what is typed is seen before how to leave
     if plan.confirm is Confirm.NOTHING or not plan.count:
         return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
     offered = plan.poison and not _holds_poison(plan)
@@ -235,70 +245,4 @@ def _refusals(plan: Plan, inner: int) -> list[Line]:
     if forceable and not plan.force:
         it = "it from its live or unknown owner" if forceable == 1 else f"{forceable:,} of them from live or unknown owners"
         lines.append(crop(join("   ", Span("f", Style.KEY), f" takes {it}, once the count is typed"), inner))
-    return lines
-
-
-def _notes(notes: Sequence[str], inner: int) -> list[Line]:
-    return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]
-
-
-def result_lines(
-    result: Result,
-    width: int,
-    height: int,
-    *,
-    since: Sequence[str] = (),
-    waiting: int | None = None,
-    zone: datetime.tzinfo | None = None,
-    scroll: int = 0,
-) -> list[Line]:
-    """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
-    ``since`` are words on what became of the messages, of which an undo can have ``waiting``. ``scroll`` passes over what
-    stands between."""
-    width = min(width, _WIDEST)
-    inner = inner_width(width)
-    counts = {outcome: result.count(outcome) for outcome in Outcome}
-    head: Line = join(
-        f"done {counts[Outcome.DONE]:,} · skipped {counts[Outcome.SKIPPED]:,} · ",
-        Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
-        f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
-    )
-    middle: list[Line] = []
-    for i, words in enumerate(since):
-        for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
-            middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
-    middle += _not_done(result, inner)
-    middle += _notes(result.notes, inner)
-    foot: list[Line] = [BLANK]
-    keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
-    if result.undo:
-        foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
-        which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"
-        keys += ["   ", Span("z", Style.KEY), f" undo{which}"]
-    keys += ["   ", Span("c", Style.KEY), " copy as text"]
-    foot.append(crop(join(*keys), inner))
-    room = max(1, height - 3 - len(foot))
-    scroll = max(0, min(scroll, len(middle) - room))
-    seen = middle[scroll : scroll + room]
-    hidden = len(middle) - scroll - room
-    if hidden > 0:
-        seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
-    title = f"{_DONE[result.action]} {counts[Outcome.DONE]:,} · operation {shown(result.operation)}"
-    return framed(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
-
-
-def _not_done(result: Result, inner: int) -> list[Line]:
-    """Each that was skipped or failed by its name, under the reason that it shares with others; failures first."""
-    groups: dict[tuple[Outcome, str], list[str]] = {}
-    for item in result.items:
-        if item.outcome is not Outcome.DONE:
-            groups.setdefault((item.outcome, item.reason), []).append(item.id)
-    lines: list[Line] = []
-    for (outcome, reason), names in sorted(groups.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
-        start = f"{outcome.value} {len(names):,}: "
-        parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
-        style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
-        lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
-        lines += [plain(part, inner) for part in parts[1:]]
-        lines += [plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner) for name in names]
     return lines

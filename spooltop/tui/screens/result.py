@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 
 from ...model.plan import Outcome, Result
 from ..commands import footer
-from ..draw.plan import result_lines
+from ..draw.result import result_lines
 from ..draw.spans import Line, Style, line_text, plain, shown
 from ..following import followed_ids, since_then, waiting
 from ..found import Followers

@@ -34,7 +34,8 @@ from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.operation import operation_lines
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.plan import plan_lines, result_lines
+from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.setting import setting_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.draw.trouble import problem_lines

@@ -24,7 +24,8 @@ from spooltop.tui.draw.lists import list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.plan import plan_lines, result_lines
+from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
 from spooltop.tui.draw.trouble import problem_hint
 

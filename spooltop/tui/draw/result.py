@@ -1,0 +1,84 @@
+"""What came of a plan."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Sequence
+
+from spooltop.model.plan import Outcome, Result
+from spooltop.model.words import Action
+
+from .frame import WIDEST, framed, inner_width, noted
+from .lamp import when
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
+
+__all__ = ["result_lines"]
+
+_DONE = {
+    Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
+    Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
+    Action.SET_CURSOR: "Set",
+}  # fmt: skip
+
+
+def result_lines(
+    result: Result,
+    width: int,
+    height: int,
+    *,
+    since: Sequence[str] = (),
+    waiting: int | None = None,
+    zone: datetime.tzinfo | None = None,
+    scroll: int = 0,
+) -> list[Line]:
+    """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
+    ``since`` are words on what became of the messages, of which an undo can have ``waiting``. ``scroll`` passes over what
+    stands between."""
+    width = min(width, WIDEST)
+    inner = inner_width(width)
+    counts = {outcome: result.count(outcome) for outcome in Outcome}
+    head: Line = join(
+        f"done {counts[Outcome.DONE]:,} · skipped {counts[Outcome.SKIPPED]:,} · ",
+        Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
+        f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
+    )
+    middle: list[Line] = []
+    for i, words in enumerate(since):
+        for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
+            middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
+    middle += _not_done(result, inner)
+    middle += noted(result.notes, inner)
+    foot: list[Line] = [BLANK]
+    keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
+    if result.undo:
+        foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
+        which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"
+        keys += ["   ", Span("z", Style.KEY), f" undo{which}"]
+    keys += ["   ", Span("c", Style.KEY), " copy as text"]
+    foot.append(crop(join(*keys), inner))
+    room = max(1, height - 3 - len(foot))
+    scroll = max(0, min(scroll, len(middle) - room))
+    seen = middle[scroll : scroll + room]
+    hidden = len(middle) - scroll - room
+    if hidden > 0:
+        seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
+    title = f"{_DONE[result.action]} {counts[Outcome.DONE]:,} · operation {shown(result.operation)}"
+    return framed(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
+
+
+def _not_done(result: Result, inner: int) -> list[Line]:
+    """Each that was skipped or failed by its name, under the reason that it shares with others; failures first."""
+    groups: dict[tuple[Outcome, str], list[str]] = {}
+    for item in result.items:
+        if item.outcome is not Outcome.DONE:
+            groups.setdefault((item.outcome, item.reason), []).append(item.id)
+    lines: list[Line] = []
+    for (outcome, reason), names in sorted(groups.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
+        start = f"{outcome.value} {len(names):,}: "
+        parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
+        style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
+        lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines += [plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner) for name in names]
+    return lines
