@@ -109,7 +109,7 @@ async def test_a_storm_of_sizes() -> None:
     sizes = random.Random(5)
     async with dashboard(control()) as driver:
         for turn in range(60):
-            await driver.press("1234567"[turn % 7])
+            await driver.press("escape", "1234567"[turn % 7])
             if turn % 5 == 0:
                 await driver.press("enter")
             await driver.pilot.resize_terminal(sizes.randint(1, 200), sizes.randint(1, 60))
