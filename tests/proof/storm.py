@@ -1,0 +1,307 @@
+"""Producers, consumers and operators on one spool, any of them killed at any moment, a million messages long."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from spooltop.control import Control, open_control
+from spooltop.engine import Claim, ClaimLost, Spool
+from spooltop.model.plan import Outcome, Plan
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+from .crash import scratch
+from .figures import Figure
+from .history import Found, History, body, check, key_of, uid_of
+
+__all__ = ["BAR", "NAME", "Shared", "consume", "operate", "produce", "run", "standing", "storm", "told"]
+
+NAME = "storm: 8 producers, 8 consumers, 2 operators, killed at random"
+BAR = "0 lost, 0 held by two at once, every redelivery explained"
+
+PRODUCERS, CONSUMERS, OPERATORS = 8, 8, 2
+DEEP = 4000
+"""So many waiting make producers pause."""
+DRAIN = 120
+"""Seconds for the rest to come out when no more is put."""
+
+
+class Shared:
+    """Counters that outlive whoever counts, one writer each: attempted and confirmed puts; and whether all shall end."""
+
+    def __init__(self, writers: int) -> None:
+        self._writers = writers
+        # A store by an index is one move of the machine; ``struct.pack_into`` writes zeros first, and a kill may come between.
+        self._cells = memoryview(mmap.mmap(-1, 8 * (2 * writers + 1))).cast("Q")
+
+    def next(self, writer: int, count: int = 1) -> range:
+        """Numbers never given before."""
+        first = self._cells[writer]
+        self._cells[writer] = first + count
+        return range(first, first + count)
+
+    def confirm(self, writer: int, count: int) -> None:
+        self._cells[self._writers + writer] += count
+
+    def confirmed(self, writer: int) -> int:
+        return self._cells[self._writers + writer]
+
+    @property
+    def total(self) -> int:
+        return sum(self.confirmed(writer) for writer in range(self._writers))
+
+    def over(self) -> bool:
+        return bool(self._cells[2 * self._writers])
+
+    def end(self) -> None:
+        self._cells[2 * self._writers] = 1
+
+
+def produce(path: Path, history: History, shared: Shared, writer: int, quota: int, prefix: str = "") -> None:
+    """Puts until ``quota`` were confirmed, one by one, and every so often a group."""
+    with Spool(path, durable=False) as spool:
+        while (left := quota - shared.confirmed(writer)) > 0:
+            numbers = shared.next(writer, min(left, 8) if random.random() < 0.01 else 1)
+            uids = [f"{prefix}{writer}.{number}" for number in numbers]
+            if numbers[0] % 256 == 0:
+                while spool.depth() > DEEP:
+                    time.sleep(0.1)
+            history.tell("P?", *uids)
+            bodies = [body(uid) for uid in uids]
+            ids = [spool.put(*bodies)] if len(bodies) == 1 else spool.put_many(bodies)
+            history.tell("P!", *(word for pair in zip(uids, ids, strict=True) for word in pair))
+            shared.confirm(writer, len(uids))
+
+
+def consume(
+    path: Path, history: History, over: Callable[[], bool], *, recover: bool, between: Callable[[], object] = int
+) -> None:
+    """Claims and acks; now and then slowly, now and then several with one sync, now and then a release. ``between`` is called
+    while a claim is held."""
+    number = 0
+
+    def begin() -> tuple[int, Claim] | None:
+        nonlocal number
+        history.tell("C?")
+        claim = spool.claim(timeout=0.05)
+        if claim is None:
+            return None
+        number += 1
+        try:
+            uid = uid_of(claim.data)
+        except ClaimLost:
+            history.tell("B", number, "-", claim.id, claim.attempt, key_of(claim.name))
+            history.tell("L", number)
+            return None
+        if uid is None:
+            raise AssertionError(f"an incomplete message was given out: {claim!r}")
+        history.tell("B", number, uid, claim.id, claim.attempt, key_of(claim.name))
+        return number, claim
+
+    def end(numbers: Iterable[int], do: Callable[[], None], word: str) -> None:
+        asked = list(numbers)
+        history.tell(f"{word}?", *asked)
+        try:
+            do()
+        except ClaimLost:
+            history.tell("L", *asked)
+        else:
+            history.tell(f"{word}!", *asked)
+
+    with Spool(path, durable=False, max_attempts=1000) as spool:
+        if recover:
+            history.tell("V?")
+            history.tell("V!", *spool.recover())
+        while not over():
+            found = begin()
+            if found is None:
+                continue
+            mine, claim = found
+            chance = random.random()
+            between()
+            if chance < 0.05:
+                time.sleep(random.random() * (0.5 if chance < 0.003 else 0.04))  # at work
+            if chance < 0.98:
+                end([mine], claim.ack, "A")
+            elif chance < 0.99:
+                end([mine], claim.release, "R")
+            else:
+                end_together(spool, history, [found, *(one for _ in range(4) if (one := begin()) is not None)])
+
+
+def end_together(spool: Spool, history: History, held: list[tuple[int, Claim]]) -> None:
+    """``ack_many``, whose error says only at the end that some were lost: which, their claims tell. All of them have ended."""
+    history.tell("A?", *(number for number, _ in held))
+    lost: set[int] = set()
+    try:
+        spool.ack_many([claim for _, claim in held])
+    except ClaimLost as error:
+        lost = {number for number, claim in held if repr(claim.id) in error.what}
+        history.tell("L", *sorted(lost))
+    history.tell("A!", *(number for number, _ in held if number not in lost))
+
+
+def operate(path: Path, history: History, over: Callable[[], bool], *, forces: float = 0.3) -> None:
+    """Requeues what no living consumer holds, through the one door that the dashboard and the command line use; undoes some of
+    it; and now and then takes a claim from a living holder."""
+    with open_control(str(path), watch=False) as control:
+        while not over():
+            time.sleep(0.05)
+            plan = control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
+            if plan.items:
+                told(control, history, plan, "Q")
+                if random.random() < 0.1:
+                    undo(control, history, plan)
+            living = [one.row.id for one in plan.refused if one.forceable]
+            if living and random.random() < forces:
+                forced = control.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(random.choice(living),)), force=True)
+                if forced.items:
+                    told(control, history, forced, "F")
+                    if random.random() < 0.3:
+                        undo(control, history, forced)
+
+
+def told(control: Control, history: History, plan: Plan, word: str) -> None:
+    """Applies a plan and writes down what it was to take, and what it took."""
+    history.tell(f"{word}?", *(key_of(item.row.name) for item in plan.items))
+    result = control.apply(plan)
+    history.tell(f"{word}!", *(key_of(item.name) for item in result.items if item.outcome is Outcome.DONE))
+
+
+def undo(control: Control, history: History, done: Plan) -> None:
+    plan = control.plan(Action.UNDO, Selection(), options={"undoes": done.operation})
+    if plan.items:
+        history.tell("U?")
+        control.apply(plan)
+        history.tell("U!")
+
+
+class Troupe:
+    """The actors, each a fork, started again when it is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: dict[str, Callable[[History], None]] = {}
+        self._born: Counter[str] = Counter()
+        self._pids: dict[str, int] = {}
+        self.history = History(folder, "killer")
+
+    def start(self, role: str, part: Callable[[History], None]) -> None:
+        self._parts[role] = part
+        self._born[role] += 1
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                random.seed()
+                History(self._folder, self._name(role)).follow(part)
+                status = 0
+            finally:
+                os._exit(status)
+        self._pids[role] = pid
+
+    def _name(self, role: str) -> str:
+        return f"{role}-{self._born[role]}."
+
+    def kill(self, role: str) -> bool:
+        """Kills an actor and starts it again. False where it had come to its end already."""
+        alive = time.monotonic_ns()
+        pid = self._pids.pop(role)
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return False
+        os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        if not os.WIFSIGNALED(status):
+            return False  # it ended on its own in between
+        self.history.tell("K", self._name(role), alive)
+        self.start(role, self._parts[role])
+        return True
+
+    def living(self) -> list[str]:
+        """Those that have not come to their end."""
+        for role, pid in list(self._pids.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del self._pids[role]
+        return list(self._pids)
+
+    def end(self, seconds: float) -> None:
+        """Waits for all; whoever has not ended then is killed, which the history shows as nobody's kill."""
+        deadline = time.monotonic() + seconds
+        while self.living() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pid in self._pids.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.history.tell("END")
+
+
+def standing(path: Path) -> list[str]:
+    """What the messages say that are still in a spool, in any box but ``tmp``."""
+    found = [*(path / "new").iterdir(), *(path / "cur").iterdir()]
+    for box in ("held", "rejected", "trash"):
+        found += [one for one in (path / ".spooltop" / box).glob("*/*") if not one.name.startswith(".")]
+    return [uid_of(one.read_bytes()) or one.name for one in found]
+
+
+def storm(folder: Path, messages: int, kills: int, say: Callable[[str], None] = print) -> Found:
+    """In a process without threads: it forks."""
+    path, histories = folder / "spool", folder / "history"
+    histories.mkdir()
+    Spool.create(path, durable=False).close()
+    shared = Shared(PRODUCERS)
+    troupe = Troupe(histories)
+    quota = messages // PRODUCERS
+    for number in range(PRODUCERS):
+        troupe.start(f"producer{number}", partial(produce, path, shared=shared, writer=number, quota=quota))
+    for number in range(CONSUMERS):
+        troupe.start(f"consumer{number}", partial(consume, path, over=shared.over, recover=number % 4 == 0))
+    for number in range(OPERATORS):
+        troupe.start(f"operator{number}", partial(operate, path, over=shared.over))
+    killed = 0
+    whole = quota * PRODUCERS
+    told_at = time.monotonic()
+    while (total := shared.total) < whole:
+        if killed * whole <= total * kills:
+            killed += troupe.kill(random.choice(troupe.living()))
+        time.sleep(random.random() * 0.005)
+        if time.monotonic() - told_at > 30:
+            told_at = time.monotonic()
+            say(f"{total:,} of {whole:,} messages put, {killed:,} kills")
+    deadline = time.monotonic() + DRAIN
+    while time.monotonic() < deadline and (os.listdir(path / "cur") or os.listdir(path / "new")):
+        time.sleep(0.05)
+    shared.end()
+    troupe.end(DRAIN)
+    return check(histories, standing(path))
+
+
+def alone(folder: str, messages: int, kills: int) -> Found:
+    return storm(Path(folder), messages, kills)
+
+
+def run(quick: bool, say: Callable[[str], None]) -> Figure:
+    messages, kills = (20_000, 60) if quick else (1_000_000, 2_200)
+    folder = tempfile.mkdtemp(prefix="spooltop-storm-", dir=scratch())
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = pool.submit(alone, folder, messages, kills).result()
+    for words in found.wrong[:20]:
+        say(words)
+    if found.wrong:
+        say(f"the histories are kept in {folder}/history")
+    else:
+        shutil.rmtree(folder)
+    again = ", ".join(f"{count:,} after {what}" for what, count in sorted(found.redelivered.items()) if count)
+    explained = f"{found.kills:,} kills; {found.requeued:,} requeued; redelivered: {again}"
+    return Figure(NAME, BAR, found.messages, len(found.wrong), explained=explained)
