@@ -186,7 +186,6 @@ class Files:
         dir_fd: int,
         to: str,
         to_fd: int,
-        *,
         inode: int | None = None,
         fresh: bool = False,
         unique: bool = False,
@@ -222,7 +221,7 @@ class Files:
         if _quick_renameat2 is None or _renameat2 is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
         old = name.encode() if name.isascii() else os.fsencode(name)
-        new = to.encode() if to.isascii() else os.fsencode(to)
+        new = old if to is name else to.encode() if to.isascii() else os.fsencode(to)
         if (
             _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
             and _renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0

@@ -16,7 +16,7 @@ from .dirs import SpoolDirs
 from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
-from .stamps import Ids, next_us
+from .stamps import Ids
 from .troubles import in_words
 
 __all__ = ["Data", "Putter"]
@@ -50,13 +50,13 @@ class Putter:
         """One message under an id of our own and without a key: as ``put``, by the shortest way."""
         if type(data) is not bytes:
             _check(data)
-        id = name = self._ids.next(next_us(self._clock))
+        id = name = self._ids.next(self._clock)
         if source is not None or not_before is not None or canary:
             name = self._name(id, source, not_before, canary)
         try:
-            self._draft(name, data, sync=durable, fresh=True)
+            self._draft(name, data, durable, True)
             try:
-                self._files.move(name, self._tmp, name, self._new, fresh=True)
+                self._files.move(name, self._tmp, name, self._new, None, True)
             except FileNotFoundError:
                 raise self._taken_away() from None
             except OSError as error:
@@ -84,7 +84,7 @@ class Putter:
     ) -> str:
         """One message; its id. See ``Spool.put``."""
         _check(data)
-        chosen = self._ids.next(next_us(self._clock)) if id is None else id
+        chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
         try:
             if id is None:
@@ -102,7 +102,7 @@ class Putter:
     def _put(self, data: Data, id: str, name: str, key: str | None, durable: bool, *, fresh: bool) -> str:
         if (known := self._known(key)) is not None:
             return self._finish(known, durable)
-        inode = self._draft(name, data, sync=durable, fresh=fresh)
+        inode = self._draft(name, data, durable, fresh)
         if key is not None:
             try:
                 while not self._keys.create(key, name, durable=durable):
@@ -140,9 +140,9 @@ class Putter:
             try:
                 for data in chain(first, rest):
                     _check(data)
-                    id = self._ids.next(next_us(self._clock))
+                    id = self._ids.next(self._clock)
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._draft(name, data, sync=durable and not together, fresh=True)))
+                    drafts.append((id, name, self._draft(name, data, durable and not together, True)))
                 if together:
                     self._files.sync_fs(self._new)
                 for _, name, inode in drafts:
@@ -187,7 +187,7 @@ class Putter:
             )  # fmt: skip
         return name
 
-    def _draft(self, name: str, data: Data, *, sync: bool, fresh: bool) -> int | None:
+    def _draft(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
         """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
 
         Its inode; None where the name is ``fresh``: made of random bits just now, so that it says as much.

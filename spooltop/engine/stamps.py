@@ -8,39 +8,36 @@ from collections.abc import Callable
 
 from .names import encode_host
 
-__all__ = ["Ids", "next_us"]
+__all__ = ["Ids"]
 
 _FETCHED = 256
+_DIGITS_16 = 10**15
 
 _lock = threading.Lock()
 _last = 0
 
 
-def next_us(clock: Callable[[], float]) -> int:
-    """µs since the epoch by ``clock``, or one more than the last one given where the clock stands or went back."""
-    global _last
-    now = int(clock() * 1e6)
-    with _lock:
-        _last = now if now > _last else _last + 1
-        return _last
-
-
 class Ids:
-    """Ids of our own, from random bits that are fetched some hundreds at a time. Thread-safe; ``forget`` in a forked child."""
+    """Ids of our own, in order; all but the time is made some hundreds at a time. Thread-safe; ``forget`` in a forked child."""
 
     def __init__(self, host: str) -> None:
-        self._at = "." + encode_host(host)
-        self._random: list[str] = []
+        self._host = encode_host(host)
+        self._made: list[str] = []
 
-    def next(self, us: int) -> str:
-        """The id of a message put at ``us``, µs since the epoch."""
-        try:
-            random = self._random.pop()
-        except IndexError:
-            bits = os.urandom(8 * _FETCHED).hex()
-            random, *more = (bits[at : at + 16] for at in range(0, len(bits), 16))
-            self._random = more
-        return f"{us:016d}.P{os.getpid()}R{random}{self._at}"
+    def next(self, clock: Callable[[], float]) -> str:
+        """The id of a message put now. Where ``clock`` stands or went back it is a µs later than the last of this process."""
+        global _last
+        us = int(clock() * 1e6)
+        with _lock:
+            _last = us = us if us > _last else _last + 1
+            if not self._made:
+                bits, pid = os.urandom(8 * _FETCHED).hex(), os.getpid()
+                self._made = [f".P{pid}R{bits[at : at + 16]}.{self._host}" for at in range(0, len(bits), 16)]
+            rest = self._made.pop()
+        return (str(us) if us >= _DIGITS_16 else f"{us:016d}") + rest
 
     def forget(self) -> None:
-        self._random = []
+        """In a forked child: gives none of what the parent made, waits for no lock of its threads."""
+        global _lock
+        _lock = threading.Lock()
+        self._made = []
