@@ -13,6 +13,7 @@ __all__ = [
     "ClaimLost",
     "CursorMismatch",
     "CursorUnreadable",
+    "LockTimedOut",
     "MailFolder",
     "NoSuchOperation",
     "NotASpool",
@@ -101,6 +102,10 @@ class PutUnknown(SpooltopError):
 
 class SpoolFull(SpooltopError):
     """No space, no inodes or no quota left. Acks go on; puts and claims wait until space is freed."""
+
+
+class LockTimedOut(SpooltopError):
+    """A lock was not to be had in the time that was given for it; nothing was done."""
 
 
 class CursorUnreadable(SpooltopError):

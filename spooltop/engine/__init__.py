@@ -20,17 +20,21 @@ from spooltop.errors import (
     ClaimLost,
     CursorMismatch,
     CursorUnreadable,
+    LockTimedOut,
     MailFolder,
     NotASpool,
     PutUnknown,
+    Refused,
     SpoolFull,
     SpooltopError,
     Unreadable,
     UsageError,
 )
 
+from .atomic import write_atomic
 from .claim import Claim
 from .cursors import CursorFile
+from .flat import available, read_and_delete
 from .spool import Spool
 from .tickets import FileTicketQueue
 
@@ -41,12 +45,17 @@ __all__ = [
     "CursorMismatch",
     "CursorUnreadable",
     "FileTicketQueue",
+    "LockTimedOut",
     "MailFolder",
     "NotASpool",
     "PutUnknown",
+    "Refused",
     "Spool",
     "SpoolFull",
     "SpooltopError",
     "Unreadable",
     "UsageError",
+    "available",
+    "read_and_delete",
+    "write_atomic",
 ]

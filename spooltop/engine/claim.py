@@ -32,6 +32,17 @@ class Claim:
 
     ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. Where somebody took the claim away, each
     step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning.
+
+    >>> import tempfile
+    >>> from spooltop.engine import Spool
+    >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+    ...     id = spool.put(b"hello", source="greeter")
+    ...     try:
+    ...         with spool.claim() as claim:
+    ...             raise ValueError(claim.data)
+    ...     except ValueError:
+    ...         ("back in new, for 2 seconds", spool.depth(), spool.claim())
+    ('back in new, for 2 seconds', 1, None)
     """
 
     __slots__ = ("__weakref__", "_consumer", "_keep", "_told", "base", "done", "failed", "name", "token")
@@ -130,6 +141,17 @@ class Claim:
             self.release(backoff(self.attempt) if isinstance(exception, Exception) else 0)
         except ClaimLost:
             exception.add_note(f"the claim on {self.id!r} was taken away meanwhile")
+
+    async def __aenter__(self) -> Claim:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import asyncio  # whoever gets here has it loaded
+
+        # To the end even where the task is cancelled: half an ack would leave the claim held by nobody's code.
+        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, exception, traceback))
 
     def __repr__(self) -> str:
         return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"

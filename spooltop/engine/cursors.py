@@ -15,9 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spooltop.errors import CursorMismatch, CursorUnreadable, UsageError
+from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
 from spooltop.model.words import Json
 
+from .atomic import publish
+from .counters import ACQUIRED, COUNTERS, TIMED_OUT, Count, add, lock_within
+from .dirs import OWN
 from .files import Files
 from .machine import command_line
 
@@ -44,8 +47,15 @@ ANYTHING = Anything()
 class CursorFile:
     """One cursor file. ``single``: it holds one source's value and nothing else; by default where its directory is ``cursors``.
 
-    ``files`` and ``clock`` (epoch seconds) are the world; ``folder`` is an open descriptor of the directory that the file lies
-    in, kept by the caller, for one who must not be led elsewhere by a link. Making the object touches nothing.
+    ``timeout``: seconds to wait for the lock, None: for ever. ``files`` and ``clock`` (epoch seconds) are the world; ``folder``
+    is an open descriptor of the directory that the file lies in, kept by the caller, for one who must not be led elsewhere by a
+    link. Making the object touches nothing.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cursors = CursorFile(folder + "/cursors.json")
+    ...     (cursors.advance("imessage", 17), cursors.advance("imessage", 18, expect=17), cursors.read())
+    (None, 17, {'imessage': 18})
     """
 
     def __init__(
@@ -53,6 +63,7 @@ class CursorFile:
         path: str | os.PathLike[str],
         *,
         single: bool | None = None,
+        timeout: float | None = None,
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
         folder: int | None = None,
@@ -63,6 +74,7 @@ class CursorFile:
         self._files = files or Files()
         self._clock = clock
         self._folder_fd = folder
+        self._timeout = timeout
 
     def read(self) -> dict[str, Json]:
         """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
@@ -75,7 +87,8 @@ class CursorFile:
 
         Read again under an exclusive ``flock`` on ``.cursors.lock`` beside the file, published by an atomic replace, synced.
         With ``expect`` only where the section holds that value (None: also where there is none), else ``CursorMismatch``.
-        ``CursorUnreadable`` where the file does not parse: nothing is published over it. ``UsageError`` for a value that is no
+        ``CursorUnreadable`` where the file does not parse: nothing is published over it. ``LockTimedOut`` after
+        ``timeout``; of a file in a spool it is counted how often. ``UsageError`` for a value that is no
         JSON, and for another source than the one a file per source is named after.
         """
         try:
@@ -89,8 +102,10 @@ class CursorFile:
             before = self._sections(text).get(source)
             if not isinstance(expect, Anything) and not _same(before, expect):
                 raise CursorMismatch(f"{source} is not what was expected", found=before, path=self.path, advice="read it again")
-            self._publish(folder, encoded + "\n" if self.single else _with_section(text, source, encoded))
+            new = encoded + "\n" if self.single else _with_section(text, source, encoded)
+            publish(self._files, folder, self._name, new.encode("utf-8"), self._like(folder))
             self._note(folder, source, before, value)
+            self._count(folder, ACQUIRED)
         return before
 
     @property
@@ -123,10 +138,27 @@ class CursorFile:
                 raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
             if now.st_uid == os.geteuid():
                 files.own_as(fd, files.fstat(folder))  # root's lock file would lock every poller out
-            files.lock(fd, wait=True)
+            if not lock_within(files, fd, self._timeout):
+                self._count(folder, TIMED_OUT)
+                what = f"{LOCK} beside it was not free within {self._timeout:g} s"
+                raise LockTimedOut(what, path=self.path, advice="try again")
             yield
         finally:
             files.close(fd)
+
+    def _count(self, folder: int, what: str) -> None:
+        """Into the counters of the spool that the file lies in, if it lies in one."""
+        files = self._files
+        for where in (OWN, f"../{OWN}"):
+            try:
+                fd = files.open_dir(where, folder)
+            except OSError:
+                continue  # no spool here, or one that nobody changed yet, or not ours to look into
+            try:
+                add(files, fd, COUNTERS, files.fstat(fd), (Count(self._clock(), what, self._name, 1),))
+            finally:
+                files.close(fd)
+            return
 
     def _text(self, folder: int) -> str | None:
         files = self._files
@@ -167,26 +199,6 @@ class CursorFile:
     def _unparsable(self, why: str) -> CursorUnreadable:
         return CursorUnreadable(f"does not parse ({why})", path=self.path, advice="mend it by hand; nothing was written over it")
 
-    def _publish(self, folder: int, text: str) -> None:
-        files = self._files
-        draft = f".{self._name[:200]}.{os.urandom(8).hex()}"
-        fd = files.create(draft, folder)
-        try:
-            try:
-                files.own_as(fd, self._like(folder))
-                files.write_all(fd, text.encode("utf-8"))
-                files.sync(fd)
-            finally:
-                files.close(fd)
-            files.replace(draft, self._name, folder)
-        except BaseException:
-            try:
-                files.unlink(draft, folder)
-            except OSError:
-                pass  # the first error is the one to report
-            raise
-        files.sync_dir(folder)
-
     def _like(self, folder: int) -> os.stat_result:
         try:
             return self._files.stat(self._name, folder)
@@ -220,18 +232,8 @@ class CursorFile:
     def _rotate(self, folder: int, fd: int, like: os.stat_result, line: bytes) -> None:
         files = self._files
         newest = files.read(fd, 2 * JOURNAL_MAX)[-JOURNAL_MAX // 2 :]
-        draft = f"{JOURNAL}.{os.urandom(8).hex()}"
-        to = files.create(draft, folder)
-        try:
-            try:
-                files.own_as(to, like)
-                files.write_all(to, newest[newest.find(b"\n") + 1 :] + line)
-            finally:
-                files.close(to)
-            files.replace(draft, JOURNAL, folder)
-        except BaseException:
-            files.unlink(draft, folder)
-            raise
+        kept = newest[newest.find(b"\n") + 1 :] + line
+        publish(files, folder, JOURNAL, kept, like, draft=JOURNAL, durable=False)
 
 
 def _same(one: Json, other: Json) -> bool:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, NoReturn, TypeAlias
 
-from spooltop.errors import PutUnknown, SpooltopError, UsageError
+from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 
+from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
 from .keys import KeyRecords, Record
 from .lookup import find
@@ -31,12 +32,20 @@ _CHUNK = 1 << 20
 class Putter:
     """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
 
-    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, key_window: float | None) -> None:
+    def __init__(
+        self,
+        dirs: SpoolDirs,
+        clock: Callable[[], float],
+        host: str,
+        key_window: float | None,
+        lock_timeout: float | None,
+    ) -> None:
         self._dirs = dirs
         self._files = dirs.files
         self._clock = clock
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
+        self._lock_timeout = lock_timeout
         self._keys = KeyRecords(dirs, clock, key_window)
         self._ids = Ids(host)
         like = dirs.like
@@ -88,27 +97,30 @@ class Putter:
         name = self._name(chosen, source, not_before, canary)
         try:
             if id is None:
-                return self._put(data, chosen, name, key, durable, fresh=True)
+                return self._put(data, chosen, name, key, source, durable, fresh=True)
             with self._alone(id):
                 if (known := self._known(key)) is not None:
-                    return self._finish(known, durable)
+                    return self._finish(known, source, durable)
                 if find(self._dirs, id) is not None:
+                    self._count(DUPLICATE, source or "")
                     return id
                 self._clear(name)
-                return self._put(data, chosen, name, key, durable, fresh=False)
+                return self._put(data, chosen, name, key, source, durable, fresh=False)
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
 
-    def _put(self, data: Data, id: str, name: str, key: str | None, durable: bool, *, fresh: bool) -> str:
+    def _put(
+        self, data: Data, id: str, name: str, key: str | None, source: str | None, durable: bool, *, fresh: bool
+    ) -> str:
         if (known := self._known(key)) is not None:
-            return self._finish(known, durable)
+            return self._finish(known, source, durable)
         inode = self._draft(name, data, durable, fresh)
         if key is not None:
             try:
                 while not self._keys.create(key, name, durable=durable):
                     if (known := self._known(key)) is not None:
                         self._discard(name)
-                        return self._finish(known, durable)
+                        return self._finish(known, source, durable)
             except OSError:
                 if self._recorded(key, name):
                     raise  # the record stands, so the file stays too: a retry finishes the move
@@ -269,7 +281,7 @@ class Putter:
             return True  # not known to be absent
         return known is not None and known.name == name
 
-    def _finish(self, known: Record, durable: bool) -> str:
+    def _finish(self, known: Record, source: str | None, durable: bool) -> str:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
@@ -280,7 +292,13 @@ class Putter:
             self._discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
             self._settle(known.id)  # whoever moved it may not have synced it yet
+        self._count(DUPLICATE, source or "")
         return known.id
+
+    def _count(self, what: str, of: str) -> None:
+        own = self._dirs.own(create=True)
+        assert own is not None  # create=True makes it or raises
+        add(self._files, own, COUNTERS, self._dirs.like, (Count(self._clock(), what, of, 1),))
 
     @contextmanager
     def _alone(self, id: str) -> Iterator[None]:
@@ -293,8 +311,12 @@ class Putter:
         fd = files.open_lasting(sha256(os.fsencode(id)).hexdigest()[:2], ids)
         try:
             files.own_as(fd, self._dirs.like)
-            files.lock(fd, wait=True)
+            if not lock_within(files, fd, self._lock_timeout):
+                self._count(TIMED_OUT, "ids")
+                what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
+                raise LockTimedOut(what, path=self._dirs.path, advice="try again: somebody puts the same id")
             yield
+            self._count(ACQUIRED, "ids")
         finally:
             files.close(fd)
 

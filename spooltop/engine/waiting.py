@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+from collections.abc import Iterable
 
 __all__ = ["LONGEST", "Watch"]
 
@@ -37,13 +38,28 @@ class Watch:
 
     def wait(self, timeout: float) -> None:
         """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest."""
-        longest = LONGEST if self.live else _POLLED
-        ready = self._poll.poll(max(1, int(min(timeout, longest) * 1000 + 0.999)))
-        for fd, _ in ready:
+        self._read(fd for fd, _ in self._poll.poll(max(1, int(min(timeout, self.longest) * 1000 + 0.999))))
+
+    @property
+    def longest(self) -> float:
+        """Longest single wait, in seconds."""
+        return LONGEST if self.live else _POLLED
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """What becomes readable when there is a reason to look, for who waits by other means."""
+        return tuple(fd for fd in (self._event, self._inotify) if fd is not None and fd >= 0)
+
+    def drain(self) -> None:
+        """Takes the reasons away that have come, without waiting."""
+        self._read(self.fds)
+
+    def _read(self, fds: Iterable[int]) -> None:
+        for fd in fds:
             try:
                 os.read(fd, 65536)
             except BlockingIOError:
-                continue  # another thread was quicker
+                continue  # another thread was quicker, or there was nothing
 
     def wake(self) -> None:
         """Ends waits at once. Safe in a signal handler and in any thread."""

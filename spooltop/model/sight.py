@@ -247,6 +247,10 @@ class Sight:
     polls: tuple[Poll, ...] = ()
     """Polls that logs told of since the look before, in the order of each log."""
     locks: tuple[Lock, ...] = ()
+    locks_had: int = 0
+    """How often the engine's own locks were had in the last five minutes, as far as it counts."""
+    locks_given_up: int = 0
+    """How often they were waited for in vain."""
     consumers: int | None = None
     """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""
     last_claim_at: float | None = None

@@ -10,7 +10,7 @@ from ..model.problem import Problem, Severity
 from ..model.sight import Lock
 from ..model.snapshot import Cursor
 from ..model.text import escape
-from ..model.units import age, fit
+from ..model.units import age, count, fit, percent
 from .cursor_verdict import put_back_words
 from .seen import Seen
 
@@ -22,6 +22,7 @@ _NAME_CELLS = 40
 def state_problems(seen: Seen) -> Iterator[Problem]:
     yield from _cursors(seen)
     yield from _locks(seen)
+    yield from _given_up(seen)
     yield from _unsafe(seen)
 
 
@@ -58,6 +59,15 @@ def _reverted(seen: Seen, cursor: Cursor) -> str:
     if carried:
         text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
     return text
+
+
+def _given_up(seen: Seen) -> Iterator[Problem]:
+    sight, limits = seen.sight, seen.thresholds
+    tries = sight.locks_had + sight.locks_given_up
+    if tries >= limits.lock_tries and sight.locks_given_up * 100 > limits.lock_failures * tries:
+        part = percent(sight.locks_given_up, tries)
+        text = f"{count(sight.locks_given_up)} of {count(tries)} tries for the engine's own locks timed out ({part} over 5m)"
+        yield Problem("lock-failures", Severity.WARNING, text, sight.locks_given_up, view="locks")
 
 
 def _locks(seen: Seen) -> Iterator[Problem]:

@@ -30,6 +30,10 @@ class Thresholds:
     lock_blocked: float = 60.0
     lock_stale: float = 300.0
     """A lock that is its own file, of a holder that is gone, is told once it stood for so long."""
+    lock_failures: int = 5
+    """Per cent of the tries for the engine's own locks that were in vain in the last five minutes."""
+    lock_tries: int = 20
+    """Of fewer tries no share is told."""
     clock_ahead: float = 10.0
     """Times of files so far in the future are told."""
     disk_low: int = 16_000_000

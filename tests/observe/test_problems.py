@@ -387,3 +387,10 @@ def test_nothing_wrong_says_what_is_not_judged_yet() -> None:
     assert observer.add(look(0)).not_judged == ("rates (need 60s)",)
     observer.add(look(30, flow=flow(0, 30)))
     assert observer.add(look(61, flow=flow(30, 61))).not_judged == ()
+
+
+def test_locks_that_time_out_are_told_from_a_share_and_a_number_on() -> None:
+    assert "lock-failures" not in told(look(150, locks_had=17, locks_given_up=2))
+    assert "lock-failures" not in told(look(150, locks_had=95, locks_given_up=5))
+    problem = told(look(150, locks_had=94, locks_given_up=6))["lock-failures"]
+    assert problem.count == 6 and "6 of 100" in problem.text and problem.view == "locks"

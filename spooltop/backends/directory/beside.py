@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.sight import CursorSource, Lock, LockParty
 
@@ -17,6 +18,7 @@ from .processes import Processes
 __all__ = ["Beside"]
 
 _TABLE_FOR = 1.0
+_USED_FOR = 300.0
 
 
 class Beside:
@@ -43,6 +45,18 @@ class Beside:
     def locks(self, dirs: SpoolDirs, mount: Mount | None) -> tuple[Lock, ...]:
         device = mount.device if mount is not None else None
         return self._lock_files.look([(path, fd, device) for path, fd in self._place.folders(dirs)], self.table)
+
+    def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
+        """How often the engine's own locks were had, and how often given up, in the last five minutes."""
+        try:
+            own = dirs.own()
+        except OSError:
+            return 0, 0  # closed to this user: what cannot be seen is no trouble of the locks
+        if own is None:
+            return 0, 0
+        counts, since = counters.read(dirs.files, own, counters.COUNTERS), self._clock() - _USED_FOR
+        had, given_up = (counters.total(counts, what, since=since) for what in (counters.ACQUIRED, counters.TIMED_OUT))
+        return sum(had.values()), sum(given_up.values())
 
     def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
         def holders(found: os.stat_result) -> tuple[LockParty, ...]:

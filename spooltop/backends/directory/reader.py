@@ -157,6 +157,7 @@ class DirectoryReader:
         strange = self._strange_rows(dirs, scans, doubles)
         self._settle(scans, asides, doubles)
         consumers = self._living(dirs)
+        locks_had, locks_given_up = self._beside.locks_used(dirs)
         return Sight(
             target=self._path,
             layout=self._layout,
@@ -173,6 +174,8 @@ class DirectoryReader:
             disk=disk,
             cursors=cursors,
             locks=self._beside.locks(dirs, mount),
+            locks_had=locks_had,
+            locks_given_up=locks_given_up,
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
             ages=None if self._layout == "mail" else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),

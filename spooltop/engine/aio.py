@@ -1,0 +1,58 @@
+"""Claims in an asyncio program: the wait is the loop's, and no thread waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from .waiting import Watch
+
+if TYPE_CHECKING:
+    from .claim import Claim
+
+__all__ = ["aclaims"]
+
+
+async def aclaims(
+    take: Callable[[], Claim | None],
+    watch: Watch,
+    due: Callable[[], float | None],
+    settle: Callable[[], None],
+    timeout: float | None,
+) -> AsyncIterator[Claim]:
+    """What ``Spool.aclaims`` is made of. ``take`` gives a claim or None at once, ``due`` the seconds until a delayed message may
+    be claimed, ``settle`` raises where the boxes are others now. Closes ``watch``."""
+    try:
+        ends = None if timeout is None else time.monotonic() + timeout
+        wakes = watch.wakes
+        while True:
+            claim = take()
+            if claim is not None:
+                yield claim
+                del claim  # one that the caller has dropped is not kept alive here
+                ends = None if timeout is None else time.monotonic() + timeout
+                continue
+            left = float("inf") if ends is None else ends - time.monotonic()
+            if left <= 0 or watch.wakes != wakes:
+                return
+            soon = due()
+            await _wait(watch, min(left, watch.longest) if soon is None else min(left, watch.longest, soon))
+            settle()
+    finally:
+        watch.close()
+
+
+async def _wait(watch: Watch, seconds: float) -> None:
+    loop, something = asyncio.get_running_loop(), asyncio.Event()
+    for fd in watch.fds:
+        loop.add_reader(fd, something.set)
+    try:
+        await asyncio.wait_for(something.wait(), max(0.0, seconds))
+    except TimeoutError:
+        return
+    finally:
+        for fd in watch.fds:
+            loop.remove_reader(fd)
+        watch.drain()

@@ -1,0 +1,131 @@
+"""Counts that processes share: how often the engine's own locks were had or given up, and which duplicates were suppressed.
+
+A counter file is a log of JSON lines, ``{"at": epoch seconds, "what": …, "of": …, "n": …}``, appended under a lock on the file
+itself, which nobody ever replaces or removes. When it has grown it is summed up in place: by the minute for the last hour, and
+before that in one line for each counter, so that totals stay. Cut off there, counts are lost and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .files import Files
+
+__all__ = ["ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "lock_within", "read", "total"]
+
+COUNTERS = "counters"
+"""The counter file of a spool, in ``.spooltop``."""
+ACQUIRED, TIMED_OUT, DUPLICATE = "lock-acquired", "lock-timed-out", "duplicate"
+MAX = 128 << 10
+"""Bytes from which a counter file is summed up."""
+_HOUR = 3600.0
+_PATIENCE = 0.2
+"""Seconds that counting waits for its own file: a count is no reason to hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """``n`` times ``what`` happened, to ``of`` (a lock, a source; "" for none), at about ``at`` (epoch seconds; 0: long ago)."""
+
+    at: float
+    what: str
+    of: str
+    n: int
+
+
+def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iterable[Count]) -> None:
+    """Appends to the counter file ``name`` of the directory ``folder``. An error is not told: what is counted is done."""
+    told = b"".join(_line(count) for count in counts)
+    try:
+        fd = files.open_lasting(name, folder, append=True)
+        try:
+            found = files.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or not lock_within(files, fd, _PATIENCE):
+                return
+            if found.st_size == 0:
+                files.own_as(fd, like)
+            elif found.st_size > MAX:
+                _sum_up(files, fd)
+            files.write_all(fd, told)
+        finally:
+            files.close(fd)
+    except OSError:
+        return  # counts on a full or read-only disk are lost, as said above
+
+
+def read(files: Files, folder: int, name: str) -> list[Count]:
+    """What the counter file says; nothing where there is none or it cannot be read. Whoever may write the spool wrote it."""
+    try:
+        fd = files.open_read(name, folder)
+        try:
+            return _parsed(files.content(fd)) if files.fstat(fd).st_size <= 4 * MAX else []
+        finally:
+            files.close(fd)
+    except OSError:
+        return []
+
+
+def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str, int]:
+    """How often ``what`` happened since then (epoch seconds), by what it happened to.
+
+    >>> total([Count(5.0, "duplicate", "imessage", 2), Count(9.0, "duplicate", "imessage", 1)], "duplicate", since=6.0)
+    {'imessage': 1}
+    """
+    found: dict[str, int] = {}
+    for count in counts:
+        if count.what == what and count.at >= since:
+            found[count.of] = found.get(count.of, 0) + count.n
+    return found
+
+
+def lock_within(files: Files, fd: int, timeout: float | None, *, tick: Callable[[], float] = time.monotonic) -> bool:
+    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False where that was not enough."""
+    if timeout is None:
+        return files.lock(fd, wait=True)
+    # flock(2) knows no timeout, and a signal for one is the program's and not ours.
+    end, pause = tick() + timeout, 0.001
+    while not files.lock(fd):
+        left = end - tick()
+        if left <= 0:
+            return False
+        time.sleep(min(left, pause))
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+def _sum_up(files: Files, fd: int) -> None:
+    counts = _parsed(files.content(fd))
+    newest = max((count.at for count in counts), default=0.0)
+    sums: dict[tuple[float, str, str], int] = {}
+    for count in counts:
+        minute = count.at - count.at % 60 if count.at > newest - _HOUR else 0.0
+        sums[minute, count.what, count.of] = sums.get((minute, count.what, count.of), 0) + count.n
+    if len(sums) > MAX // 200:  # as many sources as messages: told apart they are of no use
+        merged: dict[tuple[float, str, str], int] = {}
+        for (minute, what, _), n in sums.items():
+            merged[minute, what, ""] = merged.get((minute, what, ""), 0) + n
+        sums = merged
+    files.truncate(fd, 0)
+    files.write_all(fd, b"".join(_line(Count(at, what, of, n)) for (at, what, of), n in sorted(sums.items())))
+
+
+def _line(count: Count) -> bytes:
+    return json.dumps({"at": round(count.at, 3), "what": count.what, "of": count.of[:80], "n": count.n}).encode() + b"\n"
+
+
+def _parsed(data: bytes) -> list[Count]:
+    found = []
+    for line in data.splitlines():
+        try:
+            told = json.loads(line)
+            count = Count(float(told["at"]), str(told["what"]), str(told["of"]), int(told["n"]))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            continue  # torn, or not ours
+        if count.n > 0:
+            found.append(count)
+    return found

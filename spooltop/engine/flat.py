@@ -1,0 +1,174 @@
+"""Flat directories: files that many processes read, each with a lock file ``<name>.lock`` beside it, or none.
+
+Not a spool: nobody counts attempts here, and nothing is delivered again. For work that must not be lost use ``Spool``.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+
+from spooltop.errors import Unreadable
+
+from .counters import lock_within
+from .files import Files
+from .machine import this_machine
+
+__all__ = ["available", "read_and_delete"]
+
+_LOCK = ".lock"
+_F_OFD_GETLK = 36
+_FLOCK = "hhqqixxxx"
+_SOFT_CAP = 1024
+
+
+def read_and_delete(
+    path: str | os.PathLike[str],
+    timeout: float | None = 0,
+    *,
+    files: Files | None = None,
+    tick: Callable[[], float] = time.monotonic,
+) -> bytes | None:
+    """The content of a file, which is gone then; None where there is none, or another reader was quicker.
+
+    Of many readers exactly one gets it: it is moved to a name of this reader's own (``.<name>.<32 hex>.taken``) before it is
+    read, so that a writer who replaces it meanwhile loses nothing either. Where a lock file ``<path>.lock`` stands beside, its
+    ``flock`` is taken first, for ``timeout`` seconds at most (None: waits for ever), and None is given where that was not enough.
+    Whoever dies in between leaves the file under that other name: nothing is lost, and nobody else gets it by himself.
+
+    Raises ``Unreadable`` for what is no regular file (it stays), ``OSError`` as ``open`` does.
+
+    >>> import os, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "job")
+    ...     size = path.write_bytes(b"once")
+    ...     (read_and_delete(path, timeout=1), read_and_delete(path), os.listdir(folder))
+    (b'once', None, [])
+    """
+    files = files or Files()
+    folder_path, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+    folder = files.open_dir(folder_path, follow=True)
+    lock: int | None = None
+    try:
+        try:
+            lock = files.open_read(name + _LOCK, folder)
+            if not lock_within(files, lock, timeout, tick=tick):
+                return None
+        except FileNotFoundError:
+            pass  # no lock file: the move alone decides
+        try:
+            if not stat.S_ISREG(files.stat(name, folder).st_mode):
+                raise Unreadable("not a regular file", path=path)
+            mine = f".{name[:180]}.{os.urandom(16).hex()}.taken"
+            files.move(name, folder, mine, folder, unique=True)
+        except FileNotFoundError:
+            return None
+        return _taken(files, folder, name, mine, path)
+    finally:
+        if lock is not None:
+            files.close(lock)
+        files.close(folder)
+
+
+def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathLike[str]) -> bytes:
+    try:
+        fd = files.open_read(mine, folder)
+        try:
+            data = files.content(fd)
+        finally:
+            files.close(fd)
+    except OSError as error:
+        files.move(mine, folder, name, folder)  # raises where a new one has come meanwhile: then both stand
+        if error.errno in (errno.EINVAL, errno.ELOOP, errno.ESPIPE, errno.EISDIR):
+            raise Unreadable("not a regular file", path=path) from None
+        raise
+    files.unlink(mine, folder)
+    files.sync_dir(folder)
+    return data
+
+
+def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: Files | None = None) -> Iterator[str]:
+    """The paths of the regular files in ``directory`` that match ``pattern`` (fnmatch) and that nobody holds now, by name.
+
+    Held is a file whose ``<name>.lock`` is locked (``flock``, POSIX or open file description lock), or tells of a holder by its
+    content, as soft locks do: a pid in the first line that lives, or another host in the second. Dot files and the lock files
+    themselves are none. No lock is taken beyond the look: who wants to work on a file takes its lock, and may still be too late.
+    A POSIX lock that this process itself has on such a lock file would be lost by looking (fcntl(2)); ``flock`` is not.
+
+    Raises ``OSError`` where the directory cannot be read.
+
+    >>> import fcntl, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("a.job", "b.job", "b.job.lock"):
+    ...         open(os.path.join(folder, name), "w").close()
+    ...     with open(os.path.join(folder, "b.job.lock")) as lock:
+    ...         fcntl.flock(lock, fcntl.LOCK_EX)
+    ...         held = [os.path.basename(path) for path in available(folder, "*.job")]
+    ...     (held, [os.path.basename(path) for path in available(folder, "*.job")])
+    (['a.job'], ['a.job', 'b.job'])
+    """
+    files = files or Files()
+    folder_path = os.path.abspath(os.fsdecode(directory))
+    folder = files.open_dir(folder_path, follow=True)
+    try:
+        names = sorted(
+            name
+            for found in files.regular(folder)
+            for name in found
+            if name[0] != "." and not name.endswith(_LOCK) and fnmatchcase(name, pattern)
+        )
+        for name in names:
+            if not _held(files, folder, name + _LOCK) and _stands(files, folder, name):
+                yield os.path.join(folder_path, name)
+    finally:
+        files.close(folder)
+
+
+def _stands(files: Files, folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISREG(files.stat(name, folder).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _held(files: Files, folder: int, lock: str) -> bool:
+    try:
+        fd = files.open_read(lock, folder)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # not to be read, so not known to be free
+    try:
+        found = files.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return True
+        if not files.lock(fd, shared=True):
+            return True
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        if struct.unpack(_FLOCK, fcntl.fcntl(fd, _F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK:
+            return True
+        return _soft(files.read(fd, _SOFT_CAP)) if found.st_size else False
+    finally:
+        files.close(fd)
+
+
+def _soft(said: bytes) -> bool:
+    """Whether the content of a lock file tells of a holder who may live."""
+    lines = said.split(b"\n")
+    if not lines[0].strip().isdigit():
+        return False
+    if len(lines) > 1 and lines[1].strip() and lines[1].strip() != os.fsencode(this_machine().host):
+        return True  # on another machine: nobody here can tell
+    try:
+        os.kill(int(lines[0]), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
