@@ -12,7 +12,7 @@ from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Severity
 from ..model.row import Payload, Row
 from ..model.sight import Lock
-from ..model.snapshot import Snapshot
+from ..model.snapshot import Cursor, Snapshot
 from ..model.text import escape, escape_text
 from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size
 from ..model.words import Action, Box, Verdict
@@ -187,9 +187,15 @@ def cursors(snapshot: Snapshot) -> list[str]:
         moved = at_least(since) if one.moved_is_bound else age(since)
         lines.append(
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
-            f"{_loud(one.verdict)}{': ' + printable(one.evidence) if one.evidence else ''}"
+            f"{_loud(one.verdict)}{_because(one)}"
         )
     return lines
+
+
+def _because(one: Cursor) -> str:
+    if one.evidence.startswith(f"{one.verdict} "):  # it says its verdict itself
+        return printable(one.evidence.removeprefix(one.verdict))
+    return f": {printable(one.evidence)}" if one.evidence else ""
 
 
 def locks(snapshot: Snapshot) -> list[str]:

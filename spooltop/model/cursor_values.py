@@ -20,21 +20,24 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
 _DEEPEST = 4
 
 
-def pick(value: Json, depth: int = 0) -> Json:
-    """The cursor in a section: a number or text is it; in an object its ``cursor``, ``value``, ``offset``, ``id`` or ``last…``
-    field, else its only numeric one, else the whole object.
+def pick(value: Json, field: str | None = None, *, depth: int = 0) -> Json:
+    """The cursor in a section: a number or text is it; in an object its ``field``, or where that is not given or not there, its
+    ``cursor``, ``value``, ``offset``, ``id`` or ``last…`` field, else its only numeric one, else its only one that is a time,
+    else the whole object.
 
-    >>> pick({"last_rowid": 7, "updated_at": 99.5}), pick({"n": 3, "name": "x"}), pick("abc")
-    (7, 3, 'abc')
+    >>> pick({"last_rowid": 7, "updated_at": 99.5}), pick({"n": 3, "name": "x"}), pick("abc"), pick({"id": 1, "at": 2}, "at")
+    (7, 3, 'abc', 2)
     """
     if not isinstance(value, dict) or depth >= _DEEPEST:
         return value
-    name = field_of(value)
-    return value if name is None else pick(value[name], depth + 1)
+    name = field_of(value, field)
+    return value if name is None else pick(value[name], depth=depth + 1)
 
 
-def field_of(section: Mapping[str, Json]) -> str | None:
-    """The field of an object that holds its cursor, None where nothing tells which."""
+def field_of(section: Mapping[str, Json], named: str | None = None) -> str | None:
+    """The field of an object that holds its cursor, None where nothing tells which; ``named`` where it has that."""
+    if named is not None and named in section:
+        return named
     for name in _NAMED:
         if section.get(name) is not None:
             return name
@@ -42,7 +45,10 @@ def field_of(section: Mapping[str, Json]) -> str | None:
     if last:  # "last_rowid" is the cursor and "last_run" is not
         return next((name for name in last if _POSITION.search(name[4:])), last[0])
     numeric = [name for name, item in section.items() if isinstance(item, int | float) and not isinstance(item, bool)]
-    return numeric[0] if len(numeric) == 1 else None
+    if numeric:
+        return numeric[0] if len(numeric) == 1 else None
+    ordered = [name for name, item in section.items() if order(item) is not None]
+    return ordered[0] if len(ordered) == 1 else None
 
 
 def order(value: Json) -> tuple[str, float | int] | None:
@@ -74,13 +80,13 @@ def direction(old: Json, new: Json) -> int | None:
     return (after[1] > before[1]) - (after[1] < before[1])
 
 
-def shown(value: Json) -> str:
-    """As it stands in the file: never grouped, never rounded, escaped.
+def shown(value: Json, field: str | None = None) -> str:
+    """As it stands in the file: never grouped, never rounded, escaped. ``field`` as for ``pick``.
 
     >>> shown(12345678901234567890), shown({"a": 1, "b": 2}), shown("tok")
     ('12345678901234567890', '{"a":1,"b":2}', 'tok')
     """
-    picked = pick(value)
+    picked = pick(value, field)
     if isinstance(picked, str):
         return escape(picked)
     return escape(json.dumps(picked, ensure_ascii=False, separators=(",", ":")))

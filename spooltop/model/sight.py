@@ -173,6 +173,8 @@ class CursorSource:
     of them were published before the file was read."""
     lock_there: bool | None = None
     """Whether ``.cursors.lock`` stands beside it: without it nobody locks by it. None: not looked."""
+    writer: LockParty | None = None
+    """Who published what was read, where the kernel was asked to tell (fanotify(7)) and did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,8 @@ class Poll:
 @dataclass(frozen=True, slots=True)
 class CursorSection:
     """One source's value in one file, as written: what the history keeps. ``shown`` is the cursor in it, escaped ("" where it
-    is the value itself)."""
+    is the value itself). ``held_by`` are those who were seen to hold the lock: a look comes after the write, so that empty is
+    "not seen" and never "nobody", unless ``lock_there`` is False: without a lock file nobody held it."""
 
     at: float
     value: Json
@@ -199,7 +202,14 @@ class CursorSection:
     held_by: tuple[LockParty, ...] = ()
     shown: str = ""
     writer: LockParty | None = None
-    """Who wrote it, where the journal tells; nobody is guessed."""
+    """Who wrote it, where the journal or the kernel tells; nobody is guessed."""
+    lock_there: bool | None = None
+    back: bool = False
+    """True where it put the cursor back: to a smaller value, or to a token that it had before."""
+    lost: bool = False
+    """True where that was a lost update and no rewind."""
+    journaled: bool = False
+    """True where the journal tells of it: written by ``CursorFile.advance``, under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +256,8 @@ class Sight:
     cursors: tuple[CursorSource, ...] = ()
     polls: tuple[Poll, ...] = ()
     """Polls that logs told of since the look before, in the order of each log."""
+    writers_watched: bool = False
+    """True where the kernel tells who writes the cursor files (fanotify(7))."""
     locks: tuple[Lock, ...] = ()
     locks_had: int = 0
     """How often the engine's own locks were had in the last five minutes, as far as it counts."""

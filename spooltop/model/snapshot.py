@@ -78,6 +78,8 @@ class Cursor:
     """What tells that this file is written unsafely, in words; names escaped."""
     polls: tuple[Poll, ...] = ()
     """What its poll log told, newest first; empty where none was named."""
+    put_back_by: tuple[tuple[str, int], ...] = ()
+    """Who wrote those writes, where that was seen: (command or pid, in how many), most first; escaped."""
     same_start: int = 0
     """How many of the last polls found something new from the same start: from 2 on nothing of it was kept."""
 

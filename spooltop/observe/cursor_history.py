@@ -27,6 +27,7 @@ _NEAR = 3.0
 class Change:
     """One write that changed the value. ``advanced`` are other sources that went forward in the same write. ``known``: the
     source itself had this value before; ``back``: it went back, or for a token without order, to one that it had before.
+    ``journaled``: under the lock, of that section alone, so that it can lose nobody's update. ``writer`` where it was seen.
     """
 
     at: float
@@ -36,42 +37,75 @@ class Change:
     known: bool
     also_changed: tuple[str, ...] = ()
     advanced: tuple[str, ...] = ()
+    journaled: bool = False
+    writer: LockParty | None = None
 
 
-def key_of(value: Json) -> str:
+def key_of(value: Json, field: str | None = None) -> str:
     """What two equal cursors have in common: the kind and the text of what ``pick`` finds."""
-    picked = pick(value)
+    picked = pick(value, field)
     return f"{type(picked).__name__}:{picked!r}"
 
 
 class CursorHistory:
-    """Grows by ``write``; everything else is read off it."""
+    """Grows by ``write``, ``told`` and ``arrived``; everything else is read off it. ``field`` names what in a section is the
+    cursor, None where that is found by itself."""
 
-    def __init__(self, at: float, value: Json, inode: int, held_by: tuple[LockParty, ...], *, seen_at: float) -> None:
+    def __init__(
+        self, at: float, value: Json, inode: int, held_by: tuple[LockParty, ...], *, seen_at: float, field: str | None = None,
+        writer: LockParty | None = None, lock_there: bool | None = None,
+    ) -> None:  # fmt: skip
+        self.field = field
         self.value = value
         self.first_seen = seen_at
         self.written_at = at
         self.moved_at: float = at
         self.moved_is_bound = True
-        self.ring: deque[CursorSection] = deque([CursorSection(at, value, inode, (), held_by, shown(value))], maxlen=RING)
+        first = CursorSection(at, value, inode, (), held_by, shown(value, field), writer, lock_there)
+        self.ring: deque[CursorSection] = deque([first], maxlen=RING)
+        self.journal_writes: deque[float] = deque(maxlen=RING)
+        """When the journal told of a write, also of one that changed nothing."""
+        self.repeated = 0
+        """Writes since the last move that left the value as it was."""
+        self.repeats_ever = 0
+        self.busy_repeats = 0
+        """Those of them before each of which messages of this source had arrived."""
+        self._arrived = 0
         self.changes: deque[Change] = deque(maxlen=RING)
         self.writes: deque[float] = deque(maxlen=RING)
         self._forward: deque[float] = deque(maxlen=_GAPS + 1)
-        self._seen: dict[str, int] = {key_of(value): 0}
+        self._seen: dict[str, int] = {self.key(value): 0}
         self._top: Json = value
         """The high-water mark; for tokens without order the newest that was ever seen."""
 
+    def key(self, value: Json) -> str:
+        return key_of(value, self.field)
+
+    def pick(self, value: Json) -> Json:
+        return pick(value, self.field)
+
+    def shown(self, value: Json) -> str:
+        return shown(value, self.field)
+
+    def step(self, old: Json, new: Json) -> int | None:
+        """1 forward, -1 back, 0 equal in order; None for tokens without order."""
+        return direction(self.pick(old), self.pick(new))
+
     def direction_to(self, value: Json) -> int:
         """1 where ``value`` would be forward, -1 back, 0 the same. A token without order is forward when it is new."""
-        step = direction(pick(self.value), pick(value))
+        step = self.step(self.value, value)
         if step is not None:
             return step
-        if key_of(value) == key_of(self.value):
+        if self.key(value) == self.key(self.value):
             return 0
-        if order(pick(value)) is not None or order(pick(self.value)) is not None:
+        if order(self.pick(value)) is not None or order(self.pick(self.value)) is not None:
             return 1  # the kind of value changed: a new beginning, not a step back
-        place = self._seen.get(key_of(value))
-        return 1 if place is None or place > self._seen.get(key_of(self.value), -1) else -1
+        place = self._seen.get(self.key(value))
+        return 1 if place is None or place > self._seen.get(self.key(self.value), -1) else -1
+
+    def arrived(self, messages: int) -> None:
+        """So many messages of this source came into ``new``."""
+        self._arrived += messages
 
     def write(
         self,
@@ -82,24 +116,38 @@ class CursorHistory:
         advanced: tuple[str, ...],
         held_by: tuple[LockParty, ...],
         writer: LockParty | None = None,
+        *,
+        lock_there: bool | None = None,
+        journaled: bool = False,
     ) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
-        self.ring.appendleft(CursorSection(at, value, inode, also, held_by, shown(value), writer))
+        step = self.direction_to(value)
+        self.ring.appendleft(
+            CursorSection(
+                at, value, inode, also, held_by, self.shown(value), writer, lock_there, back=step < 0, journaled=journaled
+            )
+        )
         self.writes.append(at)
         self.written_at = at
-        if key_of(value) == key_of(self.value):
+        key = self.key(value)
+        if key == self.key(self.value):
             self.value = value
+            self.repeated += 1
+            self.repeats_ever += 1
+            self.busy_repeats += self._arrived > 0
+            self._arrived = 0
             return
-        step = self.direction_to(value)
-        key = key_of(value)
-        self.changes.append(Change(at, self.value, value, step < 0, key in self._seen, also, advanced))
+        self.repeated = self.busy_repeats = self._arrived = 0
+        self.changes.append(
+            Change(at, self.value, value, step < 0, key in self._seen, also, advanced, journaled, writer)
+        )
         if step > 0:
             self._forward.append(at)
         if key not in self._seen:
             if len(self._seen) > 10 * RING:
                 del self._seen[next(iter(self._seen))]
             self._seen[key] = max(self._seen.values(), default=-1) + 1
-        comparable = direction(pick(self._top), pick(value))
+        comparable = self.step(self._top, value)
         if comparable == 1 or (comparable is None and step > 0 and not self._behind_token(value)):
             self._top = value
         self.value = value
@@ -107,27 +155,37 @@ class CursorHistory:
 
     def _behind_token(self, value: Json) -> bool:
         """True where the high-water mark is a token that came later than ``value``."""
-        top = self._seen.get(key_of(self._top))
-        return order(pick(value)) is None and top is not None and top > self._seen.get(key_of(value), top)
+        top = self._seen.get(self.key(self._top))
+        return order(self.pick(value)) is None and top is not None and top > self._seen.get(self.key(value), top)
 
     def told(self, one: CursorWrite, now: float) -> None:
         """Takes one line of the journal. A write that was seen already gets its writer. What the line replaced, where that is not
         what stood here, was written in between by somebody who keeps no journal."""
         at = min(one.at, now)
+        self.journal_writes.append(at)
         recent = list(itertools.islice(self.ring, _RECENT + 1))
         for place, seen in enumerate(recent[:_RECENT]):
             before = recent[place + 1].value if place + 1 < len(recent) else one.old  # the first was no write that we saw
             if (
-                seen.writer is None
+                not seen.journaled
+                and (seen.writer is None or seen.writer.pid == one.writer.pid)
                 and abs(seen.at - at) <= _NEAR
-                and key_of(seen.value) == key_of(one.new)
-                and key_of(before) == key_of(one.old)
+                and self.key(seen.value) == self.key(one.new)
+                and self.key(before) == self.key(one.old)
             ):
-                self.ring[place] = replace(seen, writer=one.writer, held_by=seen.held_by or (one.writer,))
+                self.ring[place] = replace(
+                    seen, writer=one.writer, held_by=seen.held_by or (one.writer,), also_changed=(), journaled=True
+                )
+                for turn in range(len(self.changes) - 1, -1, -1):
+                    if self.changes[turn].at == seen.at:
+                        self.changes[turn] = replace(
+                            self.changes[turn], also_changed=(), advanced=(), journaled=True, writer=one.writer
+                        )
+                        break
                 return
-        if key_of(one.old) != key_of(self.value):
+        if self.key(one.old) != self.key(self.value):
             self.write(at, one.old, 0, (), (), ())
-        self.write(at, one.new, 0, (), (), (one.writer,), writer=one.writer)
+        self.write(at, one.new, 0, (), (), (one.writer,), writer=one.writer, journaled=True)
 
     @property
     def top(self) -> Json:
@@ -136,28 +194,31 @@ class CursorHistory:
     @property
     def below_top(self) -> bool:
         """True where it stands below its high-water mark."""
-        step = direction(pick(self.value), pick(self._top))
-        return step == 1 if step is not None else key_of(self.value) != key_of(self._top)
+        step = self.step(self.value, self._top)
+        return step == 1 if step is not None else self.key(self.value) != self.key(self._top)
 
     def recovered(self, change: Change) -> bool:
         """True where it has since gone past what it had when ``change`` put it back."""
         later = [other.new for other in self.changes if other.at > change.at]
-        steps = [direction(pick(change.old), pick(value)) for value in later]
-        place = self._seen.get(key_of(change.old), -1)
+        steps = [self.step(change.old, value) for value in later]
+        place = self._seen.get(self.key(change.old), -1)
         return any(
-            step == 1 if step is not None else self._seen.get(key_of(value), 0) > place
+            step == 1 if step is not None else self._seen.get(self.key(value), 0) > place
             for step, value in zip(steps, later, strict=True)
         )
 
     def put_backs(self, now: float) -> list[Change]:
         """Lost updates of the last hour, oldest first: back at an earlier value of its own in a write that changed another key,
-        or put back to the same value at least twice. A single step back for itself is a rewind and not among them.
+        or put back to the same value at least twice. A single step back for itself is a rewind and not among them, nor is any
+        that the journal tells of: such a write knew what it replaced.
         """
-        back = [change for change in self.changes if change.back and change.at >= now - _REMEMBERED]
+        back = [
+            change for change in self.changes if change.back and not change.journaled and change.at >= now - _REMEMBERED
+        ]
         times: dict[str, int] = {}
         for change in back:
-            times[key_of(change.new)] = times.get(key_of(change.new), 0) + 1
-        return [change for change in back if (change.known and change.also_changed) or times[key_of(change.new)] > 1]
+            times[self.key(change.new)] = times.get(self.key(change.new), 0) + 1
+        return [change for change in back if (change.known and change.also_changed) or times[self.key(change.new)] > 1]
 
     @property
     def every(self) -> float | None:
@@ -165,15 +226,20 @@ class CursorHistory:
         gaps = self._gaps(self._forward)
         return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
-    @property
-    def written_every(self) -> float | None:
-        """The same between writes of any kind."""
-        gaps = self._gaps(self.writes)[-_GAPS:]
+    def written_every(self, times: deque[float]) -> float | None:
+        """The same between ``times``: its ``writes``, or its ``journal_writes``."""
+        gaps = self._gaps(times)[-_GAPS:]
         return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
-    def explained(self, *, writes: bool = False) -> float | None:
-        """Seconds of silence that its own rhythm explains: thrice the usual, or half again the longest seen."""
-        gaps = self._gaps(self.writes)[-_GAPS:] if writes else self._gaps(self._forward)
+    @property
+    def all_journaled(self) -> bool:
+        """True where every write since watching began stands in the journal: no other hand writes this source."""
+        return bool(self.writes) and all(write.journaled for write in itertools.islice(self.ring, len(self.writes)))
+
+    def explained(self, times: deque[float] | None = None) -> float | None:
+        """Seconds of silence that its own rhythm explains: thrice the usual, or half again the longest seen. Of its forward
+        moves, or of ``times``."""
+        gaps = self._gaps(self._forward if times is None else times)[-_GAPS:]
         return max(3 * _median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
 
     @staticmethod

@@ -1,20 +1,25 @@
-"""What one source's history says, in one word and in evidence. Pure; all of it from the watched file alone."""
+"""What one source's history says, in one word and in evidence. Pure; no limit in it is set by hand but the first minutes: what
+is late, silent or stuck is measured by what the source itself did before."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from ..model.cursor_values import shown
-from ..model.text import escape
+from ..model.sight import LockParty
+from ..model.text import escape, program
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
 
-__all__ = ["judge", "put_back_words", "suspects", "suspects_of"]
+__all__ = ["ASK_FOR_LOGS", "judge", "put_back_words", "suspects", "suspects_of", "writers_of"]
 
+ASK_FOR_LOGS = "; idle or stopped? give --poll-log"
+"""Where nothing but a file of several sources is known."""
 _NEW_FOR = 60.0
 _RHYTHM_UNKNOWN = 300.0
 """While its rhythm is not learnt, a forward move counts as recent for so long."""
+_REPEATS = 2
+"""Writes of the same value, with messages of the source before each, that are no accident any more."""
 
 
 def judge(history: CursorHistory, now: float, *, shared: bool, window: float) -> tuple[str, str, int]:
@@ -23,45 +28,71 @@ def judge(history: CursorHistory, now: float, *, shared: bool, window: float) ->
     recent = [change for change in put if change.at >= now - window]
     if put and (len(recent) > 1 or not history.recovered(put[-1])):
         words = put_back_words(history, put, now, window=window)
-        return "reverted", words + suspects(recent or put), len(recent or put)
+        return "reverted", words + suspects(recent or put) + _written_by(recent or put), len(recent or put)
     before = f"; put back {len(put)}×, last {age(now - put[-1].at)} ago" if put else ""
     if history.below_top:
         back = next((change for change in reversed(history.changes) if change.back), None)
         since = f" {age(now - back.at)} ago" if back else ""
-        how = f"went back {shown(back.old)}→{shown(back.new)}{since}; " if back else ""
-        return "rewound", f"{how}its highest was {shown(history.top)}{before}", len(put)
+        by = f" by {_name(back.writer)}" if back and back.writer else ""
+        how = f"went back {history.shown(back.old)}→{history.shown(back.new)}{since}{by}; " if back else ""
+        return "rewound", f"{how}its highest was {history.shown(history.top)}{before}", len(put)
     verdict, words = _pace(history, now, shared=shared)
     return verdict, words + before, len(recent or put)
 
 
 def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:
     unmoved = max(0.0, now - history.moved_at)
-    silent = max(0.0, now - history.written_at)
-    every = history.every
-    if not shared:
-        limit = history.explained(writes=True)
-        if limit is not None and silent > limit:
-            return "stopped", f"not written for {age(silent)}, every {interval(history.written_every)} before"
+    explained = history.explained()
+    if history.busy_repeats > (_REPEATS if explained is None else 0) and (explained is None or unmoved > explained):
+        since = f", without a move for {age(unmoved)}" if history.changes else ""
+        return "stalled", f"written {history.repeated}× with the same value while messages of it keep arriving{since}"
+    stopped = _stopped(history, now, shared=shared)
+    if stopped:
+        return "stopped", stopped
     if not history.changes:
-        if not shared and history.writes:
-            return "unmoved", f"idle or stalled? written {len(history.writes)}× with the same value"
-        if now - history.first_seen < _NEW_FOR:
-            return "new", "seen once, no write yet"
-        return "unmoved", f"idle or stopped? no move in {age(now - history.first_seen)} of watching"
-    moves = sum(1 for change in history.changes if not change.back)
+        return _never_moved(history, now, shared=shared)
+    every = history.every
     if every is None:
         if unmoved <= _RHYTHM_UNKNOWN:
+            moves = sum(1 for change in history.changes if not change.back)
             return "advancing", f"moved {moves}×, last {age(unmoved)} ago"
-        return "unmoved", f"idle or stopped? {age(unmoved)} without a move, its rhythm is not known"
+        return "unmoved", f"unmoved {age(unmoved)}, its rhythm is not known{ASK_FOR_LOGS}"
     if unmoved <= max(1.25 * every, every + 5.0):
         return "advancing", f"every {interval(every)}, last {age(unmoved)} ago"
-    explained = history.explained()
     if explained is not None and unmoved <= explained:
         return "unmoved", f"within rhythm, every {interval(every)}, last {age(unmoved)} ago"
-    words = f"{age(unmoved)} without a move, every {interval(every)} before"
-    if not shared and silent < unmoved:
-        return "unmoved", f"idle or stalled? {words}, written {age(silent)} ago"
-    return "unmoved", f"idle or stopped? {words}"
+    words = f"unmoved {age(unmoved)}, moved every {interval(every)} before"
+    written = max(0.0, now - history.written_at)
+    if history.repeated and written < unmoved:
+        if history.journal_writes and history.journal_writes[-1] > history.moved_at:
+            return "idle", f"its poller wrote {age(written)} ago and has nothing new"
+        if not shared:
+            return "unmoved", f"{words}; idle or stalled? written {age(written)} ago with the same value"
+    return "unmoved", words + ASK_FOR_LOGS
+
+
+def _never_moved(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:
+    written = age(max(0.0, now - history.written_at))
+    if history.repeated and history.journal_writes:
+        return "idle", f"its poller wrote {written} ago and has nothing new"
+    if not shared and history.writes:
+        return "unmoved", f"idle or stalled? written {len(history.writes)}× with the same value"
+    watched = now - history.first_seen
+    if watched < _NEW_FOR:
+        return "new", "seen once, no write yet"
+    return "unmoved", f"unmoved in {age(watched)} of watching{ASK_FOR_LOGS}"
+
+
+def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
+    """Why nobody writes it any more, "" where that is not so or not known: in a file that others write too only the journal
+    tells."""
+    silent = max(0.0, now - history.written_at)
+    times = history.journal_writes if shared else history.writes
+    limit = history.explained(times)
+    if limit is None or silent <= limit or (shared and not history.all_journaled):
+        return ""
+    words = f"not written for {age(silent)}, every {interval(history.written_every(times))} before"
+    return words if history.repeats_ever else f"{words}; or nothing was new: it was never written without a move"
 
 
 def put_back_words(history: CursorHistory, put: Sequence[Change], now: float, *, window: float) -> str:
@@ -70,13 +101,21 @@ def put_back_words(history: CursorHistory, put: Sequence[Change], now: float, *,
     recent = [change for change in put if change.at >= now - window]
     watched = min(window, now - history.first_seen)
     often = f"{len(recent)}× in {age(watched)}" if recent else f"{len(put)}×, last {age(now - last.at)} ago"
-    return f"put back {shown(last.old)}→{shown(last.new)}, {often}"
+    return f"put back {history.shown(last.old)}→{history.shown(last.new)}, {often}"
 
 
 def suspects_of(put: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
     """(source, in how many of those writes it advanced), most first, of the put-backs that ``judge`` counts."""
     recent = [change for change in put if change.at >= now - window] or put
     times = Counter(source for change in recent for source in change.advanced)
+    return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+
+
+def writers_of(put: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
+    """(who, in how many of those writes), most first, where the writer was seen. A poller that is started anew each time is one
+    by its command."""
+    recent = [change for change in put if change.at >= now - window] or put
+    times = Counter(_name(change.writer) for change in recent if change.writer is not None)
     return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -87,3 +126,14 @@ def suspects(put: Sequence[Change], *, most: int = 2) -> str:
         return ""
     words = ", ".join(f"{escape(source)} advanced in {n} of {len(put)}" for source, n in times[:most])
     return f"; {words} of these writes"
+
+
+def _written_by(put: Sequence[Change]) -> str:
+    times = writers_of(put, 0.0, window=0.0)
+    return "".join(f"; {n} written by {name}" for name, n in times[:1])
+
+
+def _name(writer: LockParty | None) -> str:
+    if writer is None:
+        return "?"
+    return escape(program(writer.command)) if writer.command else f"pid {writer.pid}"

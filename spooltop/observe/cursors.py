@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..model.cursor_values import shown
-from ..model.sight import CursorSource, LockParty, Poll
+from ..model.sight import CursorSection, CursorSource, LockParty, Poll
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from ..model.words import Json
-from .cursor_history import Change, CursorHistory, key_of
-from .cursor_verdict import judge, suspects_of
+from .cursor_history import Change, CursorHistory
+from .cursor_verdict import judge, suspects_of, writers_of
 from .polls import PollHistory
 
 __all__ = ["CursorWatch"]
@@ -40,22 +40,32 @@ class _File:
     away_since: float | None = None
     lock_holders: tuple[LockParty, ...] = ()
     lock_there: bool | None = None
+    journaled: bool = False
+    """True once the journal told of a write."""
 
 
 class CursorWatch:
     """Takes the cursor files of each look and says what became of every source. A source that vanishes stays."""
 
-    def __init__(self, window: float) -> None:
+    def __init__(self, window: float, fields: Mapping[str, str] | None = None) -> None:
+        """Put-backs are counted over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
         self._window = window
+        self._fields = fields or {}
         self._files: dict[str, _File] = {}
         self._litter: dict[str, dict[str, float]] = {}
         self._polls: dict[str, PollHistory] = {}
         self._looked_at = 0.0
 
-    def add(self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll] = ()) -> tuple[Cursor, ...]:
-        """One look at ``now`` (epoch seconds). Never raises for what a file or a log holds."""
+    def add(
+        self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll] = (), arrived: Mapping[str, int] | None = None
+    ) -> tuple[Cursor, ...]:
+        """One look at ``now`` (epoch seconds); ``arrived``: source → messages that came into ``new`` since the look before. Never
+        raises for what a file or a log holds."""
         for poll in polls:
             self._polls.setdefault(poll.source, PollHistory()).add(poll)
+        for file in self._files.values():
+            for name, history in file.histories.items():
+                history.arrived((arrived or {}).get(name, 0))
         there = set()
         for source in sources:
             there.add(source.path)
@@ -136,18 +146,24 @@ class CursorWatch:
         both = {} if first else {**before, **source.sections}
         changed = [name for name in both if _differs(before, source.sections, name)]
         advanced = [] if first else list(_advanced(file, source.sections, changed))
+        # what the journal tells of stood in a write of its own, even where one look found both
+        alone = {name for name in told if name in source.sections and _stands(file, name, source.sections[name])}
         for name, value in source.sections.items():
             history = file.histories.get(name)
             if history is None:
-                file.histories[name] = CursorHistory(at, value, source.inode, source.lock_holders, seen_at=now)
-            elif name in told and key_of(history.value) == key_of(value):
+                file.histories[name] = CursorHistory(
+                    at, value, source.inode, source.lock_holders, seen_at=now, field=self._field(name), writer=source.writer,
+                    lock_there=source.lock_there,
+                )  # fmt: skip
+            elif name in told and history.key(history.value) == history.key(value):
                 history.value = value  # the journal told of this write
             elif (not file.shared and not same) or name in changed or name in told:
                 # in a shared file a write that left this section as it was is as likely another source's
-                also = tuple(other for other in changed if other != name)
+                also = tuple(other for other in changed if other != name and other not in alone)
                 history.write(
-                    at, value, source.inode, also, tuple(other for other in advanced if other != name), source.lock_holders
-                )
+                    at, value, source.inode, also, tuple(other for other in advanced if other in also), source.lock_holders,
+                    source.writer, lock_there=source.lock_there,
+                )  # fmt: skip
             file.gone_since.pop(name, None)
         for name in file.histories:
             if name not in source.sections:
@@ -156,12 +172,14 @@ class CursorWatch:
 
     def _take_journal(self, file: _File, source: CursorSource, now: float) -> frozenset[str]:
         """What the journal tells of writes, also of before the first look; the sources it is about."""
+        file.journaled = file.journaled or bool(source.journal)
         for one in source.journal:
             history = file.histories.get(one.source)
             if history is None and one.source in (source.sections or {}):
                 began = min(one.at, now)
                 value = one.new if one.old is None else one.old  # None: there was nothing before
-                history = file.histories[one.source] = CursorHistory(began, value, 0, (), seen_at=began)
+                field = self._field(one.source)
+                history = file.histories[one.source] = CursorHistory(began, value, 0, (), seen_at=began, field=field)
             if history is not None:
                 history.told(one, now)
         return frozenset(one.source for one in source.journal if one.source in file.histories)
@@ -181,13 +199,15 @@ class CursorWatch:
         for source, history in file.histories.items():
             verdict, evidence, put_back = self._verdict(file, source, history, now)
             polls = self._polls.get(source) or PollHistory()
-            verdict, evidence = polls.judge(verdict, evidence, history.value, now)
+            shown = history.shown(history.value)
+            verdict, evidence = polls.judge(verdict, evidence, shown, history.moved_at, now)
+            put = history.put_backs(now)
             since = now - self._window
             writes = sum(1 for at in history.writes if at >= since)
             yield Cursor(
                 source=source,
                 value=history.value,
-                shown=shown(history.value),
+                shown=shown,
                 verdict=verdict,
                 evidence=evidence,
                 file=file.path,
@@ -197,30 +217,51 @@ class CursorWatch:
                 every=history.every,
                 writes=writes if writes or not file.shared else None,
                 put_back=put_back,
-                history=tuple(history.ring),
+                history=_with_losses(history, put),
                 lock_holders=file.lock_holders,
-                suspects=suspects_of(history.put_backs(now), now, window=self._window),
-                unsafe=tuple(self._unsafe_words(file)),
+                suspects=suspects_of(put, now, window=self._window),
+                put_back_by=writers_of(put, now, window=self._window),
+                unsafe=tuple(self._unsafe_words(file, history)),
                 polls=polls.newest_first,
                 same_start=polls.same_start,
             )
 
-    def _unsafe_words(self, file: _File) -> Iterator[str]:
+    def _unsafe_words(self, file: _File, history: CursorHistory) -> Iterator[str]:
+        shared = file.shared and len(file.histories) > 1
+        writes = list(itertools.islice(history.ring, len(history.writes))) if shared else []
+        if writes and (bare := sum(write.lock_there is False for write in writes)):
+            yield f"{bare} of {len(writes)} writes without the lock: there is no .cursors.lock"
+        elif shared and file.lock_there is False:
+            yield "nobody locks by .cursors.lock: it is not there"
+        elif file.journaled and (strange := sum(not write.journaled for write in writes)):
+            yield f"{strange} of {len(writes)} writes not in .cursors.journal"
         for name in self.unsafe.get(file.path, ()):
             yield f"{'common temp ' if _COMMON.fullmatch(name) else 'left behind '}{escape(name)} seen"
-        if file.shared and file.lock_there is False and len(file.histories) > 1:
-            yield "nobody locks by .cursors.lock: it is not there"
+
+    def _field(self, source: str) -> str | None:
+        return self._fields.get(source, self._fields.get("*"))
 
     def _verdict(self, file: _File, source: str, history: CursorHistory, now: float) -> tuple[str, str, int]:
         name = escape(os.path.basename(file.path))
         if file.away_since is not None:
-            return "missing", f"{name} is gone for {age(now - file.away_since)}; last {shown(history.value)}", 0
+            return "missing", f"{name} is gone for {age(now - file.away_since)}; last {history.shown(history.value)}", 0
         if file.error:
             good = f"; the value is of {age(now - file.good_at)} ago" if file.good_at is not None else ""
             return "unreadable", f"{name}: {escape(file.error)}{good}", 0
         if source in file.gone_since:
-            return "missing", f"not in {name} for {age(now - file.gone_since[source])}; last {shown(history.value)}", 0
+            gone = age(now - file.gone_since[source])
+            return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
         return judge(history, now, shared=file.shared, window=self._window)
+
+
+def _stands(file: _File, name: str, value: Json) -> bool:
+    history = file.histories[name]
+    return history.key(history.value) == history.key(value)
+
+
+def _with_losses(history: CursorHistory, put: Sequence[Change]) -> tuple[CursorSection, ...]:
+    lost = {change.at for change in put}
+    return tuple(replace(write, lost=True) if write.back and write.at in lost else write for write in history.ring)
 
 
 def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> bool:

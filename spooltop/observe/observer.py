@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..model.sight import Sight
 from ..model.snapshot import Snapshot
 from ..model.words import Box, Json
@@ -22,13 +24,13 @@ _JUMP = 2.0
 class Observer:
     """Takes each ``Sight`` in the order of time and gives the ``Snapshot`` that it makes with those before. Not thread-safe."""
 
-    def __init__(self, thresholds: Thresholds | None = None) -> None:
+    def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
         self._flow = FlowRing()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
         self._depths: dict[Box, DepthHistory] = {}
-        self._cursors = CursorWatch(self.thresholds.cursor_window)
+        self._cursors = CursorWatch(self.thresholds.cursor_window, cursor_fields)
         self._watched_since: float | None = None
         self._last_at: float | None = None
         self._jumped = 0.0
@@ -52,7 +54,7 @@ class Observer:
             history[box] = depths.cells(now)
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
-        cursors = self._cursors.add(sight.cursors, now, sight.polls)
+        cursors = self._cursors.add(sight.cursors, now, sight.polls, sight.flow.arrived_by_source)
         seen = Seen(
             sight=sight,
             rates=rates,

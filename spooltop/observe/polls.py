@@ -12,17 +12,19 @@ from collections import deque
 from collections.abc import Sequence
 
 from ..errors import UsageError
-from ..model.cursor_values import shown
 from ..model.sight import Poll
 from ..model.text import escape
 from ..model.units import age, interval
-from ..model.words import Json
+from .cursor_verdict import ASK_FOR_LOGS
 
 __all__ = ["POLL_LINE", "PollHistory", "parse_poll", "poll_pattern", "source_of"]
 
 POLL_LINE = r"poll ok: (?P<new>\d+) new \(cursor(?: |=)(?P<start>.+?)(?: -> (?P<end>.+?))?\)"
 _DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
 _KEPT = 50
+_PROVEN = ("reverted", "rewound", "missing", "unreadable")
+_NEAR = 3.0
+"""Seconds within which a line of the log and the write that it tells of are one."""
 _FRESH = 300.0
 """Seconds for which a poll counts as recent while its rhythm is not learnt."""
 
@@ -99,26 +101,33 @@ class PollHistory:
             count += 1
         return count
 
-    def judge(self, verdict: str, evidence: str, value: Json, now: float) -> tuple[str, str]:
-        """The verdict and evidence of the cursor file, with what the log adds. What the file proves (a put-back, a rewind, a file
-        that is gone) stays the verdict."""
+    def judge(self, verdict: str, evidence: str, stands: str, moved_at: float, now: float) -> tuple[str, str]:
+        """The verdict and evidence of the cursor file, with what the log adds; ``stands`` is the cursor as shown, ``moved_at``
+        when it last moved. What the file proves (a put-back, a rewind, a file that is gone) stays the verdict."""
         if not self._polls:
             return verdict, evidence
         last = self._polls[-1]
         silent = max(0.0, now - last.at)
+        every = self._every
+        over = silent > (3 * every + 2.0 if every is not None else _FRESH)
         if (same := self.same_start) > 1:
             words = f"its poll log found new ones {same}× from the same start {escape(last.start)}, last {age(silent)} ago"
-            if verdict in ("reverted", "rewound", "missing", "unreadable"):
+            if verdict in _PROVEN:
                 return verdict, f"{evidence}; {words}"
+            if over and every is not None and verdict != "advancing":
+                return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before; {words}"
             return "stalled", words
         if verdict not in ("unmoved", "new", "stopped"):
             return verdict, evidence
-        every = self._every
-        if silent > (3 * every + 2.0 if every is not None else _FRESH):
+        evidence = evidence.removesuffix(ASK_FOR_LOGS)
+        if over:
             if every is None:
                 return verdict, evidence
             return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before"
-        if last.new == 0 and last.end == shown(value):
+        lost = sum(1 for poll in self._polls if poll.new and poll.end != stands and poll.at > moved_at + _NEAR)
+        if lost > 1:
+            return "stalled", f"its poll log found new ones {lost}× since it moved, last {age(silent)} ago"
+        if last.new == 0 and last.end == stands:
             return "idle", f"its poller ran {age(silent)} ago and has nothing new"
         return verdict, evidence
 

@@ -141,7 +141,7 @@ def test_it_learns_the_rhythm_and_says_what_a_shared_file_cannot() -> None:
     within = watcher.cursor(450, "teams")
     assert (within.verdict, within.evidence) == ("unmoved", "within rhythm, every 60s, last 2m ago")
     late = watcher.cursor(300 + 7200, "teams")
-    assert (late.verdict, late.evidence) == ("unmoved", "idle or stopped? 2h without a move, every 60s before")
+    assert (late.verdict, late.evidence) == ("unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log")
     assert late.writes is None
     assert not [problem for problem in watcher.look(7501).problems if problem.code.startswith("cursor")]
 

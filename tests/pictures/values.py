@@ -21,6 +21,7 @@ from spooltop.model.sight import (
     Flow,
     Lock,
     LockParty,
+    Poll,
     Sight,
     SourceAges,
     VerdictCounts,
@@ -147,21 +148,28 @@ def cursors() -> tuple[Cursor, ...]:
     ring = []
     for i in range(5):
         put_back, moved = NOW - 2 - 60 * i, NOW - 3 - 60 * i
-        ring.append(CursorSection(put_back, 89632, 71, ("email",) if i % 2 == 0 else ()))
-        ring.append(CursorSection(moved, 89636, 71, ()))
+        ring.append(CursorSection(put_back, 89632, 71, ("email",) if i % 2 == 0 else (), lock_there=True, back=True, lost=True))
+        ring.append(CursorSection(moved, 89636, 71, (), lock_there=True))
+    polls = tuple(
+        Poll("imessage", NOW - 3 - 60 * i, 4, "89632", "89636", "poll ok: 4 new (cursor 89632 -> 89636)") for i in range(6)
+    )
 
     def one(source: str, value: int, verdict: str, evidence: str, moved: float, **more: Any) -> Cursor:
         return Cursor(source, value, str(value), verdict, evidence, CURSORS, True, moved_at=NOW - moved, **more)
 
     def moves(value: int, step: int, every: float, last: float, *also: str) -> tuple[CursorSection, ...]:
         return tuple(
-            CursorSection(NOW - last - (every * i), value - step * i, 71, also if i % 2 == 0 else ()) for i in range(5)
+            CursorSection(
+                NOW - last - every * i - (20 if also and i % 2 else 0), value - step * i, 71, also if i % 2 == 0 else ()
+            )
+            for i in range(5)
         )
 
     return (
         one("imessage", 89632, "reverted", "put back 89636→89632, 5× in 5m; email advanced in 3 of 5 of these writes", 2,
-            every=60.0, writes=10, put_back=5, history=tuple(ring)),
-        one("teams", 77120, "unmoved", "idle or stopped? 2h without a move, every 60s before", 7300, every=60.0),
+            every=60.0, writes=10, put_back=5, history=tuple(ring), suspects=(("email", 3),),
+            unsafe=("common temp cursors.json.tmp seen",), polls=polls, same_start=6),
+        one("teams", 77120, "unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log", 7300, every=60.0),
         one("signal", 5120, "advancing", "every 60s, last 30s ago", 31, every=60.0, writes=5, history=moves(5120, 3, 60, 31)),
         one("email", 204511, "advancing", "every 60s, last <10s ago", 2, every=60.0, writes=5,
             history=moves(204511, 1, 60, 2, "imessage")),

@@ -8,12 +8,13 @@ from ...model.row import Row
 from ...model.words import Box
 from ..commands import footer
 from ..draw.columns import columns_for
-from ..draw.cursors import cursor_detail, cursor_table
+from ..draw.cursors import cursor_table
 from ..draw.detail import detail
 from ..draw.header import header
 from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
 from ..draw.locks import lock_table
+from ..draw.one_cursor import cursor_detail
 from ..draw.overview import overview
 from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown, wrap
 from ..draw.trouble import problem_lines

@@ -20,7 +20,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
 from spooltop.tui.chronicle import Step
-from spooltop.tui.draw.cursors import cursor_detail, cursor_table
+from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.glyphs import ASCII
@@ -31,6 +31,7 @@ from spooltop.tui.draw.inject import Field, form_lines
 from spooltop.tui.draw.lamp import Lamp, Times
 from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_table
+from spooltop.tui.draw.one_cursor import cursor_detail
 from spooltop.tui.draw.operation import operation_lines
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview

@@ -1,0 +1,251 @@
+"""One source's cursor: its verdict, the writes that were seen row by row, and what is known of who wrote them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+
+from spooltop.model import units
+from spooltop.model.sight import CursorSection
+from spooltop.model.snapshot import Cursor, Snapshot
+
+from .lamp import when
+from .locks import party
+from .spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    join,
+    line_text,
+    line_width,
+    merge,
+    pad,
+    plain,
+    restyle,
+    safe,
+    shown,
+    spread,
+    text_width,
+    wrap,
+)
+
+__all__ = ["LOUD", "cursor_detail", "verdict_words"]
+
+LOUD = {
+    "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
+    "stalled": Style.WARN, "stopped": Style.WARN,
+}  # fmt: skip
+
+_STOPS = (
+    "What stops it: every poller must change its section only, under .cursors.lock (CursorFile.advance), or one file per source. "
+    'README, "Cursors put back".'
+)
+_LABEL = 11
+_ROWS = 4
+"""So many writes are shown before anything is said of who wrote them."""
+_STAMPED = re.compile(r"\[?\d")
+
+
+def verdict_words(cursor: Cursor) -> Line:
+    """The verdict, loud where it is trouble, and in the same line what it rests on."""
+    loud = LOUD.get(cursor.verdict)
+    word = cursor.verdict.upper() if loud else cursor.verdict
+    times = f" {cursor.put_back}×" if cursor.put_back and cursor.verdict == "reverted" else ""
+    evidence = shown(cursor.evidence)
+    if evidence.startswith(f"{cursor.verdict} "):  # "unmoved 2h, moved every 60s before" says its verdict itself
+        return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
+    return join(Span(f"{shown(word)}{times}", loud or Style.NORMAL), f": {evidence}" if evidence else "")
+
+
+def cursor_detail(
+    cursor: Cursor,
+    snapshot: Snapshot,
+    width: int,
+    height: int,
+    *,
+    now: float,
+    chosen: int = 0,
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """One source: its file, what it rests on, and the ring of writes that were seen, newest first. ``chosen`` -1: none is."""
+    head = [_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
+    head.append(_fact("now", _stand(cursor, now, zone), width))
+    facts = [_fact(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
+    advice = [plain(f" {text}", width, Style.STRONG) for text in wrap(_STOPS, max(1, width - 2))]
+    if cursor.verdict != "reverted":
+        advice = []
+    least = min(_ROWS, max(1, len(cursor.history))) + 1
+    while advice and height - len(head) - len(advice) < least:
+        advice = []
+    facts = facts[: max(0, height - len(head) - len(advice) - least)]
+    room = height - len(head) - len(facts) - len(advice)
+    ring = _ring(cursor, snapshot, width, room, chosen, zone) if room >= 2 else []
+    gap = [BLANK] if len(ring) < room and (facts or advice) else []
+    return [*head, *ring, *gap, *facts, *advice][:height]
+
+
+def _title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
+    sharers = sum(1 for one in snapshot.cursors if one.file == cursor.file)
+    where = f"{safe(cursor.file)}{f', shared by {sharers}' if cursor.shared else ', of its own'}"
+    name = f" Cursors › {safe(cursor.source)}"
+    right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
+    return crop(spread((Span(name, Style.TITLE),), (Span(right),), width - 1), width)
+
+
+def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
+    moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
+    bound = "at least " if cursor.moved_is_bound else ""
+    every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "its rhythm is not learnt yet"
+    return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
+
+
+def _fact(label: str, words: str, width: int) -> Line:
+    return crop(join(Span(f" {label:<{_LABEL - 1}}", Style.DIM), words), width)
+
+
+def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
+    """What is known of who wrote, the most telling first."""
+    if (end := snapshot.muted.get(cursor.source)) is not None:
+        yield "muted", f"until {when(end, zone)}; its trouble is not told"
+    lost = [write for write in cursor.history if write.lost][: cursor.put_back]
+    if lost:
+        yield "suspects", _suspects(cursor, lost)
+    if cursor.put_back_by:
+        yield "wrote it", ", ".join(f"{shown(name)} {times} of {len(lost)}" for name, times in cursor.put_back_by)
+    unsafe = [shown(words) for words in cursor.unsafe]
+    bare = sum(not write.held_by and not write.journaled for write in lost)
+    if bare and not any("writes" in words for words in unsafe):
+        unsafe.insert(0, f"no lock seen held in {bare} of {len(lost)}")
+    if unsafe:
+        yield "unsafe", " · ".join(unsafe)
+    if cursor.polls:
+        last = cursor.polls[0]
+        line = shown(last.line) if _STAMPED.match(last.line) else f"{when(last.at, zone)} {shown(last.line)}"
+        same = f"same start {cursor.same_start}×   " if cursor.same_start > 1 else ""
+        yield "poll log", f"{same}{line}"
+    if cursor.lock_holders:
+        yield "lock", f"held now by {', '.join(party(one) for one in cursor.lock_holders)}"
+    writes = cursor.history[:-1]
+    if writes and not any(write.writer for write in writes):
+        if snapshot.sight.writers_watched:
+            yield "writer", "watched for from the next write on"
+        elif snapshot.sight.who.uid == 0:
+            yield "writer", "not seen; with --who-writes the kernel tells the pid of each write"
+        else:
+            yield "writer", "not seen; needs root and --who-writes (fanotify)"
+
+
+def _suspects(cursor: Cursor, lost: list[CursorSection]) -> str:
+    alone = sum(not write.also_changed for write in lost)
+    words = [f"{safe(source)}: in {times} of {len(lost)} such writes it advanced" for source, times in cursor.suspects[:2]]
+    rest = f"in {alone} nothing else did" if words else f"none: in {alone} of {len(lost)} such writes nothing else changed"
+    return "; ".join([*words, *([rest] if alone else [])]) or "none: what else changed in such writes did not advance"
+
+
+def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
+    """The verdict over at most so many lines, its word as loud as it is."""
+    head = verdict[0] if verdict else Span("")
+    parts = wrap(line_text(verdict), max(1, width - 2))
+    if len(parts) > most or not parts[0].startswith(head.text):
+        return [crop(join(" ", verdict), width)]
+    first = join(" ", head, parts[0].removeprefix(head.text))
+    return [first, *(plain(f" {part}", width) for part in parts[1:])]
+
+
+class _Columns:
+    """Cells of each column: the values take what the longest needs, what else changed takes what is left."""
+
+    def __init__(self, cursor: Cursor, width: int) -> None:
+        longest = max((text_width(_written(write)) for write in cursor.history[:40]), default=0)
+        self.value = max(4, min(longest, 10 + max(0, width - 60) // 6))
+        self.change = 2 * self.value + 7
+        self.lock = 0 if width < 64 else 10 if width < 110 else 20
+        self.writer = 0 if width < 72 else 17 if width < 110 else 30
+        self.also = max(0, width - 13 - self.change - self.lock - self.writer)
+
+
+def _ring(
+    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: datetime.tzinfo | None
+) -> list[Line]:
+    writes = list(cursor.history)
+    if not writes:
+        return [plain(" no write was seen since watching began", width)]
+    columns = _Columns(cursor, width)
+    also = "the same write also changed" if columns.also > 27 else "also changed"
+    title = f"   {'time':<10}{pad(clip(safe(cursor.source), columns.change - 2), columns.change)}"
+    title += pad(clip(also, columns.also), columns.also)
+    title += (pad("lock", columns.lock) if columns.lock else "") + ("writer" if columns.writer else "")
+    lines = [plain(title, width, Style.DIM)]
+    fits = room - 1
+    top = max(0, min(chosen - fits + 1, len(writes) - fits))
+    for i in range(top, min(len(writes), top + fits)):
+        before = writes[i + 1] if i + 1 < len(writes) else None
+        line = _write_line(cursor, writes[i], before, snapshot, columns, width, chosen=i == chosen, zone=zone)
+        if i == chosen:
+            line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+        lines.append(line)
+    return lines
+
+
+def _written(write: CursorSection) -> str:
+    return shown(write.shown) if write.shown else safe(str(write.value))
+
+
+def _write_line(
+    cursor: Cursor,
+    write: CursorSection,
+    before: CursorSection | None,
+    snapshot: Snapshot,
+    columns: _Columns,
+    width: int,
+    *,
+    chosen: bool,
+    zone: datetime.tzinfo | None,
+) -> Line:
+    to = clip_left(_written(write), columns.value)
+    if before is None:
+        text, also = to, "as it was first seen"
+    else:
+        same = _written(before) == _written(write)
+        text = f"{to} again" if same else f"{clip_left(_written(before), columns.value)} → {to}"
+        others = [_also(name, write, cursor, snapshot) for name in write.also_changed]
+        also = ", ".join(others) or ("nothing" if write.back else "—")
+    cells = pad(f"{text}{' ↓' if write.back else ''}", columns.change)
+    rest = pad(clip(also, max(0, columns.also - 1)), columns.also)
+    if columns.lock:
+        rest += pad(clip(_lock(write), columns.lock - 1), columns.lock)
+    if columns.writer:
+        rest += clip(party(write.writer) if write.writer else "not seen", columns.writer - 1)
+    return crop(
+        merge(
+            (
+                Span("▌" if chosen else " ", Style.KEY),
+                Span(f"  {pad(when(write.at, zone), 10)}"),
+                Span(cells, Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL),
+                Span(rest),
+            )
+        ),
+        width,
+    )
+
+
+def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -> str:
+    """``email 204510 → 204511``, where that source's own history still has it."""
+    for other in snapshot.cursors:
+        if other.source == name and other.file == cursor.file:
+            for place, one in enumerate(other.history[:-1]):
+                if one.at == write.at:
+                    return f"{safe(name)} {_written(other.history[place + 1])} → {_written(one)}"
+    return safe(name)
+
+
+def _lock(write: CursorSection) -> str:
+    """Who was seen to hold it. A look comes after the write, so that nobody seen is not nobody, but where there is no lock."""
+    if write.held_by:
+        return ", ".join(party(one) for one in write.held_by)
+    return "nobody" if write.lock_there is False else "not seen"
