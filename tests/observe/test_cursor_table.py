@@ -1,0 +1,221 @@
+"""Each verdict of the table, from scripts of writes; and what may never be said, over any script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.model.sight import CursorWrite, Flow, LockParty, Poll
+from spooltop.model.snapshot import Cursor
+from spooltop.model.words import Json
+from spooltop.observe import Observer
+
+from .sights import T0, CursorDisk, look
+
+EMAIL = LockParty(4312, "python3 /opt/memex/poll_email.py")
+TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]
+
+
+class Put(NamedTuple):
+    """At ``at`` the file gets ``values``; ``new`` messages of a had come before; ``logs``: (new, start, end) of a poll of a.
+    ``journal``: (source, old, new) of a write by the engine. ``then``: seconds until it is looked at."""
+
+    at: float
+    values: dict[str, Json]
+    new: int = 0
+    logs: tuple[int, str, str] | None = None
+    journal: tuple[str, Json, Json] | None = None
+    writer: LockParty | None = None
+    gone: tuple[str, ...] = ()
+    error: str = ""
+
+
+def play(script: Sequence[Put], until: float, *, shared: bool = True) -> Cursor:
+    """What is said of the source a at ``until``, each step having been looked at as it was done."""
+    disk = CursorDisk(shared=shared) if shared else CursorDisk("/opt/memex/cursors/a.json", shared=False)
+    observer = Observer()
+    for step in script:
+        disk.put(step.at, step.values)
+        for name in step.gone:
+            disk.sections = {key: value for key, value in disk.sections.items() if key != name}
+        disk.error = step.error
+        told: dict[str, Any] = {"writer": step.writer}
+        if step.journal is not None:
+            told["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockParty(1)),)
+        rest: dict[str, Any] = {}
+        if step.logs is not None:
+            rest["polls"] = (Poll("a", T0 + step.at, *step.logs),)
+        flow = Flow(arrived=step.new, arrived_by_source={"a": step.new} if step.new else {}, measured=True)
+        observer.add(look(step.at + 0.3, cursors=(disk.read(**told),), flow=flow, **rest))
+    snapshot = observer.add(look(until, cursors=(disk.read(),)))
+    return next(cursor for cursor in snapshot.cursors if cursor.source == "a")
+
+
+def every(seconds: float, values: Sequence[Json], **rest: Any) -> list[Put]:
+    return [Put(seconds * n, {"a": value, "b": n} if n == 0 else {"a": value}, **rest) for n, value in enumerate(values)]
+
+
+def again(seconds: float, first: float, times: int, **rest: Any) -> list[Put]:
+    """The same value written so often."""
+    return [Put(first + seconds * n, {}, **rest) for n in range(times)]
+
+
+RISING = every(60, [10, 11, 12, 13, 14])
+CUT_OFF = Put(300, {}, error="it is cut off")
+BACK = [Put(300, {"a": 15}), Put(301, {"a": 14, "b": 7}), Put(360, {"a": 15}), Put(361, {"a": 14})]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("advancing", "every 60s, last 30s ago", RISING, 275),
+        ("advancing", "every 60s, last 30s ago", every(60, ["10", "11", "12", "13"]), 210),
+        ("advancing", "every 60s, last 30s ago", every(60, [{"rowid": n, "host": "x"} for n in range(4)]), 210),
+        ("advancing", "every 60s, last 30s ago",
+         every(60, [{"since": f"2026-11-21T02:0{n}:00Z", "host": "x"} for n in range(4)]), 210),
+        ("advancing", "every 60s, last 30s ago", every(60, TOKENS[:4]), 210),
+        ("reverted", "put back 15→14, 2× in 5m; b advanced in 1 of 2 of these writes", [*RISING, *BACK], 365),
+        ("reverted", "put back tok-x→tok-b, 1× in 3m; b advanced in 1 of 1 of these writes",
+         [*every(60, TOKENS[:3]), Put(150, {"a": "tok-b", "b": 2})], 190),
+        ("reverted", "put back 15→14, 2× in 5m; 2 written by poll_email.py",
+         [*RISING, *(step._replace(writer=EMAIL, values={"a": step.values["a"]}) for step in BACK)], 365),
+        ("rewound", "went back 14→3 10s ago; its highest was 14", [*RISING, Put(300, {"a": 3})], 310),
+        ("rewound", "went back 14→3 10s ago; its highest was 14", [*RISING, Put(300, {"a": 3, "b": 9})], 310),
+        ("rewound", "went back tok-x→tok-q 10s ago; its highest was tok-x", [*every(60, TOKENS[:3]), Put(300, {"a": "tok-q"})],
+         310),
+        ("idle", "its poller ran 30s ago and has nothing new",
+         [*RISING, *again(60, 300, 8, logs=(0, "14", "14"))], 750),
+        ("stalled", "its poll log found new ones 2× since it moved, last <10s ago",
+         [*RISING, Put(300, {}, logs=(2, "14", "16")), Put(360, {}, logs=(1, "16", "17"))], 365),
+        ("stalled", "its poll log found new ones 3× from the same start 14, last <10s ago",
+         [*RISING, *again(60, 300, 3, logs=(4, "14", "18"))], 425),
+        ("stopped", "no poll in its log for 1h, every 60s before", [*RISING, *again(60, 300, 4, logs=(0, "14", "14"))], 4100),
+        ("unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log", RISING, 7500),
+        ("unmoved", "within rhythm, every 60s, last 2m ago", RISING, 375),
+        ("missing", "not in cursors.json for 10s; last 14", [*RISING, Put(300, {}, gone=("a",))], 310),
+        ("unreadable", "cursors.json: it is cut off; the value is of 1m ago", [*RISING, CUT_OFF], 310),
+    ],
+)  # fmt: skip
+def test_the_table(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    cursor = play(script, until)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+def test_a_good_copy_stays_when_the_file_breaks_or_the_key_goes() -> None:
+    assert play([*RISING, CUT_OFF], 310).shown == "14"
+    assert play([*RISING, Put(300, {}, gone=("a",))], 4000).shown == "14"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("stalled", "written 6× with the same value while messages of it keep arriving, without a move for 6m",
+         [*RISING, *again(60, 300, 6, new=2)], 610),
+        ("advancing", "every 60s, last 50s ago", [*RISING, *again(10, 250, 4, new=2)], 291),
+        ("unmoved", "unmoved 6m, moved every 60s before; idle or stalled? written <10s ago with the same value",
+         [*RISING, *again(60, 300, 6)], 605),
+        ("stopped", "not written for 1h, every 60s before", [*RISING, *again(60, 300, 6)], 4300),
+        ("stopped", "not written for 1h, every 60s before; or nothing was new: it was never written without a move", RISING,
+         4000),
+        ("unmoved", "idle or stalled? written 4× with the same value", every(60, [10] * 5), 245),
+    ],
+)  # fmt: skip
+def test_in_a_file_of_its_own(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    alone = [step._replace(values={k: v for k, v in step.values.items() if k == "a"}) for step in script]
+    cursor = play(alone, until, shared=False)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+def written(at: float, old: Json, new: Json) -> Put:
+    return Put(at, {"a": new}, journal=("a", old, new))
+
+
+MOVES = [written(60 * n, 10 + n, 11 + n) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("idle", "its poller wrote 10s ago and has nothing new",
+         [*MOVES, *(written(240 + 60 * n, 14, 14) for n in range(5))], 491),
+        ("stopped", "not written for 1h, every 60s before",
+         [*MOVES, *(written(240 + 60 * n, 14, 14) for n in range(5))], 4200),
+        ("stalled", "written 5× with the same value while messages of it keep arriving, without a move for 5m",
+         [*MOVES, *(written(240 + 60 * n, 14, 14)._replace(new=1) for n in range(5))], 491),
+        ("rewound", "went back 14→10 20s ago by pid 1; its highest was 14",
+         [*MOVES, written(200, 14, 10)], 225),
+    ],
+)  # fmt: skip
+def test_what_the_journal_knows_of_a_shared_file(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    first = script[0]
+    cursor = play([first._replace(values={**first.values, "b": 1}), *script[1:]], until)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=30),
+    st.integers(0, 29),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_a_rewind_by_hand_is_never_called_a_lost_update(steps: list[int], place: int, far: int, token: bool) -> None:
+    """Once, and no other key changed: whatever stands there before and after."""
+    value, script = 100, [Put(0, {"a": _as(100, token), "b": 0})]
+    for n, step in enumerate(steps):
+        value = value - far if n == place else value + step
+        script.append(Put(60.0 * (n + 1), {"a": _as(value, token)}))
+        assert play(script, 60.0 * (n + 1) + 5).verdict != "reverted"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-4, 4)), max_size=25), st.integers(1, 4))
+def test_nothing_written_under_the_lock_is_ever_a_lost_update(moves: list[tuple[str, int]], together: int) -> None:
+    """Also rewinds, also the same one twice, also several writes between two looks."""
+    disk = CursorDisk()
+    disk.put(0, {"a": 10, "b": 10, "c": 10})
+    observer = Observer()
+    observer.add(look(0.5, cursors=(disk.read(),)))
+    lines: list[CursorWrite] = []
+    for n, (name, step) in enumerate(moves):
+        at = 10.0 * (n + 1)
+        old = disk.sections[name]
+        assert isinstance(old, int)
+        lines.append(CursorWrite(T0 + at, name, old, old + step, LockParty(7)))
+        disk.put(at, {name: old + step})
+        if (n + 1) % together == 0:
+            snapshot = observer.add(look(at + 1, cursors=(disk.read(journal=tuple(lines)),)))
+            lines = []
+            assert {cursor.put_back for cursor in snapshot.cursors} == {0}
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=20))
+def test_each_lost_update_that_stands_at_a_look_is_found(rounds: list[tuple[str, int]]) -> None:
+    """One saves, the other writes the whole file as it had read it before: with every value kept but its own."""
+    disk = CursorDisk()
+    disk.put(0, {"a": 0, "b": 0})
+    observer = Observer()
+    observer.add(look(0.5, cursors=(disk.read(),)))
+    lost = {"a": 0, "b": 0}
+    at = 0.0
+    for loser, step in rounds:
+        winner = "b" if loser == "a" else "a"
+        read = dict(disk.sections)
+        mine, other = read[loser], read[winner]
+        assert isinstance(mine, int)
+        assert isinstance(other, int)
+        for values in ({loser: mine + step}, {loser: mine, winner: other + step}):
+            at += 5
+            disk.put(at, values)
+            snapshot = observer.add(look(at + 0.5, cursors=(disk.read(),)))
+        lost[loser] += 1
+        found = {cursor.source: cursor for cursor in snapshot.cursors}
+        assert {name: sum(write.lost for write in cursor.history) for name, cursor in found.items()} == lost
+        newest = next(write for write in found[loser].history if write.lost)
+        assert newest.also_changed == (winner,)
+
+
+def _as(value: int, token: bool) -> Json:
+    return f"tok{value * 7919 % 10_007}" if token else value
