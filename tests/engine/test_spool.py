@@ -363,6 +363,19 @@ def test_each_end_of_a_claim_that_was_taken_away_says_so(spool: Spool) -> None:
         assert spool.depth() == 0 and not list(Path(spool.path).glob(".spooltop/rejected/*/*"))
 
 
+@pytest.mark.parametrize("end", ["release", "reject", "ack"])
+@pytest.mark.parametrize("name", ["foreign", "mine,n=0"])
+def test_a_claim_that_was_put_back_by_force_under_its_old_name_is_lost(spool: Spool, name: str, end: str) -> None:
+    drop(spool, name)
+    claim = spool.claim()
+    assert claim is not None
+    back = names.back_in_new(claim.told)
+    os.rename(os.path.join(spool.path, "cur", claim.name), os.path.join(spool.path, "new", back))
+    with pytest.raises(ClaimLost):
+        claim.reject("no") if end == "reject" else getattr(claim, end)()
+    assert box(spool, "new") == [back] and claim.ended
+
+
 def test_an_old_claim_does_not_end_a_new_one(spool: Spool) -> None:
     spool.put(b"")
     old = spool.claim()

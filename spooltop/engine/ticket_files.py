@@ -1,0 +1,212 @@
+"""A ticket queue in a directory: ``seq``, the last ticket given, and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` a member."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .files import Files
+from .machine import file_system, is_network, sees_all_pids
+from .ticket_base import BaseTicketQueue, log
+
+__all__ = ["FileTicketQueue"]
+
+_MEMBER = re.compile(r"([0-9]{20,25})\.([0-9]{1,10})\.([0-9a-f]{32})\Z")
+_SEQ = "seq"
+
+
+class FileTicketQueue(BaseTicketQueue):
+    """A ticket queue in a directory, which is made.
+
+    A head is stale when its process is gone; that is only said of a pid on a local file system and from the first pid namespace,
+    else nobody can know. With ``stale_timeout`` seconds it is stale too when its file was not touched for so long, and then its
+    process may be alive: such an eviction is logged as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch
+    seconds) and ``gone`` (True where no process has that pid here) are the world.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     queue = FileTicketQueue(folder + "/q")
+    ...     first, member = queue.register()
+    ...     second, _ = queue.register()
+    ...     before = queue.is_head(first), queue.is_head(second)
+    ...     queue.remove(member)
+    ...     (first, second, before, queue.is_head(second))
+    (1, 2, (True, False), True)
+    """
+
+    def __init__(
+        self,
+        queue_dir: str | os.PathLike[str],
+        stale_timeout: float | None = None,
+        *,
+        files: Files | None = None,
+        clock: Callable[[], float] = time.time,
+        gone: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.queue_dir = os.fsdecode(queue_dir)
+        self.stale_timeout = stale_timeout
+        self._files = files or Files()
+        self._clock = clock
+        self._gone = gone or _gone
+        self._judges = gone is not None or sees_all_pids()
+        _make(self.queue_dir)
+
+    def register(self) -> tuple[int, str]:
+        files = self._files
+        while True:
+            try:
+                with self._counting() as (folder, seq):
+                    # The counter may have been lost in a crash; who waits has not.
+                    ticket = 1 + max(_number(files.read(seq, 64)), max((t for t, _ in self._members(folder)), default=0))
+                    self._count(seq, ticket)
+                    member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
+                    # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one stands.
+                    fd = files.create(member, folder)
+                    try:
+                        files.write_all(fd, repr(self._clock()).encode())
+                    finally:
+                        files.close(fd)
+                    return ticket, member
+            except FileNotFoundError:
+                _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
+
+    def _count(self, seq: int, ticket: int) -> None:
+        # In place, and cut only afterwards: cut off anywhere, the file holds the old number or the new one, as they only grow.
+        data = str(ticket).encode()
+        self._files.pwrite(seq, data, 0)
+        if self._files.fstat(seq).st_size != len(data):
+            self._files.truncate(seq, len(data))
+
+    @contextmanager
+    def _counting(self) -> Iterator[tuple[int, int]]:
+        """The directory and the counter, exclusively."""
+        files = self._files
+        folder = files.open_dir(self.queue_dir, follow=True)
+        try:
+            while True:
+                seq = files.open_lasting(_SEQ, folder)
+                try:
+                    files.lock(seq, wait=True)
+                    if self._is_current(seq, folder):
+                        yield folder, seq
+                        return
+                finally:
+                    files.close(seq)
+        finally:
+            files.close(folder)
+
+    def _is_current(self, seq: int, folder: int) -> bool:
+        # A cleanup may have removed the file while this process waited for its lock: then that lock excludes nobody.
+        try:
+            return os.path.samestat(self._files.stat(_SEQ, folder), self._files.fstat(seq))
+        except FileNotFoundError:
+            return False
+
+    def _members(self, folder: int) -> list[tuple[int, str]]:
+        try:
+            names = self._files.list(folder)
+        except FileNotFoundError:
+            return []  # the directory was removed since it was opened: it was empty
+        return sorted((int(found[1]), found[0]) for name in names if (found := _MEMBER.match(name)))
+
+    @contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        try:
+            folder = self._files.open_dir(self.queue_dir, follow=True)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield folder
+        finally:
+            self._files.close(folder)
+
+    def is_head(self, ticket: int) -> bool:
+        with self._opened() as folder:
+            members = [] if folder is None else self._members(folder)
+            return bool(members) and members[0][0] == ticket
+
+    def remove(self, member: str) -> None:
+        if not _MEMBER.match(member):
+            return
+        with self._opened() as folder:
+            if folder is not None:
+                self._unlink(member, folder)
+
+    def _unlink(self, name: str, folder: int) -> None:
+        try:
+            self._files.unlink(name, folder)
+        except FileNotFoundError:
+            return  # gone is what was wanted
+
+    def cleanup_stale(self) -> None:
+        with self._opened() as folder:
+            members = [] if folder is None else self._members(folder)
+            if folder is None or not members:
+                return
+            name = members[0][1]
+            pid = int(name.split(".")[1])
+            if self._judges and self._gone(pid) and not is_network(file_system(folder)):
+                self._unlink(name, folder)
+                return
+            if self.stale_timeout is None:
+                return
+            try:
+                age = self._clock() - self._files.stat(name, folder).st_mtime
+            except FileNotFoundError:
+                return
+            if age >= self.stale_timeout:
+                log(f"{self.queue_dir}: ticket {members[0][0]} evicted after {age:.0f} s; pid {pid} may still be at work")
+                self._unlink(name, folder)
+
+    def is_empty(self) -> bool:
+        with self._opened() as folder:
+            return folder is None or not self._members(folder)
+
+    def maybe_cleanup(self) -> None:
+        try:
+            with self._counting() as (folder, _):
+                if self._members(folder):
+                    return
+                self._unlink(_SEQ, folder)
+            os.rmdir(self.queue_dir)
+        except FileNotFoundError:
+            return  # somebody else cleaned up
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES, errno.EPERM):
+                raise
+            # Somebody registered since, or the directory is not ours to remove.
+
+
+def _make(path: str) -> None:
+    while True:
+        try:
+            os.makedirs(path, exist_ok=True)
+            return
+        except FileExistsError:
+            if os.path.lexists(path) and not os.path.isdir(path):
+                raise
+            # A cleanup removed it between the two looks of makedirs.
+
+
+def _number(data: bytes) -> int:
+    try:
+        return int(data.split()[0])
+    except (IndexError, ValueError):
+        return 0
+
+
+def _gone(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
