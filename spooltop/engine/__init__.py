@@ -10,6 +10,49 @@
 (True, b'hello', 1, 'greeter')
 0
 
+What goes wrong is a ``SpooltopError`` that says what to do; the other errors are children of it. Losing a race is none.
+
+>>> def told(step, *arguments, **options):
+...     try:
+...         step(*arguments, **options)
+...     except SpooltopError as error:
+...         return f"{type(error).__name__}: {error.what}"
+>>> with tempfile.TemporaryDirectory() as folder:
+...     print(told(Spool, folder))                                         # nothing is made by opening
+...     with Spool.create(folder) as spool:
+...         print(told(spool.put, b"", source="s" * 41))
+...         id = spool.put(b"hello")
+...         claim = spool.claim()
+...         claim.ack()
+...         print(told(claim.ack) == f"ClaimLost: the claim on {id!r} has ended already")
+...     cursors = CursorFile(folder + "/cursors.json")
+...     before = cursors.advance("imessage", 17)
+...     print(told(cursors.advance, "imessage", 19, expect=18))
+...     write_atomic(folder + "/cursors.json", b"{torn")
+...     print(told(cursors.read).split(" (")[0])
+...     write_atomic(folder + "/dovecot.index.log", b"")
+...     print(told(Spool, folder))
+NotASpool: tmp, new, cur missing or no directory
+UsageError: a source takes 1 to 40 bytes: 'sssssssssssssssssssssssssssssssssssssssss'
+True
+CursorMismatch: imessage is not what was expected
+CursorUnreadable: does not parse
+MailFolder: a mail folder (it holds dovecot.index.log): its cur is read mail
+
+``SpoolFull`` (no space: acks go on), ``Refused`` (no right to write), ``Unreadable``, ``LockTimedOut`` (only where a timeout was
+given) and ``PutUnknown`` need a disk or a neighbour to be shown:
+
+>>> def deliver(spool, data, id):
+...     try:
+...         return spool.put(data, id=id)
+...     except PutUnknown as unknown:
+...         return spool.put(data, id=unknown.id)                          # a no-op if it arrived
+...     except (SpoolFull, Refused, Unreadable, LockTimedOut):
+...         return None                                                    # nothing was delivered
+>>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+...     (deliver(spool, b"x", "order-17"), deliver(spool, b"x", "order-17"), spool.depth())
+('order-17', 'order-17', 1)
+
 A put is complete and delivered at least once when it returns; a claim is held by one living process; what dead ones hold goes
 back by ``Spool.recover``. Every file operation goes through one ``Files`` object, by directory descriptor, and no move replaces.
 """

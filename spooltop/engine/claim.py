@@ -100,7 +100,17 @@ class Claim:
             files.close(fd)
 
     def open(self) -> BinaryIO:
-        """The message as a file to read. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no regular file."""
+        """The message as a file to read, for the large ones. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no
+        regular file.
+
+        >>> import tempfile
+        >>> from spooltop.engine import Spool
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     id = spool.put(b"head and body")
+        ...     with spool.claim() as claim, claim.open() as file:
+        ...         file.read(4)
+        b'head'
+        """
         return self._consumer.open(self)
 
     def ack(self) -> None:
@@ -113,7 +123,16 @@ class Claim:
         self._consumer.release(self, delay)
 
     def reject(self, reason: str) -> None:
-        """Set aside in ``rejected``, with the reason; an operator looks at it."""
+        """Set aside in ``rejected``, with the reason; an operator looks at it.
+
+        >>> import os, tempfile
+        >>> from spooltop.engine import Spool
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     id = spool.put(b"?")
+        ...     spool.claim().reject("not JSON")
+        ...     (spool.depth(), len(os.listdir(folder + "/.spooltop/rejected")))
+        (0, 1)
+        """
         self._consumer.reject(self, reason)
 
     @property

@@ -89,7 +89,14 @@ class Spool:
     def create(
         cls, path: str | os.PathLike[str], durable: bool = True, *, files: Files | None = None, **options: object
     ) -> Spool:
-        """Makes what is missing of the directory and its boxes, and opens it. Takes the options of ``Spool``."""
+        """Makes what is missing of the directory and its boxes, and opens it. Takes the options of ``Spool``.
+
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Spool.create(folder + "/jobs", durable=False).close()
+        ...     sorted(os.listdir(folder + "/jobs"))
+        ['cur', 'new', 'tmp']
+        """
         files = files or Files()
         root = os.path.abspath(os.fsdecode(path))
         os.makedirs(root, exist_ok=True)
@@ -214,7 +221,11 @@ class Spool:
             self._check_boxes()
 
     def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
-        """Claim after claim; ends when nothing came for ``timeout`` seconds (None: never)."""
+        """Claim after claim; ends when nothing came for ``timeout`` seconds (None: never), or after ``wake``.
+
+        Waits on inotify(7) where there is one, and looks again every two seconds besides, as a network file system tells nothing.
+        A program that ends on a signal calls ``wake`` in the handler, works the current claim to its end, and leaves the loop.
+        """
         take = self._consumer.take
         while (claim := take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
             yield claim
@@ -290,7 +301,13 @@ class Spool:
         return sum(1 for name in self._dirs.files.scan(self._dirs.box(Box.NEW)) if name[0] != ".")
 
     def peek(self) -> str | None:
-        """The id of the message that ``claim`` would give; None where there is none."""
+        """The id of the message that ``claim`` would give; None where there is none.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     spool.peek(), spool.peek() == spool.put(b"")
+        (None, False)
+        """
         return self._consumer.peek()
 
     def suppressed(self) -> dict[str, int]:

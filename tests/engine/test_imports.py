@@ -23,3 +23,9 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
 def test_the_examples_run(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0 and outcome.failed == 0
+
+
+def test_every_public_name_has_an_example() -> None:
+    shown = spooltop.engine.__doc__ or ""
+    for name in spooltop.engine.__all__:
+        assert name in shown or ">>> " in (getattr(spooltop.engine, name).__doc__ or ""), name
