@@ -16,7 +16,7 @@ from .figures import Figure
 
 __all__ = ["PROOFS", "Proof", "proof"]
 
-PROOFS = ("crash", "storm")
+PROOFS = ("crash", "storm", "containers")
 """The modules, in the order of the table."""
 
 

@@ -26,7 +26,7 @@ from .crash import scratch
 from .figures import Figure
 from .history import Found, History, body, check, key_of, uid_of
 
-__all__ = ["BAR", "NAME", "Shared", "consume", "operate", "produce", "run", "standing", "storm", "told"]
+__all__ = ["BAR", "NAME", "Shared", "Troupe", "consume", "drained", "figured", "operate", "produce", "run", "standing", "storm"]
 
 NAME = "storm: 8 producers, 8 consumers, 2 operators, killed at random"
 BAR = "0 lost, 0 held by two at once, every redelivery explained"
@@ -41,10 +41,14 @@ DRAIN = 120
 class Shared:
     """Counters that outlive whoever counts, one writer each: attempted and confirmed puts; and whether all shall end."""
 
-    def __init__(self, writers: int) -> None:
+    def __init__(self, writers: int, fd: int = -1) -> None:
+        """``fd`` of a file, for processes that are no children of one another."""
         self._writers = writers
+        size = 8 * (2 * writers + 1)
+        if fd >= 0:
+            os.ftruncate(fd, size)
         # A store by an index is one move of the machine; ``struct.pack_into`` writes zeros first, and a kill may come between.
-        self._cells = memoryview(mmap.mmap(-1, 8 * (2 * writers + 1))).cast("Q")
+        self._cells = memoryview(mmap.mmap(fd, size)).cast("Q")
 
     def next(self, writer: int, count: int = 1) -> range:
         """Numbers never given before."""
@@ -69,12 +73,12 @@ class Shared:
         self._cells[2 * self._writers] = 1
 
 
-def produce(path: Path, history: History, shared: Shared, writer: int, quota: int, prefix: str = "") -> None:
+def produce(path: Path, history: History, shared: Shared, writer: int, quota: int) -> None:
     """Puts until ``quota`` were confirmed, one by one, and every so often a group."""
     with Spool(path, durable=False) as spool:
         while (left := quota - shared.confirmed(writer)) > 0:
             numbers = shared.next(writer, min(left, 8) if random.random() < 0.01 else 1)
-            uids = [f"{prefix}{writer}.{number}" for number in numbers]
+            uids = [f"{writer}.{number}" for number in numbers]
             if numbers[0] % 256 == 0:
                 while spool.depth() > DEEP:
                     time.sleep(0.1)
@@ -191,12 +195,12 @@ def undo(control: Control, history: History, done: Plan) -> None:
 class Troupe:
     """The actors, each a fork, started again when it is killed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        self._folder, self._prefix = folder, prefix
         self._parts: dict[str, Callable[[History], None]] = {}
         self._born: Counter[str] = Counter()
         self._pids: dict[str, int] = {}
-        self.history = History(folder, "killer")
+        self.history = History(folder, f"{prefix}killer")
 
     def start(self, role: str, part: Callable[[History], None]) -> None:
         self._parts[role] = part
@@ -213,7 +217,7 @@ class Troupe:
         self._pids[role] = pid
 
     def _name(self, role: str) -> str:
-        return f"{role}-{self._born[role]}."
+        return f"{self._prefix}{role}-{self._born[role]}."
 
     def kill(self, role: str) -> bool:
         """Kills an actor and starts it again. False where it had come to its end already."""
@@ -279,12 +283,20 @@ def storm(folder: Path, messages: int, kills: int, say: Callable[[str], None] = 
         if time.monotonic() - told_at > 30:
             told_at = time.monotonic()
             say(f"{total:,} of {whole:,} messages put, {killed:,} kills")
-    deadline = time.monotonic() + DRAIN
-    while time.monotonic() < deadline and (os.listdir(path / "cur") or os.listdir(path / "new")):
-        time.sleep(0.05)
+    drained(path, DRAIN)  # what is left over then is found by the check
     shared.end()
     troupe.end(DRAIN)
     return check(histories, standing(path))
+
+
+def drained(path: Path, seconds: float) -> bool:
+    """Waits until nothing waits and nothing is claimed."""
+    deadline = time.monotonic() + seconds
+    while os.listdir(path / "cur") or os.listdir(path / "new"):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def alone(folder: str, messages: int, kills: int) -> Found:
@@ -294,8 +306,15 @@ def alone(folder: str, messages: int, kills: int) -> Found:
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
     messages, kills = (20_000, 60) if quick else (1_000_000, 2_200)
     folder = tempfile.mkdtemp(prefix="spooltop-storm-", dir=scratch())
+    return figured(NAME, BAR, folder, alone, (folder, messages, kills), say)
+
+
+def figured(
+    name: str, bar: str, folder: str, work: Callable[..., Found], arguments: tuple[object, ...], say: Callable[[str], None]
+) -> Figure:
+    """Does ``work`` in a process of its own. Where something is wrong the histories in ``folder`` are kept, else it goes."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = pool.submit(alone, folder, messages, kills).result()
+        found = pool.submit(work, *arguments).result()
     for words in found.wrong[:20]:
         say(words)
     if found.wrong:
@@ -303,5 +322,5 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     else:
         shutil.rmtree(folder)
     again = ", ".join(f"{count:,} after {what}" for what, count in sorted(found.redelivered.items()) if count)
-    explained = f"{found.kills:,} kills; {found.requeued:,} requeued; redelivered: {again}"
-    return Figure(NAME, BAR, found.messages, len(found.wrong), explained=explained)
+    explained = f"{found.kills:,} kills; {found.requeued:,} requeued; redelivered: {again or 'none'}"
+    return Figure(name, bar, found.messages, len(found.wrong), explained=explained)

@@ -6,7 +6,7 @@ import pytest
 
 from . import PROOFS, proof
 
-LEAST = {"crash": 250, "storm": 20_000}
+LEAST = {"crash": 250, "storm": 20_000, "containers": 6_000}
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
 
 
