@@ -17,13 +17,15 @@ __all__ = ["aclaims"]
 
 async def aclaims(
     take: Callable[[], Claim | None],
-    watch: Watch,
+    opened: Callable[[], Watch],
     due: Callable[[], float | None],
     settle: Callable[[], None],
     timeout: float | None,
 ) -> AsyncIterator[Claim]:
     """What ``Spool.aclaims`` is made of. ``take`` gives a claim or None at once, ``due`` the seconds until a delayed message may
-    be claimed, ``settle`` raises where the boxes are others now. Closes ``watch``."""
+    be claimed, ``settle`` raises where the boxes are others now. ``opened`` is called at the first step only, so that a generator
+    that nobody steps through holds nothing; what it gives is closed."""
+    watch = opened()
     try:
         ends = None if timeout is None else time.monotonic() + timeout
         wakes = watch.wakes

@@ -250,9 +250,12 @@ class Spool:
         """
         from .aio import aclaims  # loads asyncio: only for those who use it
 
-        watch = Watch(self._dirs.box(Box.NEW))
-        self._awaited.add(watch)
-        return aclaims(lambda: self._consumer.take(self), watch, self._due_in, self._check_boxes, timeout)
+        def opened() -> Watch:
+            watch = Watch(self._dirs.box(Box.NEW))
+            self._awaited.add(watch)
+            return watch
+
+        return aclaims(lambda: self._consumer.take(self), opened, self._due_in, self._check_boxes, timeout)
 
     def _due_in(self) -> float | None:
         due = self._consumer.backlog.due()
@@ -260,7 +263,7 @@ class Spool:
 
     def wake(self) -> None:
         """Lets every ``claim`` and every ``aclaims`` that waits return now. Safe in a signal handler and in any thread."""
-        for watch in (self._watch, *self._awaited):
+        for watch in (self._watch, *list(self._awaited)):
             if watch is not None:
                 watch.wake()
 

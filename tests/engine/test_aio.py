@@ -55,3 +55,19 @@ async def test_wake_ends_a_wait_without_end_and_cancelling_loses_nothing(spool: 
         await waiting
     spool.put(b"")
     assert got == [] and spool.depth() == 1
+
+
+async def test_no_descriptor_stays_open(spool: Spool) -> None:
+    spool.put_many([b"", b""])
+    before = os.listdir("/proc/self/fd")
+    _ = spool.aclaims(timeout=None)
+    claims = spool.aclaims(timeout=None)
+    async for claim in claims:
+        claim.ack()
+        break
+    await claims.aclose()  # type: ignore[attr-defined]  # an async generator is more than an iterator
+    rest = spool.claim()
+    assert rest is not None
+    rest.ack()
+    presence = 2  # the consumer's own, and the directory that it lies in
+    assert len(os.listdir("/proc/self/fd")) <= len(before) + presence + 1
