@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .backends.directory.detect import Target
+    from .backends.directory.writers import WriterWatch
     from .model.followed import Followed
     from .model.holders import Holders
     from .model.kind import Listing, ListQuery, Reader
@@ -203,13 +204,15 @@ def open_control(
     clock: Callable[[], float] = time.time,
     settings: Mapping[str, str] | None = None,
     poll_logs: Sequence[str] = (),
+    who_writes: bool = False,
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept). ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
-    pattern of their lines. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    pattern of their lines. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the kernel who writes the
+    cursors: for root, else ``Refused``. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
     from .observe.mutes import MuteFile, state_folder
@@ -223,18 +226,43 @@ def open_control(
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
     polls = _poll_reader(poll_logs or [one for one in settings.get("SPOOLTOP_POLL_LOG", "").split(":") if one], settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
+    asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
+    writers = _writers(target.path) if asked else None
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock)
+        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers)
         setting = partial(_lone_operations, path, target.path, clock, state) if target.kind == "cursors" else None
         return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
 
     from .backends.directory.reader import DirectoryReader
 
-    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock)
+    reader = DirectoryReader(
+        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers
+    )
     changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock)
     return Control(path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
+
+
+def _writers(path: str) -> WriterWatch:
+    """Raises ``Refused`` where the kernel does not tell who writes."""
+    from .backends.directory.processes import Processes
+    from .backends.directory.writers import WriterWatch
+    from .model.sight import LockParty
+
+    processes = Processes()
+
+    def described(pid: int) -> LockParty:
+        process = processes.process(pid, described=True)
+        return LockParty(pid) if process is None else LockParty(pid, process.command, process.user)
+
+    writers = WriterWatch(described)
+    try:
+        writers.follow_path(path)
+    except Refused:
+        writers.close()
+        raise
+    return writers
 
 
 def _spool_operations(

@@ -9,6 +9,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import __version__
 from ..errors import NotASpool, SpooltopError, UsageError
@@ -97,8 +98,10 @@ def _dashboard(args: Namespace, context: Context) -> int:
             from .looking import report
 
             return report(args, context, path)
-        logs = {"poll_logs": args.poll_log} if args.poll_log else {}
-        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **logs) as control:
+        more: dict[str, Any] = {"poll_logs": args.poll_log} if args.poll_log else {}
+        if args.who_writes:
+            more["who_writes"] = True
+        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)
     except NotASpool as error:
         near = None if "/" in path or os.path.lexists(path) else near_command(path)

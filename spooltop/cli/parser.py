@@ -377,6 +377,7 @@ def dashboard_parser() -> Parser:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
     parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
     _poll_log(parser)
+    parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
     parser.add_argument("--json", action="store_true", help="print the status as one object instead")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
     return parser
@@ -399,6 +400,7 @@ def overview() -> str:
         "  --ascii               no signs beyond ASCII",
         "  --theme light|dark    the background of the terminal",
         "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
+        "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",
         "",

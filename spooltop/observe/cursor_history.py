@@ -121,6 +121,9 @@ class CursorHistory:
         journaled: bool = False,
     ) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
+        recent = {write.at for write in itertools.islice(self.ring, _RECENT)}
+        while at in recent:
+            at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
         step = self.direction_to(value)
         self.ring.appendleft(
             CursorSection(

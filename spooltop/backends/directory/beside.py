@@ -14,6 +14,7 @@ from .locks import LockFiles, LockTable, device_of, read_table
 from .mounts import Mount
 from .place import Place
 from .processes import Processes
+from .writers import WriterWatch
 
 __all__ = ["Beside"]
 
@@ -25,14 +26,20 @@ class Beside:
     """In the directory of the spool and in the one above it. The table of locks is read once a second at most."""
 
     def __init__(
-        self, place: Place, processes: Processes, *, clock: Callable[[], float], monotonic: Callable[[], float]
+        self,
+        place: Place,
+        processes: Processes,
+        *,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        writers: WriterWatch | None = None,
     ) -> None:
         self._place = place
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles(clock=clock)
+        self._cursor_files = CursorFiles(clock=clock, writers=writers)
         self._table: tuple[float, LockTable] | None = None
 
     def table(self) -> LockTable:

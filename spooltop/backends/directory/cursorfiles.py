@@ -14,6 +14,7 @@ from spooltop.model.sight import CursorSource, CursorWrite, LockParty
 from spooltop.model.words import Json
 
 from .cursorjournal import CursorJournal
+from .writers import WriterWatch
 
 __all__ = ["CursorFiles", "parse_sections", "parse_value"]
 
@@ -61,8 +62,9 @@ class _Known:
 class CursorFiles:
     """The cursor files in some folders. What has not changed is the very object of the look before."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None) -> None:
         self._clock = clock
+        self._writers = writers
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
         self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
@@ -78,6 +80,7 @@ class CursorFiles:
 
     def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
         sources = []
+        self._follow(fd)
         told = self._journal.since(path, fd, now)  # before the files: what it tells was published before they are read
         shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
         if shared is not None:
@@ -87,6 +90,7 @@ class CursorFiles:
         folder = -1
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            self._follow(folder)
             told = self._journal.since(os.path.join(path, "cursors"), folder, now)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             for name in names[:_FILES_AT_MOST]:
@@ -112,9 +116,9 @@ class CursorFiles:
         known = self._known.get(path)
         if known is not None and known.state == state:
             return known.source
-        sections, error = self._read(name, fd, source, found)
+        sections, error, writer = self._read(name, fd, source, found)
         answer = CursorSource(
-            path, source is None, sections, error, found.st_ino, found.st_mtime, found.st_size, holders(found)
+            path, source is None, sections, error, found.st_ino, found.st_mtime, found.st_size, holders(found), writer=writer
         )  # fmt: skip
         self._known[path] = _Known(state, answer)
         return answer
@@ -133,30 +137,41 @@ class CursorFiles:
         writes = told.get(os.path.basename(source.path), ())
         return replace(source, journal=writes) if writes else source
 
-    @staticmethod
-    def _read(name: str, fd: int, source: str | None, found: os.stat_result) -> tuple[dict[str, Json] | None, str]:
+    def _follow(self, fd: int) -> None:
+        if self._writers is None:
+            return
+        try:
+            self._writers.follow(fd)
+        except OSError:
+            return  # its file system tells nothing: the writer is not seen
+
+    def _read(
+        self, name: str, fd: int, source: str | None, found: os.stat_result
+    ) -> tuple[dict[str, Json] | None, str, LockParty | None]:
+        """The sections, or why there are none, and who published them where that is listened to."""
         if not stat.S_ISREG(found.st_mode):
-            return None, "not a plain file"
+            return None, "not a plain file", None
         try:
             own = os.open(name, _FLAGS, dir_fd=fd)
         except OSError as problem:
-            return None, f"you may not read it ({problem.strerror})"
+            return None, f"you may not read it ({problem.strerror})", None
         try:
             if not stat.S_ISREG(os.fstat(own).st_mode):
-                return None, "not a plain file"
+                return None, "not a plain file", None
             data = b""
             while len(data) <= _CAP and (part := os.read(own, _CAP + 1 - len(data))):
                 data += part
+            writer = self._writers.writer(own) if self._writers is not None else None
         except OSError as problem:
-            return None, str(problem.strerror)
+            return None, str(problem.strerror), None
         finally:
             os.close(own)
         if len(data) > _CAP:
-            return None, f"over {_CAP >> 20} MB, not read"
+            return None, f"over {_CAP >> 20} MB, not read", writer
         if source is None:
-            return parse_sections(data)
+            return (*parse_sections(data), writer)
         value, error = parse_value(data)
-        return (None, error) if error else ({source: value}, "")
+        return (None, error, writer) if error else ({source: value}, "", writer)
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:
         """Temporary files of writers that use a common or a guessable name. Listed again only when the folder changed."""

@@ -26,6 +26,7 @@ from .mounts import is_local, mount_of
 from .processes import Processes
 from .ticketqueue import ticket_queue
 from .who import who_has_path
+from .writers import WriterWatch
 
 __all__ = ["LoneReader"]
 
@@ -44,6 +45,7 @@ class LoneReader:
         read_only: str | None = None,
         clock: Callable[[], float] = time.time,
         processes: Processes | None = None,
+        writers: WriterWatch | None = None,
     ) -> None:
         self._path = path
         self._layout = layout
@@ -51,7 +53,8 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._cursors = CursorFiles(clock=clock)
+        self._cursors = CursorFiles(clock=clock, writers=writers)
+        self._writers = writers
         self._locks = LockFiles(self._processes, clock=clock)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
@@ -87,6 +90,7 @@ class LoneReader:
             who=who_am_i(can, read_only=self._read_only),
             can=can,
             watch=Watch("scan", "", _PERIOD, self._since),
+            writers_watched=self._writers is not None,
         )
 
     def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
@@ -129,6 +133,8 @@ class LoneReader:
         self._changed.set()
 
     def close(self) -> None:
+        if self._writers is not None:
+            self._writers.close()
         os.close(self._root)
         os.close(self._above)
 

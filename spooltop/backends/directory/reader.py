@@ -48,6 +48,7 @@ from .traffic import Traffic
 from .watch import Source, watchfiles_source
 from .who import who_has, who_has_path
 from .withcursors import can_both
+from .writers import WriterWatch
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
 
@@ -58,7 +59,8 @@ class DirectoryReader:
     """A ``model.kind.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
 
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
-    for changes. Opening raises nothing: what is wrong with the spool stands in the first ``Sight``.
+    for changes, ``writers`` hears who writes the cursors and is closed with the reader. Opening raises nothing: what is wrong
+    with the spool stands in the first ``Sight``.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class DirectoryReader:
         least: float = 1.0,
         judged_at_most: int = JUDGED_AT_MOST,
         source: Source = watchfiles_source,
+        writers: WriterWatch | None = None,
     ) -> None:
         self.path = self._path = os.path.abspath(path)
         self._read_only = read_only
@@ -97,7 +100,8 @@ class DirectoryReader:
         self._asides = Asides()
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
-        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic)
+        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers)
+        self._writers = writers
         self._scans: dict[Box, BoxScan] = {}
         self._claims: list[Row] = []
         self._tmp: list[Row] = []
@@ -184,6 +188,7 @@ class DirectoryReader:
             watch=self._ear.how(heard, mount, period=self._boxes.period, since=self._began),
             clock_jumped=self._clockwork.jumped,
             generation=self._generation,
+            writers_watched=self._writers is not None,
         )
 
     def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
@@ -254,6 +259,8 @@ class DirectoryReader:
 
     def close(self) -> None:
         self._ear.close()
+        if self._writers is not None:
+            self._writers.close()
         self._place.close()
 
     def _can(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Can:

@@ -1,0 +1,178 @@
+"""Who writes the cursors, heard from the kernel: exactly who published what was read, or nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.backends.directory.writers import WriterWatch, parse_events
+from spooltop.control import Control, open_control
+from spooltop.model.sight import CursorSection, LockParty
+
+ROOT = os.geteuid() == 0
+needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")
+
+REPLACE = """
+import os, sys
+path, text = sys.argv[1:]
+with open(path + ".tmp", "w") as file:
+    file.write(text)
+os.rename(path + ".tmp", path)
+print(os.getpid())
+"""
+IN_PLACE = """
+import os, sys
+path, text = sys.argv[1:]
+with open(path, "w") as file:
+    file.write(text)
+print(os.getpid())
+"""
+
+
+def other(script: str, path: Path, value: object) -> int:
+    """Another process writes, ends, and is gone; its pid."""
+    done = subprocess.run([sys.executable, "-c", script, path, json.dumps(value)], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    (tmp_path / "cursors.json").write_text(json.dumps({"imessage": 1, "email": 1}))
+    with open_control(str(tmp_path), watch=False, settings={"HOME": str(tmp_path)}, who_writes=True) as control:
+        yield control
+
+
+def newest(control: Control, source: str = "imessage") -> CursorSection:
+    return next(one for one in control.look().cursors if one.source == source).history[0]
+
+
+@needs_root
+@pytest.mark.parametrize("script", [REPLACE, IN_PLACE])
+def test_the_pid_is_told_when_the_writer_has_gone(control: Control, tmp_path: Path, script: str) -> None:
+    assert newest(control).writer is None  # written before anybody listened
+    for value in (2, 3):
+        pid = other(script, tmp_path / "cursors.json", {"imessage": value, "email": 1})
+        write = newest(control)
+        assert (write.value, write.writer.pid if write.writer else None) == (value, pid)
+
+
+@needs_root
+def test_of_two_replacements_between_two_looks_the_one_that_stands(control: Control, tmp_path: Path) -> None:
+    control.look()
+    other(REPLACE, tmp_path / "cursors.json", {"imessage": 2, "email": 1})
+    last = other(REPLACE, tmp_path / "cursors.json", {"imessage": 3, "email": 1})
+    write = newest(control)
+    assert (write.value, write.writer.pid if write.writer else None) == (3, last)
+
+
+@needs_root
+def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "cursors.json"
+    path.write_text("{}")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    writers = WriterWatch(LockParty)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        writers.follow(folder)
+        with writers._lock:  # both stand in the queue at once
+            other(IN_PLACE, path, {"a": 1})
+            other(IN_PLACE, path, {"a": 2})
+        assert writers.writer(fd) is None
+        alone = other(IN_PLACE, path, {"a": 3})
+        assert writers.writer(fd) == LockParty(alone)
+    finally:
+        writers.close()
+        os.close(fd)
+        os.close(folder)
+
+
+@needs_root
+def test_a_put_back_names_its_writer(control: Control, tmp_path: Path) -> None:
+    path = tmp_path / "cursors.json"
+    control.look()
+    pids = []
+    for _ in range(2):
+        other(REPLACE, path, {"imessage": 2, "email": 1})
+        control.look()
+        pids.append(other(REPLACE, path, {"imessage": 1, "email": 2}))
+        snapshot = control.look()
+    found = next(one for one in snapshot.cursors if one.source == "imessage")
+    assert [write.writer.pid for write in found.history if write.lost and write.writer] == pids[::-1]
+    assert found.verdict == "reverted"
+    assert len(found.put_back_by) == 2 or found.put_back_by[0][1] == 2
+    assert snapshot.sight.writers_watched
+
+
+@needs_root
+def test_a_file_of_its_own_in_a_folder_that_came_later(tmp_path: Path) -> None:
+    (tmp_path / "cursors.json").write_text("{}")
+    with open_control(str(tmp_path), watch=False, settings={"HOME": str(tmp_path)}, who_writes=True) as control:
+        (tmp_path / "cursors").mkdir()
+        (tmp_path / "cursors" / "email.json").write_text("1")
+        control.look()
+        pid = other(REPLACE, tmp_path / "cursors" / "email.json", 2)
+        writer = newest(control, "email").writer
+    assert writer is not None
+    assert writer.pid == pid
+
+
+@needs_root
+def test_it_ends_with_its_thread_and_its_descriptors(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    before, threads = set(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        writers = WriterWatch(LockParty)
+        writers.follow(folder)
+        writers.close()
+        writers.close()
+    os.close(folder)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    assert threading.active_count() == threads
+
+
+@needs_root
+def test_it_keeps_no_more_than_it_needs(tmp_path: Path) -> None:
+    writers = WriterWatch(LockParty)
+    try:
+        for n in range(20):
+            (tmp_path / str(n)).mkdir()
+            writers.follow_path(str(tmp_path / str(n)))
+        (tmp_path / "20").mkdir()
+        for n in range(400):
+            (tmp_path / "19" / f"{n}.json").write_text("1")
+        fd = os.open(tmp_path / "19" / "399.json", os.O_RDONLY)
+        assert writers.writer(fd) == LockParty(os.getpid())
+        os.close(fd)
+        assert len(writers._writers) <= 256
+        assert len(writers._folders) <= 8
+    finally:
+        writers.close()
+
+
+def test_where_the_kernel_does_not_tell_it_is_refused_in_one_line() -> None:
+    code = (
+        "import os\n"
+        "from spooltop.backends.directory.writers import WriterWatch\n"
+        "from spooltop.errors import Refused\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: WriterWatch(print)\n"
+        "except Refused as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "only root hears from the kernel who writes" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_parser(data: bytes) -> None:
+    for _, _, name, _ in parse_events(data):
+        assert isinstance(name, str)
