@@ -38,11 +38,11 @@ GROWTH = len(",n=9999,t=1234567890123456")
 """Bytes by which a name may grow while its message is released again and again."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*\Z")
-_ENCODED = re.compile(r"(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+\Z")
-_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+\Z")
+_ENCODED = re.compile(r"(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++\Z")
+_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++\Z")
 _ATTRIBUTES = re.compile(
-    r"(?P<id>(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+)"
-    r"(?:,s=(?P<source>(?:[A-Za-z0-9._-]|%[0-9A-F]{2})+))?"
+    r"(?P<id>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++)"
+    r"(?:,s=(?P<source>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++))?"
     r"(?:,n=(?P<attempts>0|[1-9][0-9]{0,8}))?"
     r"(?:,t=(?P<not_before>[0-9]{1,17}))?"
     r"(?P<canary>,x=1)?\Z"

@@ -5,9 +5,11 @@ Every count is tied to an id: a message that goes back to ``new`` has not arrive
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
@@ -52,6 +54,50 @@ class _Moves:
     cur_gone: list[Name] = field(default_factory=list)
 
 
+class _Passed(NamedTuple):
+    """A message of our own that came, was taken and went within a batch; ``new`` and ``cur`` are its names there. ``claimed_us``
+    is None where another kind of consumer took it."""
+
+    new: str
+    cur: str
+    source: str | None
+    put_us: int
+    claimed_us: int | None
+
+
+_OWN = re.compile(r"([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++(?:,s=([A-Za-z0-9._-]++))?(?:,n=[1-9][0-9]{0,8})?\Z")
+_CLAIMED = re.compile(r"(?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}\Z")
+
+
+def _passages(batch: Batch) -> tuple[dict[str, _Passed], list[tuple[bool, set[str], str]]]:
+    """Messages of our own, in their plain form, that came and went within the batch, by id; and the names that are left:
+    (whether claimed, names, what they did)."""
+    came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
+    passages: dict[str, _Passed] = {}
+    twice: set[str] = set()
+    for raw in taken & ended:
+        at = raw.rfind(",c=")
+        base = raw[: at if at > 0 else raw.rfind(":")]
+        if base not in came or base not in went:
+            continue
+        found, claim = _OWN.match(base), _CLAIMED.match(raw, len(base))
+        if found is None or claim is None:
+            continue
+        id = base.partition(",")[0]
+        if id in passages:
+            twice.add(id)
+        passages[id] = _Passed(base, raw, found[2], int(found[1]), None if claim[1] is None else int(claim[1]))
+    for id in twice:
+        del passages[id]
+    new, cur = {one.new for one in passages.values()}, {one.cur for one in passages.values()}
+    names = [
+        (False, came - new, "new_added"), (False, went - new, "new_gone"),
+        (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
+    ]  # fmt: skip
+    return passages, names
+
+
 class FlowCounter:
     """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous."""
 
@@ -71,20 +117,37 @@ class FlowCounter:
 
     def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
+        passages, names = _passages(batch)
         moves: dict[str, _Moves] = {}
-        known: dict[tuple[bool, str], Name] = {}  # most that come also leave within the batch
-        for box, claimed, changes, attribute in (
-            (Box.NEW, False, batch.added, "new_added"),
-            (Box.NEW, False, batch.deleted, "new_gone"),
-            (Box.CUR, True, batch.added, "cur_added"),
-            (Box.CUR, True, batch.deleted, "cur_gone"),
-        ):
-            for raw in changes.get(box, ()):
+        known: dict[tuple[bool, str], Name] = {}
+        for claimed, changes, attribute in names:
+            for raw in changes:
                 name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
                 if not name.canary:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
+        for id, passage in passages.items():
+            # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
+            if id in moves or id in self._gone or (passage.claimed_us is None and self._in_new(passage.new)):
+                new, cur = grammar.parse(passage.new, claimed=False), grammar.parse(passage.cur, claimed=True)
+                moved = moves.setdefault(id, _Moves())
+                for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
+                    seen.append(name)
+            else:
+                self._pass(id, passage, batch.at, aside)
         for id, moved in moves.items():
             self._count(id, moved, batch.at, aside)
+
+    def _pass(self, id: str, passage: _Passed, at: float, aside: Set[str]) -> None:
+        """A message that was put, taken and ended within one batch: what nearly all are where consumers keep up."""
+        if id not in aside:
+            self._arrived += 1
+            if passage.source is not None:
+                self._sources[passage.source] += 1
+        self._claimed += 1
+        claimed_at = at if passage.claimed_us is None else passage.claimed_us / 1e6
+        if self.last_claim_at is None or claimed_at > self.last_claim_at:
+            self.last_claim_at = claimed_at
+        self._gone[id] = _Gone(self._turn, at, passage.put_us / 1e6, claimed_at, passage.source)
 
     def _count(self, id: str, moved: _Moves, at: float, aside: Set[str]) -> None:
         came, left = bool(moved.new_added), bool(moved.new_gone)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spooltop.backends.directory.flow import FlowCounter, difference
 from spooltop.backends.directory.watch import Batch
@@ -90,3 +94,48 @@ def test_the_first_look_measures_nothing() -> None:
     counter = FlowCounter(lambda _: False)
     assert not counter.take(1.0, exact=True, measured=True).measured
     assert counter.take(2.0, exact=True, measured=True).measured
+
+
+OWN_IDS = [f"{1795220920443125 + number}.P9R{number:016x}.vm" for number in range(6)]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(range(6)), st.sampled_from(["put", "take", "end", "give back"]), st.booleans()), max_size=40
+)
+
+
+@given(STEPS, st.booleans())
+def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[int, str, bool]], foreign_tail: bool) -> None:
+    """The same lives once of messages with our ids, once of the same messages with chosen ones, which have no quick way."""
+
+    def live(ids: list[str]) -> list[tuple[object, ...]]:
+        names: dict[int, str] = {}
+        claims: dict[int, str] = {}
+        tries: Counter[int] = Counter()
+        counter = FlowCounter(lambda name: name in names.values())
+        counter.begin(0.0)
+        new, cur, from_new, from_cur = set[str](), set[str](), set[str](), set[str]()
+        seen: list[tuple[object, ...]] = []
+        for time, (number, step, cut) in enumerate(steps):
+            if step == "put" and number not in names and number not in claims and not tries[number]:
+                names[number] = f"{ids[number]},s=email"
+                new.add(names[number])
+            elif step == "take" and number in names:
+                tail = ":2,P7" if foreign_tail else f",c={TOKEN}.{1795220925443125 + time}:2,P7"
+                claims[number] = names[number] + tail
+                tries[number] += 1
+                cur.add(claims[number])
+                from_new.add(names.pop(number))
+            elif step in ("end", "give back") and number in claims:
+                from_cur.add(claims.pop(number))
+                if step == "give back":
+                    suffix = "" if foreign_tail else f",n={tries[number]}"
+                    names[number] = f"{ids[number]},s=email{suffix}"
+                    new.add(names[number])
+            if cut:
+                counter.add(Batch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
+                new, cur, from_new, from_cur = set(), set(), set(), set()
+                flow = counter.take(float(time), exact=True, measured=True)
+                ways = sorted((one.claimed_at, one.gone_at) for one in flow.passages)
+                seen.append((flow.arrived, flow.claimed, flow.requeued, flow.done, dict(flow.arrived_by_source), ways))
+        return [*seen, (counter.last_claim_at, counter.unsettled)]
+
+    assert live(OWN_IDS) == live([f"order-{number}" for number in range(6)])
