@@ -33,6 +33,7 @@ class Consumer:
         self._host = host
         self._durable = durable
         self._max_attempts = max_attempts
+        self._sync_new: bool | None = None
         self._new = dirs.box(Box.NEW)
         self.cur = dirs.box(Box.CUR)
         self.backlog = Backlog(self._new, dirs.files, clock)
@@ -154,7 +155,7 @@ class Consumer:
             claim.done = True
             self._open.pop(claim.name, None)
         if self._durable:
-            self.files.sync_dir(self.cur)
+            self._sync_acks()
 
     def ack_many(self, claims: Sequence[Claim]) -> None:
         """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
@@ -165,7 +166,7 @@ class Consumer:
             except ClaimLost:
                 lost.append(claim)
         if self._durable:
-            self.files.sync_dir(self.cur)
+            self._sync_acks()
         if lost:
             raise ClaimLost(
                 f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
@@ -263,6 +264,15 @@ class Consumer:
         if len(self._failures) >= 4096:
             self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
         self._failures[name] = self._failures.get(name, 0) + 1
+
+    def _sync_acks(self) -> None:
+        self.files.sync_dir(self.cur)
+        # Claimed and acked since the last commit, cur looks as if nothing had been there: btrfs writes nothing down for it, and
+        # the message would be back in new.
+        if self._sync_new is None:
+            self._sync_new = not self.files.ordered(self.cur)
+        if self._sync_new:
+            self.files.sync_dir(self._new)
 
     def _sync(self, target: int) -> None:
         if self._durable:

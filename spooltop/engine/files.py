@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from .machine import ORDERED, file_system
+
 __all__ = ["READ_CAP", "Files", "mode_like"]
 
 READ_CAP = 1 << 20
@@ -130,6 +132,10 @@ class Files:
 
     def sync_dir(self, fd: int) -> None:
         os.fsync(fd)
+
+    def ordered(self, fd: int) -> bool:
+        """Whether a sync of one directory makes all earlier changes of names last, those in other directories too."""
+        return file_system(fd) in ORDERED
 
     def sync_fs(self, fd: int) -> None:
         """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""

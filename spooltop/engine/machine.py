@@ -7,7 +7,9 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["LOCAL", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine"]
+__all__ = [
+    "LOCAL", "ORDERED", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine",
+]  # fmt: skip
 
 LOCAL = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs", "nilfs2",
@@ -15,6 +17,10 @@ LOCAL = frozenset((
 ))  # fmt: skip
 """File systems that one machine mounts. Every other kind, known or not, another machine may have mounted too, and then a boot
 id or a pid says nothing certain: a kind that is missing here costs a verdict, one too many would cost a message."""
+
+ORDERED = frozenset(("ext3", "ext4", "xfs", "tmpfs", "ramfs"))
+"""File systems that keep changes of names in their order over a power cut: a sync of one directory takes all earlier ones with
+it. btrfs does not. On a kind that is missing here one more directory is synced; one too many would bring back what was acked."""
 
 
 @dataclass(frozen=True, slots=True)
