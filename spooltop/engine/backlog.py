@@ -17,8 +17,8 @@ from .names import MAX_NEW, claimable, not_before, put_us
 
 __all__ = ["Backlog", "listing"]
 
-LIMIT = 131_072
-"""Most names that are kept; about 15 MB."""
+LIMIT = 200_000
+"""Most names that are kept; about 25 MB; half as many of those that do not begin with a time."""
 _FUTURE = 1_000_000
 """µs by which a time in a name may be ahead of the clock and still be believed."""
 _SETTLED_NS = 1_000_000_000
@@ -103,7 +103,7 @@ class Backlog:
         self._heap, self._later = [], []
         self._sorted.clear()  # before the listing: both at once would take twice the memory
         names: list[str] = []
-        delays = self._delays
+        delays, most = self._delays, self._limit + max(1, self._limit // 4)
         whole = True
         future = cut = f"{now + _FUTURE:016d}"
         for found in self._files.regular(self._new):
@@ -119,15 +119,16 @@ class Backlog:
                 if name in known:
                     self._times[name] = known[name]
                 self._place(name, now, heap=False)
-            if len(names) >= self._limit + self._limit // 4:
+            if len(names) >= most:
                 names.sort()
                 cut = names[self._limit]
                 del names[self._limit :]
-            if len(self._heap) >= 2 * self._limit:
+            if len(self._heap) >= most // 2 + 1:  # each takes more than twice the memory, with its time beside it
                 self._heap.sort()
-                del self._heap[self._limit :]
+                del self._heap[self._limit // 2 + 1 :]
+                self._times = {name: self._times[name] for _, name in self._heap if name in self._times}
                 cut = min(cut, f"{max(self._heap[-1][0], 0):016d}")
-            if len(self._later) >= 2 * self._limit:
+            if len(self._later) >= most:
                 self._later.sort()
                 del self._later[self._limit :]
                 whole = False

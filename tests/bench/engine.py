@@ -42,7 +42,7 @@ class Bounds:
 
 
 QUICK = Bounds(15, 500, 50, 100_000, 20_000)
-FULL = Bounds(61, 1000, 200, 1_000_000, 200_000)
+FULL = Bounds(31, 500, 100, 1_000_000, 200_000)
 
 
 def main() -> None:
