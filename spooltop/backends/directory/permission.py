@@ -29,7 +29,8 @@ def can_change(dirs: SpoolDirs) -> Can:
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
     beside = _why_not_beside(dirs)
     for action in _OFFERED:
-        needed = [boxes[Box.NEW]] if action is not Action.EMPTY else []
+        # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
+        needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.troubles else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
             needed.append(boxes[Box.CUR])
         if action is Action.INJECT:
