@@ -211,17 +211,19 @@ def open_control(
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept). ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
-    pattern of their lines. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the kernel who writes the
+    pattern of their lines. ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with
+    ``,`` between. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the kernel who writes the
     cursors: for root, else ``Refused``. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
+    from .model.cursor_values import cursor_fields
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
 
     target = identify(path, as_spool)
     settings = os.environ if settings is None else settings
-    observer = Observer(Thresholds.from_settings(settings))
+    observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(settings)
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
     polls = _poll_reader(poll_logs or [one for one in settings.get("SPOOLTOP_POLL_LOG", "").split(":") if one], settings)

@@ -66,7 +66,7 @@ def _set(args: argparse.Namespace, context: Context) -> int:
 def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
     found = [one for one in control.look().cursors if one.source == source and (file is None or _is(one, file))]
     try:
-        read = meant(text, found[0].value if found else None, kind)
+        read = meant(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
         raise UsageError(f"{text!r} is no JSON", advice="a text is given with --type text, or in double quotes") from None
     return read.value, read.words

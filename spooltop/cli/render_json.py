@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Problem
 from ..model.row import Payload, Row
 from ..model.selection import Selection
-from ..model.sight import BoxState, Lock, LockParty
+from ..model.sight import BoxState, CursorSection, Lock, LockParty
 from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
 from ..model.words import Box, Key
@@ -72,7 +73,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
             "inodes_total": sight.disk.inodes_total,
             "readonly": sight.disk.readonly,
         },
-        "cursors": {escape(cursor.source): _cursor(cursor, now) for cursor in snapshot.cursors},
+        "cursors": dict(zip(_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
         "locks": [_lock(lock) for lock in sight.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
         "consumers": sight.consumers,
@@ -195,10 +196,42 @@ def operation(record: OperationRecord, now: float) -> dict[str, Any]:
 
 
 def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Lines of ``cursors --json``."""
+    """Lines of ``cursors --json``, each with the writes that were seen, newest first."""
     return [
-        {"schema": SCHEMA, "source": escape(cursor.source), **_cursor(cursor, snapshot.taken_at)} for cursor in snapshot.cursors
+        {
+            "schema": SCHEMA,
+            "source": escape(cursor.source),
+            **_cursor(cursor, snapshot.taken_at),
+            "history": [_write(write) for write in cursor.history],
+        }
+        for cursor in snapshot.cursors
     ]
+
+
+def _keys(cursors: Sequence[Cursor]) -> list[str]:
+    """What each cursor is called where a name must be one of its kind: its source, or where several files have that, the source
+    and the file, ``imessage@cursors/imessage.json``."""
+    often = Counter(cursor.source for cursor in cursors)
+    files = [cursor.file for cursor in cursors]
+    above = os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""
+    return [
+        escape(cursor.source if often[cursor.source] == 1 else f"{cursor.source}@{os.path.relpath(cursor.file, above)}")
+        for cursor in cursors
+    ]
+
+
+def _write(write: CursorSection) -> dict[str, Any]:
+    """One write: ``held_by`` are those who were seen to hold the lock, empty where none was seen, null where there is no lock."""
+    return {
+        "at": write.at,
+        "value": write.value,
+        "also_changed": [escape(source) for source in write.also_changed],
+        "held_by": None if write.lock_there is False and not write.held_by else [_party(party) for party in write.held_by],
+        "writer": None if write.writer is None else _party(write.writer),
+        "back": write.back,
+        "lost_update": write.lost,
+        "in_journal": write.journaled,
+    }
 
 
 def holders(found: Holders, row: Row | None = None) -> dict[str, Any]:
@@ -288,6 +321,11 @@ def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
         "every": cursor.every,
         "writes": cursor.writes,
         "put_back": cursor.put_back,
+        "put_back_by": dict(cursor.put_back_by),
+        "suspects": {escape(source): times for source, times in cursor.suspects},
+        "unsafe": list(cursor.unsafe),
+        "same_start": cursor.same_start,
+        "last_poll": escape(cursor.polls[0].line) if cursor.polls else None,
     }
 
 

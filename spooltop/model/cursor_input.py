@@ -22,11 +22,11 @@ class Meant:
     words: str
 
 
-def meant(text: str, present: Json, kind: str = "") -> Meant:
+def meant(text: str, present: Json, kind: str = "", field: str | None = None) -> Meant:
     """``text`` as JSON where it is JSON, else as text, and of the type of ``present`` where that leaves no doubt: digits stay a
-    text where the present value is one. In a section that is an object, what is no object goes into the field that holds its
-    cursor. ``kind`` "json" or "text" says which without guessing, and takes the section as a whole. Raises ``ValueError`` for
-    "json" that is none.
+    text where the present value is one. In a section that is an object, what is no object goes into ``field``, or into the field
+    that holds its cursor. ``kind`` "json" or "text" says which without guessing, and takes the section as a whole. Raises
+    ``ValueError`` for "json" that is none.
 
     >>> meant("89640", 89632).value, meant("89640", "89632").value, meant("7", {"last_id": 6, "n": "x"}).value
     (89640, '89640', {'last_id': 7, 'n': 'x'})
@@ -35,14 +35,14 @@ def meant(text: str, present: Json, kind: str = "") -> Meant:
         return Meant(text, "a text, as asked")
     if kind == "json":
         return Meant(_json(text), "JSON, as asked")
-    if isinstance(present, dict) and (field := field_of(present)) is not None:
+    if isinstance(present, dict) and (name := field_of(present, field)) is not None:
         try:
             whole = _json(text)
         except ValueError:
             whole = None
         if not isinstance(whole, dict):
-            inner = meant(text, present[field])
-            return Meant({**present, field: inner.value}, f"{inner.words}, in its field {field}")
+            inner = meant(text, present[name])
+            return Meant({**present, name: inner.value}, f"{inner.words}, in its field {name}")
     try:
         value = _json(text)
     except ValueError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from .text import escape
 from .words import Json
 
-__all__ = ["direction", "field_of", "kind_of", "order", "pick", "shown"]
+__all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "shown"]
 
 _NAMED = ("cursor", "value", "offset", "id")
 _POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
@@ -49,6 +49,20 @@ def field_of(section: Mapping[str, Json], named: str | None = None) -> str | Non
         return numeric[0] if len(numeric) == 1 else None
     ordered = [name for name, item in section.items() if order(item) is not None]
     return ordered[0] if len(ordered) == 1 else None
+
+
+def cursor_fields(text: str) -> dict[str, str]:
+    """Source → the field of its section that holds the cursor, "*" for all others, out of a setting.
+
+    >>> cursor_fields("seen, imessage=last_row")
+    {'*': 'seen', 'imessage': 'last_row'}
+    """
+    found = {}
+    for part in text.split(","):
+        source, equals, field = part.strip().rpartition("=")
+        if field:
+            found[source if equals else "*"] = field
+    return found
 
 
 def order(value: Json) -> tuple[str, float | int] | None:

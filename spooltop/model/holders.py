@@ -12,7 +12,7 @@ class Holding:
     """One process and what it does with the file. ``how``: "open for writing", "open for reading", "mapped", "flock, holds",
     "flock, waits" (also posix, ofd), "holds the claim", "ticket, first"; ``of`` names the file where it is another than the one
     that was asked about (the lock beside a cursor file). ``pid`` None: somebody who is not visible from here. ``since`` is epoch
-    seconds, None where nobody knows; of open files nobody does.
+    seconds, None where nobody knows: a claim tells it in its name, of open files and of locks the kernel does not.
     """
 
     pid: int | None

@@ -78,6 +78,8 @@ class Cursor:
     """What tells that this file is written unsafely, in words; names escaped."""
     polls: tuple[Poll, ...] = ()
     """What its poll log told, newest first; empty where none was named."""
+    field: str | None = None
+    """What in its section is the cursor, where a setting names it."""
     put_back_by: tuple[tuple[str, int], ...] = ()
     """Who wrote those writes, where that was seen: (command or pid, in how many), most first; escaped."""
     same_start: int = 0

@@ -49,13 +49,15 @@ def key_of(value: Json, field: str | None = None) -> str:
 
 class CursorHistory:
     """Grows by ``write``, ``told`` and ``arrived``; everything else is read off it. ``field`` names what in a section is the
-    cursor, None where that is found by itself."""
+    cursor, None where that is found by itself. ``before``: ``value`` is what stood there before the first write that the
+    journal tells of, and not what a look found."""
 
     def __init__(
         self, at: float, value: Json, inode: int, held_by: tuple[LockParty, ...], *, seen_at: float, field: str | None = None,
-        writer: LockParty | None = None, lock_there: bool | None = None,
+        writer: LockParty | None = None, lock_there: bool | None = None, before: bool = False,
     ) -> None:  # fmt: skip
         self.field = field
+        self._before = before
         self.value = value
         self.first_seen = seen_at
         self.written_at = at
@@ -121,7 +123,7 @@ class CursorHistory:
         journaled: bool = False,
     ) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
-        recent = {write.at for write in itertools.islice(self.ring, _RECENT)}
+        recent = {write.at for write in itertools.islice(self.ring, min(_RECENT, len(self.writes)))}
         while at in recent:
             at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
         step = self.direction_to(value)
@@ -167,7 +169,8 @@ class CursorHistory:
         at = min(one.at, now)
         self.journal_writes.append(at)
         recent = list(itertools.islice(self.ring, _RECENT + 1))
-        for place, seen in enumerate(recent[:_RECENT]):
+        seen_writes = recent[:-1] if self._before and len(self.ring) == len(recent) else recent
+        for place, seen in enumerate(seen_writes[:_RECENT]):
             before = recent[place + 1].value if place + 1 < len(recent) else one.old  # the first was no write that we saw
             if (
                 not seen.journaled

@@ -179,7 +179,9 @@ class CursorWatch:
                 began = min(one.at, now)
                 value = one.new if one.old is None else one.old  # None: there was nothing before
                 field = self._field(one.source)
-                history = file.histories[one.source] = CursorHistory(began, value, 0, (), seen_at=began, field=field)
+                history = file.histories[one.source] = CursorHistory(
+                    began, value, 0, (), seen_at=began, field=field, before=one.old is not None
+                )
             if history is not None:
                 history.told(one, now)
         return frozenset(one.source for one in source.journal if one.source in file.histories)
@@ -208,6 +210,7 @@ class CursorWatch:
                 source=source,
                 value=history.value,
                 shown=shown,
+                field=history.field,
                 verdict=verdict,
                 evidence=evidence,
                 file=file.path,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Spool
+from spooltop.engine import CursorFile, Spool
 
-from .streams import Done, spooltop
+from .streams import Done, spooltop, start
 
 
 @pytest.fixture
@@ -138,3 +138,50 @@ def test_who_has_a_message(spool: Path) -> None:
     assert json.loads(spooltop("show", spool, id, "--who", "--json").out)["holders"] == []
     assert spooltop("show", spool, id, "--who", "--raw").code == 2
     assert spooltop("show", spool, "nothing", "--who").code == 4
+
+
+def test_a_source_in_two_files_is_shown_twice(spool: Path) -> None:
+    (spool / "cursors").mkdir()
+    (spool / "cursors" / "imessage.json").write_text("5")
+    found = json.loads(spooltop("status", spool, "--json").out)["cursors"]
+    assert {key: one["value"] for key, one in found.items()} == {
+        "imessage@cursors.json": 89632, "email": "7", "odd=": {"last_id": 3, "n": "x"}, "imessage@cursors/imessage.json": 5,
+    }  # fmt: skip
+    lines = [json.loads(line) for line in spooltop("cursors", spool, "--json").out.splitlines()]
+    assert [one["value"] for one in lines if one["source"] == "imessage"] == [89632, 5]
+    assert spooltop("cursors", spool, "--set", "imessage=6", "--file", "cursors/imessage.json", "--yes").code == 2
+    assert spooltop("cursors", spool, "--set", "imessage=6", "--file", "imessage.json", "--yes").code == 0
+    assert ((spool / "cursors" / "imessage.json").read_text().strip(), cursors(spool)["imessage"]) == ("6", 89632)
+
+
+def test_the_writes_of_the_past_hour_are_told_row_by_row(spool: Path) -> None:
+    file = CursorFile(spool / "cursors.json")
+    for value in (89636, 89632):
+        file.advance("imessage", value)
+    line = json.loads(spooltop("cursors", spool, "--json").out.splitlines()[0])
+    assert line["verdict"] == "rewound"
+    assert [(one["value"], one["back"], one["lost_update"], one["in_journal"]) for one in line["history"]] == [
+        (89632, True, False, True), (89636, False, False, True), (89632, False, False, False),
+    ]  # fmt: skip
+    assert [one["writer"]["pid"] for one in line["history"][:2]] == [os.getpid()] * 2
+
+
+def test_a_setting_names_the_field_that_is_the_cursor(spool: Path) -> None:
+    (spool / "cursors.json").write_text('{"imessage": {"id": 1, "seen": 7}, "email": {"id": 2}}')
+    environ = {**os.environ, "SPOOLTOP_CURSOR_FIELD": "imessage=seen"}
+    with start("cursors", spool, env=environ) as listing:
+        lines = listing.communicate()[0].decode().splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["imessage", "7"], ["email", "2"]]
+    with start("cursors", spool, "--set", "imessage=9", "--yes", env=environ) as setting:
+        setting.communicate()
+    assert cursors(spool)["imessage"] == {"id": 1, "seen": 9}
+
+
+def test_cursors_alone_are_set_and_muted_without_a_spool(tmp_path: Path) -> None:
+    file = tmp_path / "cursors.json"
+    file.write_text('{"imessage": 5}')
+    for path in (file, tmp_path):
+        assert spooltop("cursors", path, "--set", "imessage=6", "--yes").code == 0
+        assert spooltop("cursors", path, "--set", "imessage=5", "--yes").code == 0
+        assert spooltop("cursors", path, "--mute", "imessage=1h").code == 0
+    assert json.loads(spooltop("status", file, "--json").out)["cursors"]["imessage"]["value"] == 5

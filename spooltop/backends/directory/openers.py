@@ -17,13 +17,14 @@ __all__ = ["Asked", "holders_of"]
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One file that is asked about. ``fd`` is the directory it lies in; ``of`` names it where it is not the file itself;
-    ``holds`` says what a lock on it means, where that is more than a lock."""
+    ``holds`` says what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) since when."""
 
     found: os.stat_result
     fd: int
     of: str = ""
     holds: str = ""
     locks_only: bool = False
+    since: float | None = None
 
 
 def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user: str) -> Holders:
@@ -34,12 +35,12 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
     parties: dict[Holding, None] = {}
     people: dict[int, tuple[str | None, str | None]] = {}
 
-    def party(pid: int | None, how: str, of: str) -> Holding:
+    def party(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
         if pid is not None and pid not in people:
             process = processes.process(pid, described=True)
             people[pid] = (process.command, process.user) if process else (None, None)
         command, owner = people.get(pid, (None, None)) if pid is not None else (None, None)
-        return Holding(pid, command, owner, how, of=of)
+        return Holding(pid, command, owner, how, since, of)
 
     whole = True
     for one in asked:
@@ -51,8 +52,9 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
         opened = seen.by_file.get(key, ())
         for line in table.of(devices, one.found.st_ino):
             for pid in _pids(line, opened, processes):
-                words = one.holds if one.holds and not line.waits else f"{line.kind}, {'waits' if line.waits else 'holds'}"
-                parties[party(pid, words, one.of)] = None
+                own = bool(one.holds) and not line.waits
+                words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
+                parties[party(pid, words, one.of, one.since if own else None)] = None
         if one.locks_only:
             continue
         for pid, how in _opened(opened):

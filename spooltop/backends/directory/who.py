@@ -35,10 +35,12 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
         folder = os.open(operation or ".", _FOLDER, dir_fd=above)
         try:
             asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
-            token = names.parse(name, claimed=True).token if box is Box.CUR else None
+            parsed = names.parse(name, claimed=True) if box is Box.CUR else None
+            token = parsed.token if parsed is not None else None
+            since = parsed.claimed_us / 1e6 if parsed is not None and parsed.claimed_us is not None else None
             consumers = dirs.own(CONSUMERS) if token is not None else None
             if token is not None and consumers is not None:
-                asked += _there(consumers, token, "its holder's presence file", "holds the claim")
+                asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
             return holders_of(shown, asked, processes, user=user_name(os.geteuid()))
         finally:
             os.close(folder)
@@ -80,9 +82,9 @@ def _telling(shown: str) -> Iterator[None]:
         raise Unreadable(str(problem.strerror), path=shown) from None
 
 
-def _there(fd: int, name: str, of: str, holds: str) -> list[Asked]:
+def _there(fd: int, name: str, of: str, holds: str, since: float | None = None) -> list[Asked]:
     """The file beside, where there is one: who locks it counts, who has it open does not."""
     try:
-        return [Asked(os.stat(name, dir_fd=fd, follow_symlinks=False), fd, of, holds, locks_only=True)]
+        return [Asked(os.stat(name, dir_fd=fd, follow_symlinks=False), fd, of, holds, locks_only=True, since=since)]
     except OSError:
         return []  # nobody locks there

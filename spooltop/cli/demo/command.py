@@ -45,7 +45,8 @@ def demo(args: argparse.Namespace, context: Context) -> int:
         errors = os.path.join(ground.spool, pollers.LOGS, "demo.log")
         family = Family.begin("spooltop-demo", stage.play(ground.spool, kept=ground.base is None), errors=errors)
         try:
-            with context.open(ground.spool, watch=True, settings=pace.SETTINGS) as control:
+            logs = os.path.join(ground.spool, pollers.LOGS, "poll-*.log")
+            with context.open(ground.spool, watch=True, settings=pace.SETTINGS, poll_logs=[logs]) as control:
                 code = _headless(control, args, context) if args.headless is not None else _drawn(control, args, context)
                 records = control.operations()
         finally:

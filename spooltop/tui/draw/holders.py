@@ -46,8 +46,10 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
     lines: list[Line] = []
     if holders.parties:
         user = f"{'user':<9}" if inner >= _NARROW else ""
-        lines.append(plain(f"{'pid':>8}  {user}{'since':>6}  {'how':<19}command", inner, Style.DIM))
-        lines += [line for one in holders.parties for line in _party(one, inner, at)]
+        dated = any(one.since is not None for one in holders.parties)  # of most that is held the kernel tells no time
+        since = f"{'for':>6}  " if dated else ""
+        lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
+        lines += [line for one in holders.parties for line in _party(one, inner, at if dated else None)]
     else:
         nobody = "nobody has it open or locked" if holders.complete else "nobody that can be seen from here has it open or locked"
         lines += [plain(part, inner) for part in wrap(nobody, inner)]
@@ -61,13 +63,15 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
     return lines
 
 
-def _party(one: Holding, inner: int, at: float) -> list[Line]:
+def _party(one: Holding, inner: int, at: float | None) -> list[Line]:
+    """``at`` None: without the column for how long."""
     pid = "?" if one.pid is None else str(one.pid)
-    since = "—" if one.since is None else units.age(max(0.0, at - one.since))
+    held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))
+    since = "" if at is None else f"{pad_left(held, 6)}  "
     user = pad(safe(one.user or "?"), 8) + " " if inner >= _NARROW else ""
     style = Style.WARN if "waits" in one.how else Style.NORMAL
     command = safe(program(one.command)) if one.command else "not visible" if one.pid is None else "?"
-    head = join(f"{pad_left(pid, 8)}  {user}{pad_left(since, 6)}  ", Span(pad(shown(one.how), 18), style), f" {command}")
+    head = join(f"{pad_left(pid, 8)}  {user}{since}", Span(pad(shown(one.how), 18), style), f" {command}")
     lines = [crop(head, inner)]
     if one.of:
         lines.append(plain(f"{' ' * 10}of {shown(one.of)}", inner, Style.DIM))

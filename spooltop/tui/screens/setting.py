@@ -50,7 +50,7 @@ class SettingScreen(TableScreen[None]):
     @property
     def value(self) -> Meant | None:
         """What is typed, as it would be stored."""
-        return meant(self.edit.text, self.present.value) if self.edit.text.strip() else None
+        return meant(self.edit.text, self.present.value, field=self.present.field) if self.edit.text.strip() else None
 
     def typed(self, event: Key) -> bool:
         if not self.edit.key(event.key, event.character):

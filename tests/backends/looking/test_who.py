@@ -95,7 +95,10 @@ def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
             (row,) = control.look().sight.claims
             found = control.holders(row.key)
         claim.ack()
-    assert (os.getpid(), "holds the claim", "its holder's presence file") in [(one.pid, one.how, one.of) for one in found.parties]
+    claims = [one for one in found.parties if one.how == "holds the claim"]
+    assert [(one.pid, one.of) for one in claims] == [(os.getpid(), "its holder's presence file")]
+    assert claims[0].since == row.in_box_since  # as the name of the claim tells; of the others nobody knows
+    assert {one.since for one in found.parties if one not in claims} <= {None}
 
 
 @pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
