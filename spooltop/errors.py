@@ -41,9 +41,17 @@ class SpooltopError(Exception):
         self.path = None if path is None else os.fsdecode(path)
         self.advice = advice
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # As it was made, without the arguments of its class: a pool hands its workers' errors over this way.
+        return _again, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
         return f"{where}{self.what}" + (f"; {self.advice}" if self.advice else "")
+
+
+def _again(kind: type[SpooltopError], args: tuple[object, ...]) -> SpooltopError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(SpooltopError, ValueError):

@@ -50,7 +50,7 @@ class Consumer:
         with self._lock:
             if self._hold is None:
                 try:
-                    self._hold = Hold.take(self._dirs, now=self._clock())
+                    self._hold = Hold.take(self._dirs, now=self._clock(), durable=self._durable)
                 except OSError as error:
                     raise in_words(error, self._dirs.path, "claim") from error
             return self._hold

@@ -146,8 +146,13 @@ class Hold:
         self.before_us, _, self.after_us = in_cur("", token, 0, os.getpid()).rpartition("0" * 16)
 
     @classmethod
-    def take(cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None) -> Hold:
-        """Makes and locks the presence file of a new token. ``OSError`` where it cannot be written."""
+    def take(
+        cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False
+    ) -> Hold:
+        """Makes and locks the presence file of a new token. ``OSError`` where it cannot be written.
+
+        ``durable``: it survives power loss, so that the claims that do are known to be those of the dead.
+        """
         files = dirs.files
         machine = machine or this_machine()
         token = new_token()
@@ -169,11 +174,20 @@ class Hold:
             }
             files.own_as(fd, dirs.like)
             files.write_all(fd, json.dumps(told).encode() + b"\n")
+            if durable:
+                files.sync(fd)
             files.move(draft, consumers, token, consumers, unique=True)
         except BaseException:
             files.close(fd)
             _remove(files, draft, consumers)
             raise
+        if durable:
+            try:
+                files.sync_dir(consumers)
+            except BaseException:
+                files.close(fd)
+                _remove(files, token, consumers)
+                raise
         return cls(token, fd)
 
     def drop(self, dirs: SpoolDirs, *, remove: bool) -> None:

@@ -138,7 +138,7 @@ class Putter:
                 raise self._taken_away() from None
             # another put with this key finished the move
         if durable:
-            self._settle(id)
+            self._settle(id, emptied=key is not None)
         return id
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
@@ -257,9 +257,12 @@ class Putter:
         except OSError:
             return True  # not known to be absent
 
-    def _settle(self, id: str) -> None:
+    def _settle(self, id: str, *, emptied: bool = False) -> None:
+        """``emptied``: a file that came back in ``tmp`` after power loss (btrfs) would be delivered again by the next put."""
         try:
             self._files.sync_dir(self._new)
+            if emptied and not self._files.ordered(self._new):
+                self._files.sync_dir(self._tmp)
         except OSError as error:
             raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._dirs.path) from error
 
@@ -291,7 +294,7 @@ class Putter:
         except FileExistsError:
             self._discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
-            self._settle(known.id)  # whoever moved it may not have synced it yet
+            self._settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
         self._count(DUPLICATE, source or "")
         return known.id
 
