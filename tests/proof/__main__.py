@@ -34,7 +34,7 @@ def main() -> int:
         say(f"{figures[name].seconds:.0f} s, {found.trials:,} trials, {found.violations} violations")
         if args.write:
             store(figures)
-            renew()
+            renew(PROOFS)
     print(table(figures.values()), end="")
     return 1 if any(figure.violations for figure in figures.values()) else 0
 

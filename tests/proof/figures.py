@@ -6,11 +6,11 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-__all__ = ["BEGIN", "END", "FIGURES", "README", "Figure", "load", "machine", "renew", "store", "table"]
+__all__ = ["BEGIN", "END", "FIGURES", "README", "Figure", "load", "machine", "parts", "renew", "section", "store", "table"]
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures.json"
@@ -21,7 +21,8 @@ BEGIN, END = "<!-- proof -->", "<!-- /proof -->"
 @dataclass(frozen=True)
 class Figure:
     """What came of one proof. ``violations`` is 0 where it holds; ``skipped`` counts the trials for which a component was not to
-    be had. ``explained`` says what else there was to see ("412 redeliveries, each after a kill"); ``seconds`` it took."""
+    be had, ``note`` names it. ``explained`` says what else there was to see ("412 redeliveries, each after a kill"); ``seconds``
+    it took, on the ``date`` (ISO) and on the ``machine``."""
 
     name: str
     bar: str
@@ -29,7 +30,10 @@ class Figure:
     violations: int
     skipped: int = 0
     explained: str = ""
+    note: str = ""
     seconds: float = 0.0
+    date: str = ""
+    machine: str = ""
 
 
 def machine() -> str:
@@ -38,39 +42,50 @@ def machine() -> str:
 
 
 def load() -> dict[str, Figure]:
+    """The figures that are kept, by the name of their proof."""
     if not FIGURES.exists():
         return {}
-    return {name: Figure(**found) for name, found in json.loads(FIGURES.read_text())["figures"].items()}
+    return {name: Figure(**found) for name, found in json.loads(FIGURES.read_text()).items()}
 
 
 def store(figures: Mapping[str, Figure]) -> None:
     """Keeps ``figures`` beside those of other proofs that were measured before."""
-    kept = {**load(), **figures}
+    now = {"date": time.strftime("%Y-%m-%d"), "machine": machine()}
+    kept = load() | {name: replace(figure, **now) for name, figure in figures.items()}
     told = {name: asdict(kept[name]) for name in sorted(kept)}
-    held = {"machine": machine(), "date": time.strftime("%Y-%m-%d"), "figures": told}
-    FIGURES.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
+    FIGURES.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def table(figures: Iterable[Figure]) -> str:
     """As Markdown."""
-    lines = ["| figure | bar | trials | violations | skipped | what was seen |", "|---|---|---:|---:|---:|---|"]
-    lines += [
-        f"| {one.name} | {one.bar} | {one.trials:,} | {one.violations:,} | {one.skipped:,} | {one.explained} |" for one in figures
-    ]
+    lines = ["| figure | bar | trials | violations | skipped | seconds | |", "|---|---|---:|---:|---:|---:|---|"]
+    for one in figures:
+        seen = "; ".join(words for words in (one.explained, one.note) if words)
+        counts = f"{one.trials:,} | {one.violations:,} | {one.skipped:,} | {one.seconds:,.0f}"
+        lines.append(f"| {one.name} | {one.bar} | {counts} | {seen} |")
     return "\n".join(lines) + "\n"
 
 
-def section() -> str:
-    """What stands in the README between the marks."""
-    held = json.loads(FIGURES.read_text())
-    return f"{table(load().values())}\n{held['machine']}; {held['date']}.\n"
+def section(order: Sequence[str]) -> str:
+    """What stands in the README between the marks: the figures that are kept, in the ``order`` of their proofs."""
+    kept = load()
+    shown = [kept[name] for name in order if name in kept]
+    if not shown:
+        return ""
+    where = sorted({f"{one.machine}, {one.date}" for one in shown})
+    return f"\n{table(shown)}\nMeasured on {'; on '.join(where)}.\n"
 
 
-def renew() -> None:
-    """Writes the table of the figures that are kept into the README."""
-    text = README.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, found, after = rest.partition(END)
+def parts() -> tuple[str, str, str]:
+    """The README before the mark, between the marks, and after."""
+    before, _, rest = README.read_text().partition(BEGIN)
+    between, found, after = rest.partition(END)
     if not found:
         raise SystemExit(f"README.md has no {BEGIN} … {END}")
-    README.write_text(f"{before}{BEGIN}\n{section()}{END}{after}")
+    return before + BEGIN, between.removeprefix("\n"), END + after
+
+
+def renew(order: Sequence[str]) -> None:
+    """Writes the table of the figures that are kept into the README."""
+    before, _, after = parts()
+    README.write_text(f"{before}\n{section(order)}{after}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from . import PROOFS, proof
+from .figures import load, parts, section
 
-LEAST = {"crash": 250, "storm": 20_000, "containers": 6_000}
+LEAST = {"crash": 250, "powercut": 250, "storm": 20_000, "containers": 6_000}
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
 
 
@@ -18,3 +19,8 @@ def test_the_quick_part_holds(name: str) -> None:
     assert found.violations == 0, "\n".join(said)
     assert found.trials >= LEAST[name], found
 
+
+def test_the_readme_shows_the_figures_that_are_kept() -> None:
+    assert set(load()) <= set(PROOFS)
+    assert not any(figure.violations for figure in load().values())
+    assert parts()[1] == section(PROOFS), "renew it: python -m tests.proof --write"

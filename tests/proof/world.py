@@ -37,9 +37,9 @@ def body(label: str) -> bytes:
 
 
 def build(root: Path, durable: bool) -> None:
-    """Two messages that wait, one claimed by a consumer that died, and a cursor file. All of it synced."""
+    """Three messages that wait, one claimed by a consumer that died, and a cursor file. All of it synced."""
     with Spool.create(root, durable) as spool:
-        spool.put_many([body("d1"), body("m1"), body("m2")])
+        spool.put_many([body("d1"), body("m1"), body("m2"), body("m3")])
     (root / "cursors.json").write_text(json.dumps(CURSORS))
 
     def die() -> None:
@@ -164,7 +164,7 @@ class Told:
     """What the lines of a process amount to."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.sure = {"d1", "m1", "m2"}
+        self.sure = {"d1", "m1", "m2", "m3"}
         """Messages that must come out."""
         self.maybe: set[str] = set()
         """Messages that may come out, once."""
@@ -186,15 +186,25 @@ class Told:
                 self.cursor = {int(label)}
 
 
-def drain(root: Path) -> list[tuple[str, bytes]]:
-    """Everything that comes out of a spool when its dead are recovered: (id, data)."""
+def inodes(root: Path) -> dict[str, set[int]]:
+    """The label of each message that stands in a box (not in ``tmp``) or aside, and the files that say it: two names of one file
+    are one, as a move by link and unlink leaves them when it is cut off."""
+    found: dict[str, set[int]] = {}
+    for path in [*(root / "new").iterdir(), *(root / "cur").iterdir(), *(root / ".spooltop").glob("*/*/[!.]*")]:
+        found.setdefault(path.read_bytes().decode().partition(":")[0], set()).add(path.lstat().st_ino)
+    return found
+
+
+def drain(root: Path) -> tuple[list[bytes], list[str]]:
+    """Everything that comes out of a spool when its dead are recovered, and what has two names even then."""
     out = []
     with Spool(root, False) as spool:
         spool.recover()
+        two = [str(path) for box in ("tmp", "new", "cur") for path in (root / box).iterdir() if path.lstat().st_nlink > 1]
         for claim in spool.claims():
-            out.append((claim.id, claim.data))
+            out.append(claim.data)
             claim.ack()
-    return out
+    return out, two
 
 
 def after(root: Path, told: Told) -> list[str]:
@@ -205,7 +215,10 @@ def after(root: Path, told: Told) -> list[str]:
             data = path.read_bytes()
             if data != body(data.decode().partition(":")[0] or "?"):
                 wrong.append(f"{box} shows {len(data)} bytes of a message")
-    got = Counter(data.decode().partition(":")[0] for _, data in drain(root))
+    wrong += [f"{label} stands in {len(found)} files" for label, found in inodes(root).items() if len(found) > 1]
+    came, two = drain(root)
+    wrong += [f"{name} has two names after a recover" for name in two]
+    got = Counter(data.decode().partition(":")[0] for data in came)
     wrong += [f"{label} is lost" for label in sorted(told.sure - set(got))]
     wrong += [f"{label} came {count} times" for label, count in got.items() if count > 1]
     wrong += [f"{label} came back" for label in sorted(set(got) - told.sure - told.maybe)]

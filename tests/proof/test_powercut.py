@@ -1,0 +1,68 @@
+"""What must hold after a power cut, one operation at a time, by the model of ``pagecache``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool
+
+from .crash import scratch
+from .pagecache import Disk, RecordingFiles
+from .powercut import cuts
+from .world import OPERATIONS
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=scratch()) as made:
+        yield Path(made)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(folder: Path, operation: str, old: bool) -> None:
+    found = list(cuts(folder, [operation], old=old))
+    assert [wrong for _, wrong in found if wrong] == []
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("operation", ["put", "cursor"])
+def test_a_sync_that_failed_is_not_trusted_when_it_is_tried_again(folder: Path, operation: str, number: int) -> None:
+    found = list(cuts(folder, [operation], old=False, fail_sync=number))
+    assert [wrong for _, wrong in found if wrong] == []
+    assert found
+
+
+def test_a_group_survives_whole_once_it_is_confirmed(folder: Path) -> None:
+    Spool.create(folder / "spool").close()
+    disk, files = Disk(folder / "spool"), RecordingFiles()
+    with Spool(folder / "spool", files=files) as spool:
+        ids = spool.put_many([b"whole " * 1000] * 40)
+    for event in files.events:
+        disk.apply(event)
+    for number, cut in enumerate(disk.cuts(1)):
+        disk.lay_out(cut, folder / str(number))
+        assert sorted(path.name for path in (folder / str(number) / "new").iterdir()) == ids
+        assert {path.read_bytes() for path in (folder / str(number) / "new").iterdir()} == {b"whole " * 1000}
+
+
+def test_a_key_that_was_put_and_acked_is_no_second_message_after_a_power_cut(folder: Path) -> None:
+    Spool.create(folder / "spool").close()
+    disk, files = Disk(folder / "spool"), RecordingFiles()
+    with Spool(folder / "spool", files=files) as spool:
+        spool.put(b"once", key="order 17")
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+    for event in files.events:
+        disk.apply(event)
+    for number, cut in enumerate(disk.cuts(1)):
+        disk.lay_out(cut, folder / str(number))
+        with Spool(folder / str(number)) as spool:
+            spool.put(b"once", key="order 17")
+            assert spool.depth() == 0
