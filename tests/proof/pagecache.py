@@ -35,7 +35,8 @@ MOST = 40
 
 class RecordingFiles(LogFiles):
     """Does everything, and keeps what it changed as events. ``fail_sync``: the number (from 1) of the sync that fails with EIO;
-    ``old`` has no renameat2. Directories are synced each alone. Only on a file system that does not give an inode number again at once (tmpfs does not)."""
+    ``old`` has no renameat2. Directories are synced each alone. Only on a file system that does not give an inode number again at
+    once (tmpfs does not)."""
 
     def __init__(self, *, fail_sync: int = 0, old: bool = False) -> None:
         super().__init__()
