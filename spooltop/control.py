@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .errors import Refused
+from .model.audit import AuditTrail
+from .model.redact import redact
 from .model.words import Action
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Control:
         clock: Callable[[], float] = time.time,
         mutes: MuteFile | None = None,
         polls: Callable[[Sight], tuple[Poll, ...]] | None = None,
+        redact: Sequence[str] = (),
     ) -> None:
         self.target = target
         self.layout = layout
@@ -68,6 +71,7 @@ class Control:
         self._clock = clock
         self._mutes = mutes
         self._polls = polls
+        self._redact = tuple(redact)
 
     def now(self) -> float:
         """Epoch seconds by the one clock that everything here uses."""
@@ -98,8 +102,10 @@ class Control:
         return self._reader.listing(query, cancelled)
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
-        """The first ``limit`` bytes of a message and what is known of it. Raises ``Unreadable`` where it is gone."""
-        return self._reader.read(key, limit)
+        """The first ``limit`` bytes of a message, without what the settings redact, and what is known of it. Raises
+        ``Unreadable`` where it is gone."""
+        payload = self._reader.read(key, limit)
+        return replace(payload, data=redact(payload.data, self._redact)) if self._redact else payload
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
         """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
@@ -164,6 +170,11 @@ class Control:
         operations = self._operations()
         return [] if operations is None else operations.records()
 
+    def audit(self, operation: str) -> AuditTrail:
+        """What the audit log tells of one operation, oldest line first. It cannot be read: ``Unreadable``."""
+        operations = self._operations()
+        return AuditTrail() if operations is None else operations.audited(operation)
+
     def close(self) -> None:
         self._reader.close()
         if self._opened is not None:
@@ -205,11 +216,13 @@ def open_control(
     settings: Mapping[str, str] | None = None,
     poll_logs: Sequence[str] = (),
     who_writes: bool = False,
+    syslog: bool = False,
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
-    variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept). ``poll_logs`` are logs of pollers,
+    variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept) in place of this process's own and of
+    the files with settings. ``syslog`` sends what is audited there besides. ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
     pattern of their lines. ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with
     ``,`` between. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the kernel who writes the
@@ -220,30 +233,41 @@ def open_control(
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
+    from .settings import gather, of
 
     target = identify(path, as_spool)
-    settings = os.environ if settings is None else settings
+    found = gather(os.environ) if settings is None else of(settings)
+    settings = found.words
     observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(settings)
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
-    polls = _poll_reader(poll_logs or [one for one in settings.get("SPOOLTOP_POLL_LOG", "").split(":") if one], settings)
-    why = target.read_only or ("opened read-only, by --read-only" if read_only else None)
+    polls = _poll_reader(poll_logs or found.items("poll_log"), settings)
+    why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
+    copies = _syslog if syslog or found.syslog else None
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
     writers = _writers(target.path) if asked else None
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
         lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers)
-        setting = partial(_lone_operations, path, target.path, clock, state) if target.kind == "cursors" else None
-        return Control(path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
+        setting = partial(_lone_operations, path, target.path, clock, state, copies) if target.kind == "cursors" else None
+        return Control(
+            path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
+        )  # fmt: skip
 
     from .backends.directory.reader import DirectoryReader
 
-    reader = DirectoryReader(
-        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers
-    )
-    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock)
-    return Control(path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls)
+    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers)
+    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock, copies)
+    return Control(
+        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
+    )  # fmt: skip
+
+
+def _syslog(words: str) -> None:
+    from .operate.logger import to_syslog
+
+    to_syslog(words, notice=True)
 
 
 def _writers(path: str) -> WriterWatch:
@@ -268,7 +292,8 @@ def _writers(path: str) -> WriterWatch:
 
 
 def _spool_operations(
-    path: str, target: Target, cursors_of: str, why: str | None, as_spool: bool, clock: Callable[[], float]
+    path: str, target: Target, cursors_of: str, why: str | None, as_spool: bool, clock: Callable[[], float],
+    copies: Callable[[str], None] | None,
 ) -> Operations:
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import SpoolBooks
@@ -285,10 +310,12 @@ def _spool_operations(
     )
     books = SpoolBooks(cursors_of, LogFiles(), state_dir=STATE_DIR)
     cursors = CursorOperator(cursors_of, books, beside=True, read_only=why, clock=clock)
-    return Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else ())
+    return Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else (), copies=copies)
 
 
-def _lone_operations(path: str, file: str, clock: Callable[[], float], state: str | None) -> Operations:
+def _lone_operations(
+    path: str, file: str, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None
+) -> Operations:
     """For cursor files alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import StateBooks
@@ -297,7 +324,7 @@ def _lone_operations(path: str, file: str, clock: Callable[[], float], state: st
     from .operate.operations import Operations
 
     books = StateBooks(file, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    return Operations(CursorOperator(file, books, beside=False, clock=clock), path, clock)
+    return Operations(CursorOperator(file, books, beside=False, clock=clock), path, clock, copies=copies)
 
 
 def _poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:

@@ -43,6 +43,8 @@ class Context:
         """The target of a command that looks once, or changes once."""
         logs = getattr(args, "poll_log", None)
         more = {"poll_logs": logs} if logs else {}
+        if args.syslog:
+            more["syslog"] = True
         return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False, **more)
 
 

@@ -7,8 +7,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from ..control import Control
-from ..errors import Refused, Unreadable, UsageError
+from ..errors import NoSuchOperation, Refused, Unreadable, UsageError
+from ..model.audit import AuditTrail
 from ..model.kind import Listing, ListQuery, Sort
+from ..model.plan import OperationRecord
 from ..model.row import Row
 from ..model.selection import Selection
 from ..model.snapshot import Snapshot
@@ -120,6 +122,9 @@ def ops(args: argparse.Namespace, context: Context) -> int:
     with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
         records = control.operations()
         now = control.now()
+        if args.operation is not None:
+            one = _the_one(records, args.operation, args.path)
+            return _audited(one, control.audit(one.operation), now, args, context)
     if args.json:
         for record in records:
             context.terminal.out(render_json.dumps(render_json.operation(record, now)))
@@ -129,6 +134,26 @@ def ops(args: argparse.Namespace, context: Context) -> int:
     else:
         context.terminal.out("no operation was done here")
     return 0
+
+
+def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse.Namespace, context: Context) -> int:
+    if args.json:
+        context.terminal.out(render_json.dumps(render_json.audited(one, trail, now)))
+    else:
+        for line in render_text.audited(one, trail, now):
+            context.terminal.out(line)
+    return 0
+
+
+def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> OperationRecord:
+    """The operation whose id is ``asked`` or begins with it."""
+    found = [one for one in records if asked and one.operation.startswith(asked)]
+    exact = [one for one in found if one.operation == asked]
+    if exact or len(found) == 1:
+        return (exact or found)[0]
+    if found:
+        raise UsageError(f"{escape(asked)} begins {len(found)} operations", advice="give more of the id")
+    raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
 
 
 def locks(args: argparse.Namespace, context: Context) -> int:

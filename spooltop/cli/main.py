@@ -101,6 +101,8 @@ def _dashboard(args: Namespace, context: Context) -> int:
         more: dict[str, Any] = {"poll_logs": args.poll_log} if args.poll_log else {}
         if args.who_writes:
             more["who_writes"] = True
+        if args.syslog:
+            more["syslog"] = True
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)
     except NotASpool as error:

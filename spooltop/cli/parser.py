@@ -32,6 +32,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="store_true", help="this help")
         self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="take a mail folder for a job spool")
         self.add_argument("--read-only", action="store_true", help="refuse every change")
+        self.add_argument("--syslog", action="store_true", help="what is audited goes to syslog too")
         self.add_argument("--ascii", action="store_true", help="no signs beyond ASCII")
 
     def error(self, message: str) -> NoReturn:
@@ -251,6 +252,12 @@ def _undo(parser: Parser) -> None:
     _change(parser)
 
 
+def _ops(parser: Parser) -> None:
+    _path(parser, optional=True)
+    parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: what became of each item")
+    _json(parser, "an object a line; of one operation one object")
+
+
 def _list(parser: Parser) -> None:
     _path(parser, optional=True)
     _json(parser, "an object a line")
@@ -323,7 +330,10 @@ _TABLE = (
         "  spooltop inject /var/spool/memex --count 3 --canary", "changing:inject", _inject,
     ),
     Command("undo", "PATH OPERATION", "undo one operation", "  spooltop undo /var/spool/memex 7f3a", "changing:undo", _undo),
-    Command("ops", "[PATH]", "list operations, newest first", "  spooltop ops /var/spool/memex", "looking:ops", _list),
+    Command(
+        "ops", "[PATH [OPERATION]]", "list operations, newest first, or what the audit log tells of one",
+        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "looking:ops", _ops,
+    ),
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex\n  spooltop cursors /opt/memex --set imessage=89640\n"

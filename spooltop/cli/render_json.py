@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..model.audit import AuditTrail
 from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Problem
@@ -193,6 +194,30 @@ def operation(record: OperationRecord, now: float) -> dict[str, Any]:
         "why_not_undo": record.why_not_undo,
         "words": record.words,
     }
+
+
+def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str, Any]:
+    """``ops PATH OPERATION --json``: the operation, ``items`` with what became of each, ``audit`` with the lines of the log."""
+    thing = operation(record, now)
+    thing["items"] = [
+        {
+            "id": escape(one.id), "name": escape(one.name), "outcome": str(one.outcome), "reason": one.reason,
+            "became": escape(one.became),
+        }
+        for line in trail.lines
+        for one in line.results
+    ]  # fmt: skip
+    thing["audit"] = [
+        {
+            "time": line.at, "event": line.event, "action": line.action, "user": line.user, "uid": line.uid,
+            "sudo_user": line.sudo_user, "ssh_connection": line.ssh_connection, "tty": line.tty, "pid": line.pid,
+            "count": line.count, "tried": line.tried, "force": line.force, "ended": line.ended,
+            "names": [escape(name) for name in line.names], "trusted": line.trusted,
+        }
+        for line in trail.lines
+    ]  # fmt: skip
+    thing["notes"] = list(trail.troubles)
+    return thing
 
 
 def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:

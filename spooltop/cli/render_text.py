@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
+import time
 from collections.abc import Iterable, Sequence
 
+from ..model.audit import AuditTrail, said
 from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Severity
@@ -173,6 +175,31 @@ def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
         ago = age(max(0.0, now - one.at))
         lines.append(f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}")
     return lines
+
+
+def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
+    """One operation: the audit lines, then what became of each item."""
+    lines = operations([record], now)
+    if record.words:
+        lines.append(printable(record.words))
+    lines.append("")
+    for line in trail.lines:
+        lines += [f"{_stamp(line.at)}  {line.event:<6}  {said(line)}"]
+    if not trail.lines:
+        lines.append("the audit log has no line of it")
+    lines += [f"note: {printable(trouble)}" for trouble in trail.troubles]
+    results = [one for line in trail.lines for one in line.results]
+    if results:
+        lines.append("")
+    for one in results:
+        why = f": {printable(one.reason)}" if one.reason else ""
+        became = f" -> {escape(one.became)}" if one.became and one.became != one.name else ""
+        lines.append(f"{one.outcome!s:<7}  {escape(one.name)}{became}{why}")
+    return lines
+
+
+def _stamp(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
 
 
 def cursors(snapshot: Snapshot) -> list[str]:

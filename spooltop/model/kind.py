@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .audit import AuditLog
 from .can import Can
 from .followed import Followed
 from .holders import Holders
@@ -121,6 +122,11 @@ class Operator(Protocol):
 
     def audit(self, entry: Mapping[str, Json]) -> None:
         """Appends one line to the audit log, synced. Raises ``AuditFailed``."""
+        ...
+
+    def audit_logs(self) -> list[AuditLog]:
+        """The audit log, read back: that of this user first, then what stands in a spool of somebody else. Raises
+        ``Unreadable``."""
         ...
 
     def operations(self) -> list[OperationRecord]:

@@ -1,14 +1,14 @@
-"""The system's log, for what could be written nowhere else."""
+"""The system's log, for what could be written nowhere else, and for copies of the audit log where they are asked for."""
 
 from __future__ import annotations
 
 __all__ = ["to_syslog"]
 
 
-def to_syslog(words: str) -> None:
-    """One warning, ``syslog(3)``. Where no such daemon runs it is lost, and nothing fails."""
-    import syslog  # only a full disk needs it
+def to_syslog(words: str, *, notice: bool = False) -> None:
+    """One warning, or one notice, ``syslog(3)``. Where no such daemon runs it is lost, and nothing fails."""
+    import syslog  # few need it
 
     syslog.openlog("spooltop", syslog.LOG_PID, syslog.LOG_USER)
-    syslog.syslog(syslog.LOG_WARNING, words)
+    syslog.syslog(syslog.LOG_NOTICE if notice else syslog.LOG_WARNING, words)
     syslog.closelog()

@@ -6,12 +6,15 @@ is decided here, for every kind of spool.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
+from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
 from ..model.selection import Selection
@@ -21,6 +24,7 @@ from .actor import Actor
 from .confirm import confirm_for
 from .logger import to_syslog
 from .scope import scope
+from .trail import trail_of
 from .words import command_words, undo_words
 
 __all__ = ["Operations"]
@@ -37,7 +41,8 @@ def _new_operation() -> str:
 
 class Operations:
     """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
-    (``--as spool``); ``clock`` gives epoch seconds."""
+    (``--as spool``); ``clock`` gives epoch seconds; ``copies`` takes each audit line besides, without its items (a line of
+    syslog has an end)."""
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Operations:
         *,
         flags: Sequence[str] = (),
         syslog: Callable[[str], None] = to_syslog,
+        copies: Callable[[str], None] | None = None,
     ) -> None:
         self._operator = operator
         self._target = target
@@ -57,6 +63,7 @@ class Operations:
         self._new_operation = new_operation
         self._flags = tuple(flags)
         self._syslog = syslog
+        self._copies = copies
 
     def plan(
         self,
@@ -177,6 +184,10 @@ class Operations:
         """What was done here, newest first."""
         return self._operator.operations()
 
+    def audited(self, operation: str) -> AuditTrail:
+        """What the audit log tells of ``operation``, a whole id. Raises ``Unreadable``."""
+        return trail_of(self._operator.audit_logs(), operation)
+
     def close(self) -> None:
         self._operator.close()
 
@@ -235,9 +246,7 @@ class Operations:
         options: dict[str, Json] = {
             name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
         }
-        self._operator.audit(
-            {**self._line("before", plan), "count": plan.count, "options": options, "ids": ids, "names": names}
-        )
+        self._write({**self._line("before", plan), "count": plan.count, "options": options, "ids": ids, "names": names})
 
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
         """The line after: what came of each."""
@@ -249,7 +258,7 @@ class Operations:
             for one in batch
         ]  # fmt: skip
         try:
-            self._operator.audit({**self._line("after", plan), "tried": tried, "count": plan.count, "results": results})
+            self._write({**self._line("after", plan), "tried": tried, "count": plan.count, "results": results})
         except AuditFailed as error:
             raise AuditFailed(
                 f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
@@ -265,9 +274,18 @@ class Operations:
             **self._line("after", plan), "tried": tried, "count": plan.count, "results": [], "ended": why,
         }  # fmt: skip
         try:
-            self._operator.audit(line)
+            self._write(line)
         except SpooltopError:
             return  # most likely it ended for the same reason, and that is told
+
+    def _write(self, line: Mapping[str, Json]) -> None:
+        self._operator.audit(line)
+        if self._copies is not None:
+            short = {name: value for name, value in line.items() if not isinstance(value, list)}
+            if isinstance(results := line.get("results"), list):
+                came = Counter(str(one.get("outcome")) for one in results if isinstance(one, dict))
+                short.update({str(outcome): came[outcome] for outcome in Outcome})
+            self._copies(json.dumps(short, separators=(",", ":")))
 
     def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
         changed = any(one.outcome is Outcome.DONE for one in done)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
+from spooltop.model.audit import AuditTrail
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
@@ -93,6 +94,7 @@ class FakeControl:
         self.applied: list[Plan] = []
         self.planned: list[tuple[Action, Selection, bool, Mapping[str, Json]]] = []
         self.records: list[OperationRecord] = []
+        self.trails: dict[str, AuditTrail] = {}
         self.payloads: dict[Key, bytes] = {}
         self.errors: dict[Box, str] = {}
         self.whereabouts: dict[str, Followed] = {}
@@ -289,6 +291,9 @@ class FakeControl:
 
     def operations(self) -> list[OperationRecord]:
         return list(self.records)
+
+    def audit(self, operation: str) -> AuditTrail:
+        return self.trails.get(operation, AuditTrail())
 
     def close(self) -> None:
         self.hang.set()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ...engine.dirs import SpoolDirs
 from ...engine.names import encode_value
 from ...errors import AuditFailed
+from ...model.audit import AuditLog
 from ...model.words import Json
 from .applog import AppendLog
 from .journal import Entry, Operation, decode, gather, unfinished
@@ -72,6 +73,15 @@ class Books:
         """What ``AppendLog.lines`` gives of the journals of set cursors, the own one first. Raises ``OSError``."""
         logs = [self._log(_CURSORS, apart=apart, create=False) for apart in ((True, False) if self._apart else (False,))]
         return [log.lines() for log in logs if log is not None]
+
+    def audited(self) -> list[AuditLog]:
+        """The audit logs, the own one first. Raises ``OSError``."""
+        found: list[AuditLog] = []
+        for trusted in (True, False) if self._apart else (True,):
+            log = self._log(_AUDIT, apart=self._apart and trusted, create=False)
+            if log is not None:
+                found.append(AuditLog(*log.lines(), trusted))
+        return found
 
     def interrupted(self) -> list[Operation]:
         """Those with a batch that has no result, holding that batch alone. All the rest of the journals is passed over."""

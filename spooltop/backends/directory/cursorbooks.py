@@ -18,6 +18,7 @@ from typing import Protocol
 
 from ...engine.dirs import SpoolDirs
 from ...errors import AuditFailed
+from ...model.audit import AuditLog
 from ...model.plan import Outcome
 from ...model.text import escape, unescape
 from ...model.words import Action, Json
@@ -116,11 +117,15 @@ def gather(lines: Iterable[bytes]) -> tuple[dict[str, Set], int]:
 
 
 class CursorBooks(Protocol):
-    """All methods but ``read`` raise ``AuditFailed``."""
+    """``journal`` and ``audit`` raise ``AuditFailed``."""
 
     def journal(self, line: bytes) -> None: ...
 
     def audit(self, entry: Mapping[str, Json]) -> None: ...
+
+    def audited(self) -> list[AuditLog]:
+        """The audit logs, the own one first. Raises ``OSError``."""
+        ...
 
     def read(self) -> tuple[dict[str, Set], list[str]]:
         """All operations by id, and what is wrong with the journal, in words."""
@@ -173,6 +178,14 @@ class SpoolBooks:
         except OSError as error:
             raise _failed(self._path, error) from error
 
+    def audited(self) -> list[AuditLog]:
+        with SpoolDirs(self._path, self._files) as dirs:
+            books = Books(dirs, self._files, state_dir=self._state_dir)
+            try:
+                return books.audited()
+            finally:
+                books.close()
+
     def read(self) -> tuple[dict[str, Set], list[str]]:
         try:
             with SpoolDirs(self._path, self._files) as dirs:
@@ -197,6 +210,18 @@ class StateBooks:
 
     def audit(self, entry: Mapping[str, Json]) -> None:
         self._append("audit.jsonl", json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+
+    def audited(self) -> list[AuditLog]:
+        if self._folder is None:
+            return []
+        try:
+            fd = self._files.open_dir(self._folder, follow=True)
+        except FileNotFoundError:
+            return []
+        try:
+            return [AuditLog(*AppendLog(self._files, fd, "audit.jsonl", self._files.fstat(fd)).lines(), True)]
+        finally:
+            self._files.close(fd)
 
     def read(self) -> tuple[dict[str, Set], list[str]]:
         if self._folder is None:

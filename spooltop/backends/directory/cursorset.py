@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ...engine.cursors import LOCK, CursorFile
 from ...errors import AuditFailed, CursorMismatch, CursorUnreadable, Refused, SpooltopError, Unreadable, UsageError
+from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.cursor_values import direction, kind_of, pick, shown
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
@@ -136,6 +137,12 @@ class CursorOperator:
 
     def audit(self, entry: Mapping[str, Json]) -> None:
         self._books.audit(entry)
+
+    def audit_logs(self) -> list[AuditLog]:
+        try:
+            return self._books.audited()
+        except OSError as error:
+            raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._path) from error
 
     def operations(self) -> list[OperationRecord]:
         told, _ = self._books.read()

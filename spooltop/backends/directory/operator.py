@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...engine import names
 from ...engine.dirs import SpoolDirs
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
+from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.kind import BATCH
 from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
@@ -117,6 +118,14 @@ class DirectoryOperator:
             books = Books(dirs, self._files, state_dir=self._state_dir)
             try:
                 books.write_audit(entry)
+            finally:
+                books.close()
+
+    def audit_logs(self) -> list[AuditLog]:
+        with self._telling(), self._open() as dirs:
+            books = Books(dirs, self._files, state_dir=self._state_dir)
+            try:
+                return books.audited()
             finally:
                 books.close()
 

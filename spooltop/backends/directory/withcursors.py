@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.kind import Operator
 from ...model.plan import Candidates, ItemResult, OperationRecord, Plan
@@ -34,6 +35,9 @@ class WithCursors:
 
     def audit(self, entry: Mapping[str, Json]) -> None:
         self._messages.audit(entry)
+
+    def audit_logs(self) -> list[AuditLog]:
+        return self._messages.audit_logs()
 
     def operations(self) -> list[OperationRecord]:
         both = [*self._messages.operations(), *self._cursors.operations()]

@@ -6,11 +6,12 @@ import datetime
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.plan import Item, OperationRecord, Plan, Refusal
+from spooltop.model.audit import AuditTrail, said
+from spooltop.model.plan import Item, OperationRecord, Outcome, Plan, Refusal
 
 from .frame import WIDEST, framed, inner_width
 from .lamp import when
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, text_width, wrap
 
 __all__ = ["operation_lines"]
 
@@ -27,9 +28,10 @@ def operation_lines(
     *,
     now: float,
     zone: datetime.tzinfo | None = None,
+    trail: AuditTrail | None = None,
 ) -> list[Line]:
     """A panel, as many lines as it takes. ``plan`` is one that undoes it (None: being made, or ``why_not`` there is none);
-    ``command`` is that as words of a shell."""
+    ``command`` is that as words of a shell; ``trail`` what the audit log tells (None: not read yet)."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     body = _facts(record, why_not, inner, now, zone)
@@ -41,6 +43,8 @@ def operation_lines(
             body += [BLANK, *_fact("undo", shown(command), inner)]
     elif not why_not:
         body.append(plain("looking for its messages…", inner, Style.DIM))
+    if trail is not None:
+        body += _audit(trail, inner, zone)
     return framed(f"Operation {shown(record.operation)}", "", body, width)
 
 
@@ -77,6 +81,20 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
         lines += [plain(part, inner) for part in parts[1:]]
         lines += [plain(f"  {clip_left(safe(id), max(4, inner - 2))}", inner, Style.DIM) for id in ids]
     return lines
+
+
+def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
+    """The lines of the log, each with those items that did not come out as they should."""
+    head = "The audit log" if trail.lines else "The audit log has no line of it"
+    lines = [BLANK, plain(head, inner, Style.STRONG)]
+    for line in trail.lines:
+        told = f"{when(line.at, zone)} {line.event}: {said(line)}"
+        lines += [plain(part, inner, Style.NORMAL if line.trusted else Style.WARN) for part in wrap(shown(told), inner, indent=2)]
+        for one in line.results:
+            if one.outcome is not Outcome.DONE or one.reason:
+                words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
+                lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
+    return [*lines, *(plain(part, inner, Style.WARN) for trouble in trail.troubles for part in wrap(shown(trouble), inner))]
 
 
 def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:

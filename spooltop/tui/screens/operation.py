@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 
 from ...errors import SpooltopError
+from ...model.audit import AuditTrail
 from ...model.plan import OperationRecord, Plan
 from ...model.selection import Selection
 from ...model.words import Action
@@ -40,8 +41,16 @@ class OperationScreen(SteppingScreen[bool]):
             super().__init__()
             self.plan = plan
 
+    class Audited(Message):
+        """The lines of the audit log were read, or why they could not be."""
+
+        def __init__(self, trail: AuditTrail | SpooltopError) -> None:
+            super().__init__()
+            self.trail = trail
+
     def __init__(self, record: OperationRecord) -> None:
         super().__init__()
+        self.trail: AuditTrail | None = None
         self.record = record
         self.plan: Plan | None = None
         self.failed = why_not_undo(record)
@@ -51,6 +60,8 @@ class OperationScreen(SteppingScreen[bool]):
         yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
+        audit = partial(self.owner.spool.audit, self.record.operation)
+        self.owner.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
         if not self.failed:
             job = partial(self.owner.spool.plan, Action.UNDO, Selection(), options={"undoes": self.record.operation})
             self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
@@ -61,6 +72,11 @@ class OperationScreen(SteppingScreen[bool]):
             self.failed = str(message.plan)
         else:
             self.plan = message.plan
+        self.paint()
+
+    def on_operation_screen_audited(self, message: Audited) -> None:
+        told = message.trail
+        self.trail = AuditTrail(troubles=(str(told),)) if isinstance(told, SpooltopError) else told
         self.paint()
 
     def scene(self) -> Scene:
@@ -85,7 +101,9 @@ class OperationScreen(SteppingScreen[bool]):
 
     def _lines(self, width: int) -> list[Line]:
         main = self.owner.main
-        return operation_lines(self.record, self.plan, self.failed, self.undoing, width, now=main.now, zone=main.zone)
+        return operation_lines(
+            self.record, self.plan, self.failed, self.undoing, width, now=main.now, zone=main.zone, trail=self.trail
+        )
 
     @property
     def length(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spooltop.model.audit import AuditLine, AuditTrail
 from spooltop.model.cursor_input import meant
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.kind import Sort
@@ -87,6 +88,12 @@ def panels(width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
     yield height, operations_lines(asked.operations(), width, height, now=NOW, chosen=2, zone=ZONE)
 
 
+def trail_for(name: str) -> AuditTrail:
+    result = ItemResult(name, name, Outcome.FAILED, escape(name), name)
+    line = AuditLine(NOW, "after", name, name, 0, name, name, name, 7, 3, 3, ended=escape(name), results=(result,), trusted=False)
+    return AuditTrail((line, replace(line, event="before", results=())), (escape(name),))
+
+
 def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
     """What is asked about one thing: who has it, where it goes, its value, an operation."""
     party = Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name))
@@ -101,8 +108,9 @@ def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list
     cursor = replace(values.trouble().cursors[0], source=name, file=name, shown=escape(name))
     yield height, setting_lines(cursor, name, meant(name, name), width, height)
     yield height, setting_lines(cursor, "", None, width, height)
+    trail = trail_for(name)
     for record in asked.operations():
-        yield 10_000, operation_lines(record, asked.plan(items=3), "", escape(name), width, now=NOW, zone=ZONE)
+        yield 10_000, operation_lines(record, asked.plan(items=3), "", escape(name), width, now=NOW, zone=ZONE, trail=trail)
         yield 10_000, operation_lines(record, None, escape(name), "", width, now=NOW)
 
 

@@ -1,0 +1,80 @@
+"""What the audit log tells of an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .plan import ItemResult
+from .text import escape
+
+__all__ = ["AuditLine", "AuditLog", "AuditTrail", "said"]
+
+
+class AuditLog(NamedTuple):
+    """One log as it is read back. ``torn``: its last line was cut off and is left out; ``unread``: bytes before these lines that
+    were not read; ``trusted`` is False where the owner of a spool could have written it to mislead another user."""
+
+    lines: Sequence[bytes]
+    torn: bool
+    unread: int
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """One line. ``event`` is ``before`` (what was about to happen, to ``names``) or ``after`` (what came of ``results``, after
+    ``tried`` of ``count``; ``ended`` says why there are none). Who it was stands there as that process told it. Nothing of it
+    is escaped, and a line that is not ``trusted`` may tell anything."""
+
+    at: float
+    event: str
+    action: str
+    user: str
+    uid: int | None = None
+    sudo_user: str | None = None
+    ssh_connection: str | None = None
+    tty: str | None = None
+    pid: int | None = None
+    count: int = 0
+    tried: int | None = None
+    force: bool = False
+    ended: str = ""
+    names: tuple[str, ...] = ()
+    results: tuple[ItemResult, ...] = ()
+    trusted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTrail:
+    """All lines of one operation, oldest first, and what is wrong with the log, in words."""
+
+    lines: tuple[AuditLine, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+def said(line: AuditLine) -> str:
+    """One line in words, escaped: who, from where, and what was about to happen or came of it.
+
+    >>> said(AuditLine(0.0, "after", "purge", "root", sudo_user="ann", tty="/dev/pts/3", pid=77, count=2, tried=1))
+    'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 tried'
+    """
+    who = escape(line.user) + (f" (sudo by {escape(line.sudo_user)})" if line.sudo_user else "")
+    if line.ssh_connection:
+        who += f" from {escape(line.ssh_connection.partition(' ')[0])}"
+    if line.tty:
+        who += f" on {escape(line.tty)}"
+    if line.pid is not None:
+        who += f", pid {line.pid}"
+    what = escape(line.action) + (" by force" if line.force else "")
+    if line.event == "before":
+        what += f" of {line.count:,} announced"
+    else:
+        what += f", {line.tried or 0:,} of {line.count:,} tried" + (f", {_words(line.ended)}" if line.ended else "")
+    return f"{who}: {what}" + ("" if line.trusted else " (as the spool's own log has it, which its owner can write)")
+
+
+def _words(text: str) -> str:
+    """Words of ours, with names in them that are escaped already."""
+    return "".join(char if char.isprintable() else escape(char) for char in text)

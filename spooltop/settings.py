@@ -1,0 +1,165 @@
+"""What is set: the environment (``SPOOLTOP_*``), then ``~/.config/spooltop/config.toml``, then ``/etc/spooltop.toml``.
+
+A setting has one name everywhere: ``claim_long = "15m"`` in a file is ``SPOOLTOP_CLAIM_LONG=15m``; ``long = "15m"`` in a table
+``[claim]`` is the same. The first place that names a setting decides it whole. Lists are joined by ``:`` in the environment.
+
+``read_only`` keeps operators off, who come through ``control``; the traffic itself, put and work, goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .errors import UsageError
+from .model.text import escape
+from .observe.thresholds import PREFIX, Thresholds
+
+__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "gather", "of"]
+
+SYSTEM_FILE = "/etc/spooltop.toml"
+_MOST_BYTES = 1 << 20
+
+LISTS = ("read_only", "redact", "poll_log")
+"""Settings that are lists: of globs of paths, of names of JSON fields, of ``[SOURCE=]GLOB``."""
+NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, "poll_line", "cursor_field", "who_writes", "syslog")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and all else of the environment);
+    ``origins`` says of each where it stands: ``SPOOLTOP_NAME``, or ``name in FILE``."""
+
+    words: Mapping[str, str]
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """One of ``LISTS``; empty where it is not set."""
+        return tuple(one for one in self.words.get(PREFIX + name.upper(), "").split(":") if one)
+
+    @property
+    def redact(self) -> tuple[str, ...]:
+        """Names of the JSON fields whose values nobody is shown."""
+        return self.items("redact")
+
+    @property
+    def syslog(self) -> bool:
+        """Whether what is audited goes to syslog besides. Raises ``UsageError`` for what is neither yes nor no."""
+        word = self.words.get(f"{PREFIX}SYSLOG", "").strip().lower()
+        if word in ("1", "true", "yes", "on"):
+            return True
+        if word in ("", "0", "false", "no", "off"):
+            return False
+        raise UsageError(f"{PREFIX}SYSLOG={escape(word)} is neither yes nor no", advice=f"write {PREFIX}SYSLOG=1")
+
+    def why_read_only(self, path: str) -> str | None:
+        """The glob that makes the target ``path`` read-only, and where it stands; None where none does. A glob stands for all
+        that lies below what it names, and is held against the path as given and as it really is."""
+        asked = (os.path.abspath(path), os.path.realpath(path))
+        for glob in self.items("read_only"):
+            named = os.path.expanduser(glob).rstrip("/")
+            wanted = {named} if set(named) & set("*?[") else {named, os.path.realpath(named)}
+            for one in asked:
+                if any(fnmatch.fnmatchcase(above, each) for above in _above(one) for each in wanted):
+                    return f"read-only here, by {self.origins.get('read_only', f'{PREFIX}READ_ONLY')}: {escape(glob)}"
+        return None
+
+
+def of(environ: Mapping[str, str]) -> Settings:
+    """The environment alone."""
+    return Settings(dict(environ), {name: PREFIX + name.upper() for name in NAMES if PREFIX + name.upper() in environ})
+
+
+def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The files, the user's own first. ``XDG_CONFIG_HOME`` as in the XDG Base Directory Specification: only where absolute."""
+    home = environ.get("HOME", "")
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(home, ".config") if home.startswith("/") else ""
+    return (*((os.path.join(base, "spooltop", "config.toml"),) if base else ()), SYSTEM_FILE)
+
+
+def gather(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
+    """All that is set. A file that is not there is none. Raises ``UsageError`` for one that cannot be read or understood: who
+    wrote ``read_only`` into it counts on it."""
+    found = of(environ)
+    words, origins = dict(found.words), dict(found.origins)
+    for file in files_of(environ) if files is None else files:
+        for name, text in _of_file(file).items():
+            if name not in origins:
+                words[PREFIX + name.upper()] = text
+                origins[name] = f"{name} in {escape(file)}"
+    return Settings(words, origins)
+
+
+def _of_file(file: str) -> dict[str, str]:
+    data = _read(file)
+    if data is None:
+        return {}
+    import tomllib  # takes 15 ms, and most have no such file
+
+    try:
+        told = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{escape(file)} is no TOML: {escape(str(error))}", advice="mend it, or move it away") from None
+    found: dict[str, str] = {}
+    for name, value in _flat(told):
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, 1)
+            advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+            raise UsageError(f"{escape(file)}: no setting {escape(name)}", advice=advice)
+        found[name] = _text(file, name, value)
+    return found
+
+
+def _read(file: str) -> bytes | None:
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise UsageError(f"{escape(file)} is no plain file", advice="look who put it there")
+    with open(fd, "rb") as opened:
+        data = opened.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there")
+    return data
+
+
+def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}_")
+        else:
+            yield f"{above}{name}", value
+
+
+def _text(file: str, name: str, value: object) -> str:
+    """As the environment would write it."""
+    if name in LISTS:
+        parts = value if isinstance(value, list) else [value]
+        texts = [part for part in parts if isinstance(part, str) and ":" not in part]
+        if len(texts) == len(parts):
+            return ":".join(texts)
+        raise UsageError(f"{escape(file)}: {name} wants a list of words without a colon", advice=f'write {name} = ["…"]')
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise UsageError(f"{escape(file)}: {name} wants one word or number", advice='write claim_long = "15m", syslog = true')
+
+
+def _above(path: str) -> Iterator[str]:
+    """``path`` and every directory above it, the root as the empty word that ``/`` without its slash is."""
+    while path not in ("", "/"):
+        yield path
+        path = os.path.dirname(path)
+    yield ""

@@ -1,0 +1,122 @@
+"""The audit log read back: whose it was, what became of each item, and what a log that was written to mislead can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import open_control
+from spooltop.engine import Spool
+from spooltop.errors import Unreadable
+from spooltop.model.audit import AuditLog, said
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+from spooltop.operate.trail import trail_of
+
+NAMES = ("a\x1b[31mb", "[red]", "\udcff\udcfe", "plain")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    with Spool.create(tmp_path / "spool", durable=False) as made:
+        for name in NAMES:
+            Path(made.path, "new", name).write_text("x")
+    return tmp_path / "spool"
+
+
+def spooltop(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spooltop", *words], capture_output=True, text=True, env={**os.environ, **environ}, check=False
+    )  # fmt: skip
+
+
+def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None:
+    who = {"SUDO_USER": "ann", "SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}
+    done = spooltop("hold", str(spool), "ALL", "--box", "new", "--yes", "--json", **who)
+    assert done.returncode == 0, done.stderr
+    operation = json.loads(done.stdout)["operation"]
+    with open_control(str(spool), watch=False, settings={}) as control:
+        trail = control.audit(operation)
+        assert control.audit("nothing").lines == ()
+    assert trail.troubles == ()
+    assert [line.event for line in trail.lines] == ["before", "after"]
+    before, after = trail.lines
+    assert (before.sudo_user, before.ssh_connection) == ("ann", who["SSH_CONNECTION"])
+    assert before.uid == os.geteuid() and before.pid is not None and before.pid != os.getpid()
+    assert set(before.names) == {f"new/{name}" for name in NAMES}
+    assert {one.id for one in after.results} == set(NAMES) and after.tried == len(NAMES)
+    assert {one.outcome for one in after.results} == {Outcome.DONE}
+    assert "(sudo by ann) from 192.0.2.1" in said(after)
+
+    shown = spooltop("ops", str(spool), operation[:4])
+    assert shown.returncode == 0, shown.stderr
+    assert "sudo by ann" in shown.stdout and shown.stdout.count("done  ") >= len(NAMES)
+    assert shown.stdout.replace("\n", "").isprintable() and "a\\x1b[31mb" in shown.stdout
+    told = json.loads(spooltop("ops", str(spool), operation, "--json").stdout)
+    assert [line["ssh_connection"] for line in told["audit"]] == [who["SSH_CONNECTION"]] * 2
+    assert {item["outcome"] for item in told["items"]} == {"done"}
+    lost = spooltop("ops", str(spool), "nope")
+    assert lost.returncode != 0 and len(lost.stderr.splitlines()) == 1 and "no operation nope" in lost.stderr
+
+
+def line(**more: object) -> bytes:
+    told = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root", "results": []}
+    return json.dumps({**told, **more}).encode()
+
+
+FORGED = [
+    {"time": 1e300}, {"time": "now"}, {"time": True}, {"event": "never"}, {"user": 5}, {"user": ["root"]}, {"results": 5},
+    {"results": [5]}, {"results": [{"id": "a", "outcome": "eaten"}]}, {"results": [{"id": "\\xZZ", "outcome": "done"}]},
+    {"names": "all"}, {"names": ["\\q"]}, {"count": 1e999}, {"count": "many"}, {"schema": 2}, {"pid": 10**30}, {"uid": -1.5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=str)
+def test_a_line_that_is_none_is_left_out_and_counted(forged: dict[str, object]) -> None:
+    trail = trail_of([AuditLog([line(**forged), b'"op1" {', line()], torn=True, unread=3_000_000, trusted=False)], "op1")
+    assert len(trail.lines) == 1
+    unread, torn, bad = trail.troubles
+    assert "3 MB of the audit log in the spool" in unread and "cut off" in torn and bad.startswith("2 lines")
+
+
+def test_what_a_forged_line_tells_is_marked_and_escaped() -> None:
+    bad = line(user="root\x1b[2J\u202e", ended="\x1b]52;c;x\x07", tty="\n", sudo_user="\x9b", ssh_connection="\r")
+    deep = b'{"operation":"op1","x":' + b"[" * 100_000
+    [one] = trail_of([AuditLog([deep, bad], torn=False, unread=0, trusted=False)], "op1").lines
+    assert said(one).isprintable() and "its owner can write" in said(one)
+
+
+def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path) -> None:
+    from spooltop.backends.directory.operator import DirectoryOperator
+    from spooltop.operate.operations import Operations
+    from tests.backends.operating.conftest import Desk
+
+    desk = Desk(spool, spool.parent / "state")
+    copies: list[str] = []
+    operator = DirectoryOperator(str(spool), rows=desk.rows, again=desk.again, state_dir=str(desk.state))
+    operations = Operations(operator, str(spool), copies=copies.append)
+    result = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
+    before, after = (json.loads(copy) for copy in copies)
+    assert (before["event"], after["event"], after["done"], after["failed"]) == ("before", "after", len(NAMES), 0)
+    assert before["operation"] == result.operation and "names" not in before and max(map(len, copies)) < 1000
+
+
+def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, tmp_path: Path) -> None:
+    with open_control(str(spool), watch=False, settings={}) as control:
+        result = control.apply(control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
+        log = spool / ".spooltop" / "audit.jsonl"
+        whole = log.read_bytes()
+        log.write_bytes(whole[:-9])
+        trail = control.audit(result.operation)
+        assert [one.event for one in trail.lines] == ["before"] and "cut off" in trail.troubles[0]
+        (tmp_path / "other").write_bytes(whole)
+        log.unlink()
+        log.symlink_to(tmp_path / "other")
+        with pytest.raises(Unreadable, match="cannot be worked on"):
+            control.audit(result.operation)

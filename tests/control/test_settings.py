@@ -1,0 +1,165 @@
+"""Where settings come from, and that what they forbid or hide is forbidden and hidden at the one door."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.engine import Spool
+from spooltop.errors import Refused, UsageError
+from spooltop.model.kind import ListQuery
+from spooltop.model.redact import REDACTED, redact
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+from spooltop.settings import Settings, files_of, gather, of
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    with Spool.create(tmp_path / "prod" / "memex", durable=False) as made:
+        made.put(b'{"id": 1, "Token": "s3cret", "deep": {"password": ["s3cret", {"a": "]"}]}}', id="one")
+    return tmp_path / "prod" / "memex"
+
+
+def opened(path: Path | str, **settings: str) -> Control:
+    words = {f"SPOOLTOP_{name.upper()}": value for name, value in settings.items()}
+    return open_control(str(path), watch=False, settings=words)
+
+
+def refusals(control: Control) -> list[str]:
+    said = []
+    for action in Action:
+        with pytest.raises(Refused) as refused:
+            control.plan(action, Selection(box=Box.NEW, everything=True))
+        said.append(str(refused.value))
+    return said
+
+
+def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
+    own, system = tmp_path / "own.toml", tmp_path / "system.toml"
+    own.write_text('claim_long = "20m"\nredact = ["token", "password"]\n[lock]\nblocked = "2m"\n')
+    system.write_text('claim_long = "30m"\ntmp_old = "40m"\nread_only = "/var/spool/prod*"\nsyslog = true\npoison_deaths = 5\n')
+    found = gather({"SPOOLTOP_TMP_OLD": "50m", "HOME": "/home/ann"}, [str(own), str(system)])
+    assert {name: value for name, value in found.words.items() if name.startswith("SPOOLTOP_")} == {
+        "SPOOLTOP_TMP_OLD": "50m", "SPOOLTOP_CLAIM_LONG": "20m", "SPOOLTOP_REDACT": "token:password",
+        "SPOOLTOP_LOCK_BLOCKED": "2m", "SPOOLTOP_READ_ONLY": "/var/spool/prod*", "SPOOLTOP_SYSLOG": "1",
+        "SPOOLTOP_POISON_DEATHS": "5",
+    }  # fmt: skip
+    assert found.words["HOME"] == "/home/ann"
+    assert found.syslog and found.redact == ("token", "password")
+    assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only("/var/spool/prod7/memex") or "")
+    empty = gather({"SPOOLTOP_READ_ONLY": ""}, [str(own), str(system)])
+    assert empty.why_read_only("/var/spool/prod7/memex") is None
+
+
+def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
+    assert files_of({"HOME": "/home/ann"}) == ("/home/ann/.config/spooltop/config.toml", "/etc/spooltop.toml")
+    assert files_of({"HOME": "/h", "XDG_CONFIG_HOME": "/x"})[0] == "/x/spooltop/config.toml"
+    assert files_of({"HOME": "/h", "XDG_CONFIG_HOME": "x"})[0] == "/h/.config/spooltop/config.toml"
+    assert files_of({}) == ("/etc/spooltop.toml",)
+    assert gather({}, [str(tmp_path / "none"), str(tmp_path / "none" / "below")]) == Settings({})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("claim_lnog = 3", "no setting claim_lnog; did you mean claim_long?"),
+        ("read_only = 3", "read_only wants a list of words"),
+        ('redact = ["a:b"]', "without a colon"),
+        ("claim_long = [1]", "claim_long wants one word"),
+        ("claim_long = ", "is no TOML"),
+        ("\x1b = 1", "is no TOML"),
+        ('"\\u001b[31m" = 1', "no setting \\x1b[31m"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_no_silence(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as error:
+        gather({}, [str(file)])
+    assert said in str(error.value) and str(file) in str(error.value) and str(error.value).isprintable()
+
+
+def test_a_file_of_settings_that_is_none_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 10 << 30)
+    for name, said in (("fifo", "no plain file"), ("huge", "larger than 1 MiB"), (".", "no plain file")):
+        with pytest.raises(UsageError, match=said):
+            gather({}, [str(tmp_path / name)])
+    with pytest.raises(UsageError, match="neither yes nor no"):
+        _ = of({"SPOOLTOP_SYSLOG": "maybe"}).syslog
+
+
+@pytest.mark.parametrize("form", ["{path}", "{path}/", "{above}/pro*", "{above}", "/nothing:{above}/p?od", "/", "{link}"])
+def test_what_a_glob_names_and_all_below_it_is_read_only_at_the_door(spool: Path, tmp_path: Path, form: str) -> None:
+    (tmp_path / "link").symlink_to(spool)
+    glob = form.format(path=spool, above=spool.parent.parent, link=tmp_path / "link")
+    for path in (spool, tmp_path / "link"):
+        with opened(path, read_only=glob) as control:
+            look = control.look()
+            assert not look.sight.can.change
+            said = refusals(control)
+    assert all("read-only here, by SPOOLTOP_READ_ONLY" in one for one in said)
+    assert os.listdir(spool / "new") == ["one,n=0"] and not (spool / ".spooltop" / "audit.jsonl").exists()
+
+
+@pytest.mark.parametrize("glob", ["/nothing*", "{path}2", "{above}/x*", ""])
+def test_what_no_glob_names_can_be_changed(spool: Path, glob: str) -> None:
+    with opened(spool, read_only=glob.format(path=spool, above=spool.parent)) as control:
+        assert control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)).count == 1
+
+
+def test_the_flag_is_held_by_the_door_too(spool: Path) -> None:
+    with open_control(str(spool), watch=False, read_only=True, settings={}) as control:
+        assert all("--read-only" in one for one in refusals(control))
+
+
+def test_a_plan_of_before_is_not_applied_by_a_door_that_is_read_only(spool: Path) -> None:
+    with opened(spool) as control:
+        plan = control.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
+    with opened(spool, read_only=str(spool)) as control:
+        with pytest.raises(Refused):
+            control.apply(plan)
+    assert os.listdir(spool / "new") == ["one,n=0"]
+
+
+def test_cursors_alone_are_read_only_too(tmp_path: Path) -> None:
+    (tmp_path / "cursors.json").write_text('{"email": 1}')
+    with opened(tmp_path / "cursors.json", read_only=str(tmp_path)) as control:
+        with pytest.raises(Refused, match="READ_ONLY"):
+            control.plan(Action.SET_CURSOR, Selection(), options={"source": "email", "value": 2})
+
+
+def test_what_is_redacted_is_in_no_payload(spool: Path) -> None:
+    with opened(spool, redact="token:password") as control:
+        control.look()
+        [row] = control.listing(ListQuery(Box.NEW)).window(0, 9)
+        payload = control.read(row.key)
+        cut = control.read(row.key, 25)
+    told = json.loads(payload.data)
+    assert told == {"id": 1, "Token": REDACTED, "deep": {"password": REDACTED}}
+    assert b"s3" not in cut.data and REDACTED.encode() in cut.data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"token":"SECRET"}', b'{"t\\u006fken" :\n "SECRET"}', b'{"TOKEN":"SE\\"CRET"',
+        b'{"token":"SECRET', b'{"token": SECRET}',
+        b'[{"a":"x"},\n{"token":["SECRET",{"]":"SECRET"}]}]', b'{"token":{"a":"SECRET"', b'{"a":1}\n{"token":"SECRET"}\n',
+        b'not 5" json {"token":"SECRET"}', b'{"a":"\\\\","token":"SECRET"}', b'\xff\xfe{"token":"SECRET\xff"}',
+    ],
+)  # fmt: skip
+def test_no_form_of_a_field_gets_through(data: bytes) -> None:
+    assert b"CRET" not in redact(data, ["Token"])
+
+
+@pytest.mark.parametrize("data", [b"", b'{"a":"token"}', b"token: x", b'{"tokens":"x"}', bytes(range(256)), b'"' * 999])
+def test_what_has_no_such_field_stays_as_it_is(data: bytes) -> None:
+    assert redact(data, ["token"]) == data
+    assert redact(data, []) == data
