@@ -164,7 +164,7 @@ def _pids(rows: Sequence[Row]) -> str:
     pids = list(dict.fromkeys(row.owner.pid for row in rows if row.owner and row.owner.pid is not None))
     if not pids:
         return ""
-    named = " and ".join(str(pid) for pid in pids[:2]) if len(pids) < 3 else f"{pids[0]}, {pids[1]} and {len(pids) - 2} more"
+    named = " and ".join(str(pid) for pid in pids[:2]) if len(pids) < 3 else f"{pids[0]} and {len(pids) - 1:,} more"
     return f", pid {named}"
 
 
