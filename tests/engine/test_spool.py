@@ -416,6 +416,23 @@ def test_many_are_acked_with_one_sync_and_the_lost_are_told(tmp_path: Path, orde
         assert files.synced == (["cur"] if ordered else ["cur", "new"]) and places(tmp_path) == {}
 
 
+def test_a_durable_consumer_is_on_disk_before_its_first_claim(tmp_path: Path) -> None:
+    """Else a power cut may leave a claim of which nobody can tell that its holder is dead (btrfs)."""
+    files = Unordered(False)
+    with Spool.create(tmp_path, files=files) as spool:
+        spool.put(b"")
+        files.synced.clear()
+        files.calls.clear()
+        claim = spool.claim()
+        assert claim is not None
+        assert files.synced[-1:] == ["consumers"]
+        claim.ack()
+        calls = [call.removesuffix("_noreplace") for call in files.calls[: files.calls.index("unlink")]]
+        assert [call for call in calls if call in ("write", "sync", "sync_dir", "rename")][-5:] == [
+            "write", "sync", "rename", "sync_dir", "rename",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 def test_an_ack_lasts_where_a_sync_of_cur_alone_would_bring_the_message_back_in_new(tmp_path: Path, ordered: bool) -> None:
     files = Unordered(ordered)
