@@ -11,7 +11,7 @@ from ..model.sight import Lock
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age, count, fit, percent
-from .cursor_verdict import put_back_words
+from .cursor_verdict import put_back_words, writers_of
 from .seen import Seen
 
 __all__ = ["state_problems"]
@@ -56,7 +56,10 @@ def _reverted(seen: Seen, cursor: Cursor) -> str:
     recent = [change for change in put if change.at >= seen.now - window] or put
     text = put_back_words(history, put, seen.now, window=window)
     carried = Counter(source for change in recent for source in change.advanced).most_common(1)
-    if carried:
+    written = writers_of(recent, seen.now, window=window)
+    if written:
+        text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
+    elif carried:
         text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
     return text
 

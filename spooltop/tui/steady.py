@@ -24,7 +24,10 @@ def signature(snapshot: Snapshot) -> Hashable:
         sight.counts,
         sight.consumers,
         tuple((problem.code, problem.severity, problem.count, problem.subject) for problem in snapshot.problems),
-        tuple((cursor.source, cursor.shown, cursor.verdict, cursor.put_back, cursor.moved_at) for cursor in snapshot.cursors),
+        tuple(
+            (cursor.source, cursor.shown, cursor.verdict, cursor.put_back, cursor.moved_at, cursor.history[:1], cursor.polls[:1])
+            for cursor in snapshot.cursors
+        ),
         tuple((lock.path, lock.verdict, lock.holders, lock.waiters) for lock in sight.locks),
         tuple(sorted(sight.can.refusals.items())),
         sight.disk.readonly,

@@ -10,6 +10,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.can import Can
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
+from spooltop.model.sight import CursorSection
 from spooltop.model.words import Box, Verdict
 from spooltop.tui import Options
 
@@ -125,6 +126,25 @@ async def test_enter_on_a_line_of_trouble_shows_exactly_those() -> None:
         await driver.see("1 PROBLEM")
         await driver.press("3")
         await driver.see("Claims 3")
+
+
+async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> None:
+    fake = control()
+    writes = tuple(CursorSection(1000.0 + n, n, 7, shown=f"value-{n}") for n in range(9, -1, -1))
+    fake.cursors = (replace(a_cursor(), history=writes[4:]),)
+    async with dashboard(fake) as driver:
+        await driver.press("5", "enter")
+        await driver.see("value-5")
+        await driver.press("j", "j")
+        fake.cursors = (replace(fake.cursors[0], history=writes),)
+        fake.change()
+        await driver.see("value-9")
+        assert any(line.startswith("▌") and "value-3" in line for line in driver.text.splitlines())
+        await driver.press("g")
+        fake.cursors = (replace(fake.cursors[0], history=(CursorSection(2000.0, 10, 7, shown="value-10"), *writes)),)
+        fake.change()
+        await driver.see("value-10")
+        assert any(line.startswith("▌") and "value-10" in line for line in driver.text.splitlines())
 
 
 async def test_enter_on_trouble_with_a_cursor_opens_that_source() -> None:

@@ -246,6 +246,8 @@ def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -
 
 def _lock(write: CursorSection) -> str:
     """Who was seen to hold it. A look comes after the write, so that nobody seen is not nobody, but where there is no lock."""
+    if write.held_by and write.writer is not None and {one.pid for one in write.held_by} == {write.writer.pid}:
+        return "by writer"
     if write.held_by:
         return ", ".join(party(one) for one in write.held_by)
     return "nobody" if write.lock_there is False else "not seen"

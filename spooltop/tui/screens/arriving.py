@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...model.kind import ListQuery
 from ..found import Found, KeysRead, LookFailed, MatchFound, Page, PayloadRead, RowsRead, Search, SnapshotTaken, Wish
+from ..scene import View
 
 if TYPE_CHECKING:
+    from ...model.snapshot import Snapshot
     from .main import MainScreen
 
 __all__ = ["query_wanted", "seek", "take", "want"]
@@ -44,6 +46,7 @@ def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
     if screen.frozen_at is not None:
         return
     if fresh or screen.snapshot is None:
+        _keep_write(screen, found.snapshot)
         screen.snapshot = found.snapshot
     if found.page is not None and (fresh or _differs(screen, found.page)):
         screen.snapshot = found.snapshot
@@ -51,6 +54,17 @@ def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
         fresh = True
     if fresh:
         screen.paint()
+
+
+def _keep_write(screen: MainScreen, snapshot: Snapshot) -> None:
+    """In one cursor's history the write that is chosen stays it when newer ones come above; at the top the newest is."""
+    place = screen.chosen.get(View.CURSOR, 0)
+    old = screen.scene().cursor if screen.over is View.CURSOR else None
+    new = next((one for one in snapshot.cursors if old is not None and (one.source, one.file) == (old.source, old.file)), None)
+    if old is None or new is None or not 0 < place < len(old.history):
+        return
+    at = old.history[place].at
+    screen.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
 
 
 def _differs(screen: MainScreen, page: Page) -> bool:

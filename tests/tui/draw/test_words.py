@@ -316,6 +316,8 @@ def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:
         ({"held_by": (LockParty(77, "python3 /opt/poll.py"),)}, "77 poll.…", "not seen"),
         ({"writer": LockParty(4290, "python3 /opt/memex/poll_email.py")}, "not seen", "4290 poll_email…"),
         ({"writer": LockParty(4290)}, "not seen", "4290"),
+        ({"writer": LockParty(4290), "held_by": (LockParty(4290),)}, "by writer", "4290"),
+        ({"writer": LockParty(4290), "held_by": (LockParty(77, "poller"),)}, "77 poller", "4290"),
     ],
 )
 def test_a_row_says_who_held_the_lock_and_who_wrote_only_where_that_was_seen(
