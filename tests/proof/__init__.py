@@ -16,7 +16,7 @@ from .figures import Figure
 
 __all__ = ["PROOFS", "Proof", "proof"]
 
-PROOFS = ("crash", "powercut", "storm", "containers")
+PROOFS = ("crash", "powercut", "storm", "containers", "power")
 """The modules, in the order of the table."""
 
 

@@ -13,19 +13,26 @@ SEEN = {
 }  # fmt: skip
 
 
-class Tripwire(LogFiles):
-    """Does ``act`` before the file operation number ``at`` (from 1, counted while armed); ``old`` has no renameat2. A ``close``
-    that fails has closed all the same, as close(2) says."""
+CHANGES = {
+    "create", "write", "sync", "sync_dir", "sync_fs", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir",
+    "own_as", "reserve",
+}  # fmt: skip
+"""What changes anything on the disk."""
 
-    def __init__(self, at, act, *, old=False):
+
+class Tripwire(LogFiles):
+    """Does ``act`` before the file operation number ``at`` (from 1, counted while armed, of those in ``seen``); ``old`` has no
+    renameat2. A ``close`` that fails has closed all the same, as close(2) says."""
+
+    def __init__(self, at, act, *, old=False, seen=SEEN):
         super().__init__()
-        self.at, self.act, self.old = at, act, old
+        self.at, self.act, self.old, self.seen = at, act, old, seen
         self.count = 0
         self.armed = False
 
     def __getattribute__(self, name):
         found = super().__getattribute__(name)
-        if name not in SEEN:
+        if name not in SEEN or name not in self.seen:
             return found
 
         def counted(*args, **more):
