@@ -12,6 +12,9 @@ __all__ = ["Ids"]
 
 _FETCHED = 256
 _DIGITS_16 = 10**15
+_STEP = 2_000_000
+"""µs. A clock that goes back by less is being adjusted, and the order is kept; one that goes back further was wrong, and what is
+put from now on has the right time rather than one from the future."""
 
 _lock = threading.Lock()
 _last = 0
@@ -25,11 +28,12 @@ class Ids:
         self._made: list[str] = []
 
     def next(self, clock: Callable[[], float]) -> str:
-        """The id of a message put now. Where ``clock`` stands or went back it is a µs later than the last of this process."""
+        """The id of a message put now. Where ``clock`` stands, or went back by less than two seconds, it is a µs later than
+        the last of this process; the random bits, not the time, keep ids apart."""
         global _last
         us = int(clock() * 1e6)
         with _lock:
-            _last = us = us if us > _last else _last + 1
+            _last = us = _last + 1 if _last - _STEP < us <= _last else us
             if not self._made:
                 bits, pid = os.urandom(8 * _FETCHED).hex(), os.getpid()
                 self._made = [f".P{pid}R{bits[at : at + 16]}.{self._host}" for at in range(0, len(bits), 16)]
