@@ -90,14 +90,14 @@ class Claim:
         files = consumer.files
         try:
             fd = files.open_read(self.name, consumer.cur)
+            try:
+                return files.content(fd)
+            finally:
+                files.close(fd)
         except FileNotFoundError:
             raise consumer.lost(self) from None
-        try:
-            return files.content(fd)
         except OSError as error:
             raise consumer.unreadable(error) from None
-        finally:
-            files.close(fd)
 
     def open(self) -> BinaryIO:
         """The message as a file to read, for the large ones. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no

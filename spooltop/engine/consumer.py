@@ -92,7 +92,7 @@ class Consumer:
         """
         with self._lock:
             backlog, files, new, cur = self.backlog, self.files, self._new, self.cur
-            while (name := backlog.pop()) is not None:
+            while (name := self._oldest("claim")) is not None:
                 hold = self._hold or self.hold()
                 us = int(self._clock() * 1e6)
                 self._last_us = us = us if us > self._last_us else self._last_us + 1
@@ -115,7 +115,7 @@ class Consumer:
     def peek(self) -> str | None:
         """The id of what ``take`` would claim."""
         with self._lock:
-            while (name := self.backlog.pop()) is not None:
+            while (name := self._oldest("peek")) is not None:
                 try:
                     self.files.stat(name, self._new)
                 except FileNotFoundError:
@@ -123,6 +123,12 @@ class Consumer:
                 self.backlog.add(name)
                 return parse(name, claimed=False).id
             return None
+
+    def _oldest(self, doing: str) -> str | None:
+        try:
+            return self.backlog.pop()
+        except OSError as error:
+            raise in_words(error, self._dirs.path, doing) from error
 
     def holds(self, claim: Claim) -> bool:
         """True while the claim is this process's to end: not after a fork, not after closing."""
@@ -134,13 +140,15 @@ class Consumer:
             fd = self.files.open_read(claim.name, self.cur)
         except FileNotFoundError:
             raise self.lost(claim) from None
+        except OSError as error:
+            raise self.unreadable(error) from None
         return as_file(fd, self._dirs.path)
 
     def unreadable(self, error: OSError) -> Exception:
         """What to raise where the content could not be read."""
-        if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR):
-            return error
-        return Unreadable("not a regular file", path=self._dirs.path)
+        if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            return in_words(error, self._dirs.path, "read")
+        return Unreadable("not a regular file", path=self._dirs.path, advice="reject it, and look who put it there")
 
     # Ends
 
@@ -155,7 +163,7 @@ class Consumer:
             claim.done = True
             self._open.pop(claim.name, None)
         if self._durable:
-            self._sync_acks()
+            self._settle()
 
     def ack_many(self, claims: Sequence[Claim]) -> None:
         """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
@@ -166,7 +174,7 @@ class Consumer:
             except ClaimLost:
                 lost.append(claim)
         if self._durable:
-            self._sync_acks()
+            self._settle()
         if lost:
             raise ClaimLost(
                 f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
@@ -182,6 +190,13 @@ class Consumer:
         self._forget(claim)
         self._failures.pop(claim.base, None)
 
+    def _settle(self) -> None:
+        try:
+            self._sync_acks()
+        except OSError as error:
+            what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
+            raise SpooltopError(what, path=self._dirs.path, advice="after a power cut it may come again") from error
+
     def _must_be_gone(self, claim: Claim, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
             raise self.lost(claim) from None
@@ -192,7 +207,7 @@ class Consumer:
             return
         except OSError:
             pass  # the first error is the one to report
-        raise error
+        raise in_words(error, self._dirs.path, "ack") from error
 
     def release(self, claim: Claim, delay: float) -> None:
         if claim.attempt >= self._max_attempts:
@@ -218,9 +233,14 @@ class Consumer:
         except OSError as error:
             raise in_words(error, self._dirs.path, "release") from error
         self._forget(claim)
-        self._sync(self._new)
-        with self._lock:
-            self.backlog.add(name)
+        try:
+            with self._lock:
+                self.backlog.add(name)
+            self._sync(self._new)
+        except OSError as error:
+            what = f"release: done, but then {os.strerror(error.errno or 0)}"
+            hint = "nothing is lost; after a power cut it may be claimed still"
+            raise SpooltopError(what, path=self._dirs.path, advice=hint) from error
 
     def reject(self, claim: Claim, reason: str) -> None:
         self.check(claim)

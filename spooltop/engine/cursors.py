@@ -23,6 +23,7 @@ from .counters import ACQUIRED, COUNTERS, TIMED_OUT, Count, add, lock_within
 from .dirs import OWN
 from .files import Files
 from .machine import command_line
+from .troubles import telling
 
 __all__ = ["JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
 
@@ -79,7 +80,7 @@ class CursorFile:
     def read(self) -> dict[str, Json]:
         """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
         ``CursorUnreadable`` where it does not parse."""
-        with self._opened() as folder:
+        with telling(self.path, "read"), self._opened() as folder:
             return self._sections(self._text(folder))
 
     def advance(self, source: str, value: Json, *, expect: Json | Anything = ANYTHING) -> Json:
@@ -97,7 +98,7 @@ class CursorFile:
             raise UsageError(f"not a JSON value: {error}", path=self.path) from None
         if self.single and source != self._stem:
             raise UsageError(f"the file is that of {self._stem!r}, not of {source!r}", path=self.path)
-        with self._opened() as folder, self._locked(folder):
+        with telling(self.path, "advance"), self._opened() as folder, self._locked(folder):
             text = self._text(folder)
             before = self._sections(text).get(source)
             if not isinstance(expect, Anything) and not _same(before, expect):

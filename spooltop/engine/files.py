@@ -91,7 +91,9 @@ class Files:
         """What a first write of ``written`` bytes has left over."""
         rest = memoryview(data)[written:]
         while rest:
-            rest = rest[self.write(fd, rest) :]
+            if not (written := self.write(fd, rest)):
+                raise OSError(errno.EIO, "nothing was written, and no error told")  # asked again it could go on for ever
+            rest = rest[written:]
 
     def read(self, fd: int, limit: int = READ_CAP) -> bytes:
         """Up to ``limit`` bytes from where the descriptor stands."""

@@ -72,6 +72,8 @@ class Putter:
                 self._undelivered(error, name, None, keep=False)
             if durable:
                 self._settle(id)
+        except _SourceFailed as failed:
+            raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
         return id
@@ -106,6 +108,8 @@ class Putter:
                     return id
                 self._clear(name)
                 return self._put(data, chosen, name, key, source, durable, fresh=False)
+        except _SourceFailed as failed:
+            raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
 
@@ -181,6 +185,8 @@ class Putter:
                 except PutUnknown as unknown:
                     unknown.ids = tuple(id for id, _, _ in drafts)
                     raise
+        except _SourceFailed as failed:
+            raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
         return [id for id, _, _ in drafts]
@@ -217,7 +223,7 @@ class Putter:
                 elif isinstance(data, (bytes, bytearray, memoryview)):
                     files.write_all(fd, bytes(data))
                 else:
-                    while chunk := data.read(_CHUNK):
+                    while chunk := _part(data):
                         if not isinstance(chunk, bytes):
                             raise TypeError("a message is bytes or a binary file, and this file gives text")
                         files.write_all(fd, chunk)
@@ -340,6 +346,20 @@ class Putter:
                 self._discard(name)
         finally:
             files.close(fd)
+
+
+class _SourceFailed(Exception):
+    """The file that a message is read from failed: nothing that the spool could advise on."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+def _part(data: BinaryIO) -> bytes:
+    try:
+        return data.read(_CHUNK)
+    except OSError as error:
+        raise _SourceFailed(error) from None
 
 
 def _check(data: object) -> None:

@@ -20,6 +20,7 @@ from .machine import this_machine
 from .mail import mail_sign
 from .putting import Data, Putter
 from .recovery import recover
+from .troubles import advice, in_words, telling
 from .waiting import Watch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
@@ -79,8 +80,13 @@ class Spool:
                 raise MailFolder(f"a mail folder ({sign}): its cur is read mail", path=self.path)
             self._putter = Putter(self._dirs, clock, self._host, key_window, lock_timeout)
             self._consumer = Consumer(self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts)
-        except BaseException:
-            self._dirs.close()
+        except BaseException as error:
+            try:
+                self._dirs.close()
+            except OSError:
+                pass  # the first error is the one to report
+            if isinstance(error, OSError):
+                raise in_words(error, self.path, "open") from error
             raise
         self._closed = False
         _spools.add(self)
@@ -99,24 +105,25 @@ class Spool:
         """
         files = files or Files()
         root = os.path.abspath(os.fsdecode(path))
-        os.makedirs(root, exist_ok=True)
-        fd = files.open_dir(root, follow=True)
-        try:
-            like = files.fstat(fd)
-            for box in LIVE:
-                try:
-                    files.mkdir(box.value, fd)
-                except FileExistsError:
-                    continue
-                inside = files.open_dir(box.value, fd)
-                try:
-                    files.own_as(inside, like)
-                finally:
-                    files.close(inside)
-            if durable:
-                files.sync_dir(fd)
-        finally:
-            files.close(fd)
+        with telling(root, "create"):
+            os.makedirs(root, exist_ok=True)
+            fd = files.open_dir(root, follow=True)
+            try:
+                like = files.fstat(fd)
+                for box in LIVE:
+                    try:
+                        files.mkdir(box.value, fd)
+                    except FileExistsError:
+                        continue
+                    inside = files.open_dir(box.value, fd)
+                    try:
+                        files.own_as(inside, like)
+                    finally:
+                        files.close(inside)
+                if durable:
+                    files.sync_dir(fd)
+            finally:
+                files.close(fd)
         return cls(path, durable, files=files, **options)  # type: ignore[arg-type]  # passed on as they are
 
     # Producers
@@ -289,9 +296,11 @@ class Spool:
         ...     spool.recover()
         []
         """
-        return recover(
-            self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable, max_attempts=self._max_attempts
-        )
+        with telling(self.path, "recover"):
+            return recover(
+                self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable,
+                max_attempts=self._max_attempts,
+            )  # fmt: skip
 
     def presence_fd(self) -> int:
         """The descriptor whose lock says that this consumer lives. A child that inherits it keeps the claims alive."""
@@ -301,7 +310,8 @@ class Spool:
 
     def depth(self) -> int:
         """How many messages wait in ``new``; not exact while others work."""
-        return sum(1 for name in self._dirs.files.scan(self._dirs.box(Box.NEW)) if name[0] != ".")
+        with telling(self.path, "depth"):
+            return sum(1 for name in self._dirs.files.scan(self._dirs.box(Box.NEW)) if name[0] != ".")
 
     def peek(self) -> str | None:
         """The id of the message that ``claim`` would give; None where there is none.
@@ -311,7 +321,8 @@ class Spool:
         ...     spool.peek(), spool.peek() == spool.put(b"")
         (None, False)
         """
-        return self._consumer.peek()
+        with telling(self.path, "peek"):
+            return self._consumer.peek()
 
     def suppressed(self) -> dict[str, int]:
         """How many puts were none, since their ``key`` or ``id`` was there: by source ("" for none), of all processes."""
@@ -342,7 +353,8 @@ class Spool:
             return
         self._closed = True
         try:
-            self._consumer.close()
+            with telling(self.path, "close"):
+                self._consumer.close()
         finally:
             if self._watch is not None:
                 self._watch.close()
@@ -395,14 +407,17 @@ def _open(path: str, files: Files) -> SpoolDirs:
     except NotADirectoryError:
         raise NotASpool("a file, not a directory", path=path) from None
     except OSError as error:
-        raise Unreadable(os.strerror(error.errno or 0), path=path) from error
+        raise Unreadable(os.strerror(error.errno or 0), path=path, advice=advice(error)) from error
     if dirs.troubles:
         try:
             if dirs.missing:
                 what = ", ".join(dirs.missing)
                 raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: spooltop init {path}")
             box, trouble = next(iter(dirs.troubles.items()))
-            raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path) from trouble
+            raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path, advice=advice(trouble)) from trouble
         finally:
-            dirs.close()
+            try:
+                dirs.close()
+            except OSError:
+                pass  # the first error is the one to report
     return dirs

@@ -4,24 +4,53 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from spooltop.errors import Refused, SpoolFull, SpooltopError
 
-__all__ = ["in_words"]
+__all__ = ["advice", "in_words", "telling"]
+
+_ADVICE = {
+    errno.EIO: "look at the kernel's log (dmesg): the disk or its server fails; try again when it is mended",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), or open less",
+    errno.ENFILE: "raise the limit of open files of the machine (sysctl fs.file-max)",
+    errno.ESTALE: "the server has another directory there now: open it again",
+    errno.ENOENT: "somebody took it away: look whether the directory is all there",
+    errno.ENOSPC: "free some on this file system",
+    errno.EDQUOT: "free some on this file system",
+    errno.EROFS: "mount it for writing",
+}
 
 
-def in_words(error: OSError, path: str, doing: str) -> Exception:
-    """The error to raise for ``error`` while ``doing`` ("put", "claim"): ``SpoolFull``, ``Refused``, or the error itself."""
+def advice(error: OSError) -> str:
+    """What to do about a system error where nothing more is known of it."""
+    return _ADVICE.get(error.errno or 0, "nothing else was changed; try again")
+
+
+@contextmanager
+def telling(path: str, doing: str) -> Iterator[None]:
+    """What the system refuses within becomes a ``SpooltopError``, as by ``in_words``."""
+    try:
+        yield
+    except OSError as error:
+        raise in_words(error, path, doing) from error
+
+
+def in_words(error: OSError, path: str, doing: str) -> SpooltopError:
+    """The error to raise for ``error`` while ``doing`` ("put", "claim"): ``SpoolFull``, ``Refused``, or the plain
+    ``SpooltopError``, each with what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "quota exceeded" if error.errno == errno.EDQUOT else "no space or no inodes left"
-        return SpoolFull(f"{doing}: {what}", path=path, advice="free some on this file system: acks go on meanwhile")
+        acks = ": acks go on meanwhile" if doing in ("put", "claim") else ""
+        return SpoolFull(f"{doing}: {what}", path=path, advice=f"free some on this file system{acks}")
     if error.errno == errno.EROFS:
         return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice="mount it for writing")
     if error.errno in (errno.EACCES, errno.EPERM):
         return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice=f"run it as its owner: sudo -u {_owner(path)} …")
     if error.errno == errno.EXDEV:
         return SpooltopError(f"{doing}: the boxes are on different file systems", path=path, advice="mount the spool as a whole")
-    return error
+    return SpooltopError(f"{doing}: {os.strerror(error.errno) if error.errno else error}", path=path, advice=advice(error))
 
 
 def _owner(path: str) -> str:
@@ -31,7 +60,10 @@ def _owner(path: str) -> str:
     try:
         uid = os.stat(os.path.join(path, "new")).st_uid
     except OSError:
-        uid = os.stat(path).st_uid
+        try:
+            uid = os.stat(path).st_uid
+        except OSError:
+            return "OWNER"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX, LOCK, section_span
-from spooltop.errors import CursorMismatch, CursorUnreadable, UsageError
+from spooltop.errors import CursorMismatch, CursorUnreadable, SpoolFull, UsageError
 from tests.engine.helpers import Interposed, in_child, killed_at
 
 
@@ -214,7 +214,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, operat
         if name == operation:
             raise OSError(errno.ENOSPC, "full")
 
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(SpoolFull, match="no space"):
         CursorFile(path, files=Interposed(fail)).advance("a", 2)
     assert CursorFile(path).read() == {"a": 1}
     assert sorted(os.listdir(tmp_path)) == [JOURNAL, LOCK, "cursors.json"]

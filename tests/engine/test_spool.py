@@ -14,7 +14,7 @@ import pytest
 
 from spooltop.engine import Spool, names
 from spooltop.engine.files import Files
-from spooltop.errors import ClaimLost, MailFolder, NotASpool, SpooltopError, UsageError
+from spooltop.errors import ClaimLost, MailFolder, NotASpool, SpooltopError, Unreadable, UsageError
 from tests.engine.helpers import Interposed, in_child, places
 
 
@@ -498,7 +498,7 @@ def test_what_is_no_message_is_never_claimed_nor_read(spool: Spool, tmp_path: Pa
     path = Path(spool.path, "cur", claim.name)
     path.unlink()
     path.symlink_to(tmp_path / "secret")
-    with pytest.raises(OSError):
+    with pytest.raises(Unreadable):
         _ = claim.data
     path.unlink()
     os.mkfifo(path)

@@ -216,6 +216,8 @@ class CursorOperator:
         except _Held as error:
             return Outcome.SKIPPED, str(error)
         except SpooltopError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return Outcome.SKIPPED, "its directory has gone"
             return Outcome.FAILED, escape(str(error))
         except FileNotFoundError:
             return Outcome.SKIPPED, "its directory has gone"

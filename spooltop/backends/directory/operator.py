@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...engine import names
 from ...engine.dirs import SpoolDirs
+from ...engine.troubles import advice
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.audit import AuditLog
 from ...model.can import Can
@@ -268,7 +269,8 @@ class DirectoryOperator:
         try:
             yield
         except OSError as error:
-            raise kind(f"the spool cannot be worked on: {error.strerror or error}", path=self._path) from error
+            what = f"the spool cannot be worked on: {error.strerror or error}"
+            raise kind(what, path=self._path, advice=advice(error)) from error
 
 
 class _Intent:

@@ -1,0 +1,49 @@
+"""All file operations of the engine and of an operator behind one function, which may do something else instead."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+from spooltop.backends.directory.logfiles import LogFiles
+from tests.backends.operating.tripwire import SEEN
+from tests.engine.helpers import OPERATIONS
+
+__all__ = ["CALLS", "OPENING", "Around", "Seam"]
+
+CALLS = SEEN | OPERATIONS
+"""What ends in a system call; ``move`` and ``write_all`` are made of these."""
+OPENING = frozenset({"open_dir", "create", "open_read", "open_lasting"})
+"""Those that give a descriptor."""
+
+Around = Callable[[int, str, Callable[..., Any], tuple[Any, ...]], Any]
+
+
+class Seam(LogFiles):
+    """While ``armed``, each operation is ``around(number from 1, its name, what does it, its arguments)``, which gives its
+    result. ``old``: without renameat2. ``calls`` are the names of those that were done."""
+
+    def __init__(self, around: Around | None = None, *, old: bool = False) -> None:
+        super().__init__()
+        self.around, self.old = around, old
+        self.armed = False
+        self.calls: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        real = super().__getattribute__(name)
+        if name not in CALLS or not super().__getattribute__("armed"):
+            return real
+
+        def told(*arguments: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            done = (lambda *changed: real(*changed, **options)) if options else real
+            return done(*arguments) if self.around is None else self.around(len(self.calls), name, done, arguments)
+
+        return told
+
+    def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        if self.old:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        super().rename_noreplace(name, dir_fd, to, to_fd)
