@@ -216,6 +216,7 @@ def open_control(
     settings: Mapping[str, str] | None = None,
     poll_logs: Sequence[str] = (),
     who_writes: bool = False,
+    cursor_files: Sequence[str] = (),
     syslog: bool = False,
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
@@ -225,8 +226,10 @@ def open_control(
     the files with settings. ``syslog`` sends what is audited there besides. ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
     pattern of their lines. ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with
-    ``,`` between. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the kernel who writes the
-    cursors: for root, else ``Refused``. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    ``,`` between. ``cursor_files`` (or ``SPOOLTOP_CURSOR_FILES``, with ``:`` between) are the cursor files, or folders of them,
+    in place of those in the spool or beside it. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the
+    kernel who writes the cursors: for root, else ``Refused``. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits;
+    makes nothing.
     """
     from .backends.directory.detect import identify
     from .model.cursor_values import cursor_fields
@@ -244,21 +247,24 @@ def open_control(
     polls = _poll_reader(poll_logs or found.items("poll_log"), settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
     copies = _syslog if syslog or found.syslog else None
+    files = tuple(cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
     writers = _writers(target.path) if asked else None
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers)
-        setting = partial(_lone_operations, path, target.path, clock, state, copies) if target.kind == "cursors" else None
+        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files)
+        setting = partial(_lone_operations, path, target.path, clock, state, copies, files) if target.kind == "cursors" else None
         return Control(
             path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
         )  # fmt: skip
 
     from .backends.directory.reader import DirectoryReader
 
-    reader = DirectoryReader(target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers)
-    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock, copies)
+    reader = DirectoryReader(
+        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files
+    )
+    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock, copies, files)
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
     )  # fmt: skip
@@ -293,8 +299,8 @@ def _writers(path: str) -> WriterWatch:
 
 def _spool_operations(
     path: str, target: Target, cursors_of: str, why: str | None, as_spool: bool, clock: Callable[[], float],
-    copies: Callable[[str], None] | None,
-) -> Operations:
+    copies: Callable[[str], None] | None, cursor_files: Sequence[str],
+) -> Operations:  # fmt: skip
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import SpoolBooks
     from .backends.directory.cursorset import CursorOperator
@@ -309,13 +315,14 @@ def _spool_operations(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
     books = SpoolBooks(cursors_of, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(cursors_of, books, beside=True, read_only=why, clock=clock)
+    cursors = CursorOperator(cursors_of, books, beside=True, read_only=why, clock=clock, cursor_files=cursor_files)
     return Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else (), copies=copies)
 
 
 def _lone_operations(
-    path: str, file: str, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None
-) -> Operations:
+    path: str, file: str, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None,
+    cursor_files: Sequence[str],
+) -> Operations:  # fmt: skip
     """For cursor files alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
     from .backends.directory.books import STATE_DIR
     from .backends.directory.cursorbooks import StateBooks
@@ -324,7 +331,8 @@ def _lone_operations(
     from .operate.operations import Operations
 
     books = StateBooks(file, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    return Operations(CursorOperator(file, books, beside=False, clock=clock), path, clock, copies=copies)
+    operator = CursorOperator(file, books, beside=False, clock=clock, cursor_files=cursor_files)
+    return Operations(operator, path, clock, copies=copies)
 
 
 def _poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:

@@ -25,8 +25,8 @@ __all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "gather", "o
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
-LISTS = ("read_only", "redact", "poll_log")
-"""Settings that are lists: of globs of paths, of names of JSON fields, of ``[SOURCE=]GLOB``."""
+LISTS = ("read_only", "redact", "poll_log", "cursor_files")
+"""Settings that are lists: of globs of paths, of names of JSON fields, of ``[SOURCE=]GLOB``, of paths."""
 NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, "poll_line", "cursor_field", "who_writes", "syslog")
 
 

@@ -13,7 +13,7 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from ..control import Control
 
-__all__ = ["Context", "Dashboard", "Opener", "here_or"]
+__all__ = ["Context", "Dashboard", "Opener", "here_or", "watching"]
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
@@ -41,11 +41,16 @@ class Context:
 
     def control(self, args: argparse.Namespace, path: str) -> Control:
         """The target of a command that looks once, or changes once."""
-        logs = getattr(args, "poll_log", None)
-        more = {"poll_logs": logs} if logs else {}
+        more = watching(args)
         if args.syslog:
             more["syslog"] = True
         return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False, **more)
+
+
+def watching(args: argparse.Namespace) -> dict[str, Any]:
+    """What ``control.open_control`` is told besides of pollers: their logs, and their cursor files."""
+    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file"}
+    return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 
 def here_or(path: str | None, as_spool: bool = False) -> str:

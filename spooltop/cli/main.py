@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import NotASpool, SpooltopError, UsageError
-from .context import Context, Dashboard, Opener, here_or
+from .context import Context, Dashboard, Opener, here_or, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
 
@@ -98,7 +98,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
             from .looking import report
 
             return report(args, context, path)
-        more: dict[str, Any] = {"poll_logs": args.poll_log} if args.poll_log else {}
+        more: dict[str, Any] = watching(args)
         if args.who_writes:
             more["who_writes"] = True
         if args.syslog:

@@ -71,6 +71,9 @@ def _path(parser: Parser, *, optional: bool = False) -> None:
 
 def _poll_log(parser: Parser) -> None:
     parser.add_argument(
+        "--cursor-file", action="append", metavar="FILE", help="a cursor file, or a folder of them, in place of those found"
+    )
+    parser.add_argument(
         "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= its name tells whose"
     )
 
@@ -354,7 +357,7 @@ _TABLE = (
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme", "--poll-log")
+_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file")
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
@@ -410,6 +413,7 @@ def overview() -> str:
         "  --ascii               no signs beyond ASCII",
         "  --theme light|dark    the background of the terminal",
         "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
+        "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
         "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",

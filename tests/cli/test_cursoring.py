@@ -185,3 +185,21 @@ def test_cursors_alone_are_set_and_muted_without_a_spool(tmp_path: Path) -> None
         assert spooltop("cursors", path, "--set", "imessage=5", "--yes").code == 0
         assert spooltop("cursors", path, "--mute", "imessage=1h").code == 0
     assert json.loads(spooltop("status", file, "--json").out)["cursors"]["imessage"]["value"] == 5
+
+
+def test_cursor_files_are_named_by_an_option_or_a_setting(spool: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    (other / "cursors").mkdir(parents=True)
+    (other / "state.json").write_text('{"teams": 1}')
+    (other / "cursors" / "email.json").write_text("2")
+    files = [other / "state.json", other / "cursors" / "email.json", other / "none.json"]
+    words = [word for file in files for word in ("--cursor-file", file)]
+    found = json.loads(spooltop("status", spool, *words, "--json").out)
+    assert {key: (one["value"], one["verdict"]) for key, one in found["cursors"].items()} == {
+        "teams": (1, "new"), "email": (2, "new"), "none.json": (None, "unreadable"),
+    }  # fmt: skip
+    assert spooltop("cursors", spool, *words, "--set", "teams=5", "--yes").code == 0
+    assert json.loads((other / "state.json").read_text()) == {"teams": 5}
+    with start("cursors", spool, env={**os.environ, "SPOOLTOP_CURSOR_FILES": f"{other / 'state.json'}:{other}"}) as listing:
+        lines = listing.communicate()[0].decode().splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["teams", "5"], ["email", "2"]]

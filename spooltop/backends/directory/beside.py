@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.sight import CursorSource, Lock, LockParty
 
-from .cursorfiles import CursorFiles
+from .cursorfiles import CursorFiles, named_folders
 from .locks import LockFiles, LockTable, device_of, read_table
 from .mounts import Mount
 from .place import Place
@@ -33,13 +34,15 @@ class Beside:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         writers: WriterWatch | None = None,
+        named: Sequence[str] = (),
     ) -> None:
         self._place = place
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles(clock=clock, writers=writers)
+        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named)
+        self._named = tuple(named)
         self._table: tuple[float, LockTable] | None = None
 
     def table(self) -> LockTable:
@@ -65,10 +68,20 @@ class Beside:
         had, given_up = (counters.total(counts, what, since=since) for what in (counters.ACQUIRED, counters.TIMED_OUT))
         return sum(had.values()), sum(given_up.values())
 
+    @contextmanager
+    def folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:
+        """(path, descriptor) of the folders whose cursors are shown."""
+        with named_folders(self._named) as opened:
+            yield opened or self._place.folders(dirs)
+
     def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
+        with self.folders(dirs) as folders:
+            return self._cursors(folders)
+
+    def _cursors(self, folders: list[tuple[str, int]]) -> tuple[CursorSource, ...]:
         def holders(found: os.stat_result) -> tuple[LockParty, ...]:
             files = [found]
-            for _, fd in self._place.folders(dirs):
+            for _, fd in folders:
                 try:
                     files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
                 except OSError:
@@ -77,4 +90,4 @@ class Beside:
             lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
             return tuple(LockParty(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
 
-        return self._cursor_files.look(self._place.folders(dirs), holders)
+        return self._cursor_files.look(folders, holders)

@@ -6,7 +6,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors import LOCK
@@ -16,7 +17,7 @@ from spooltop.model.words import Json
 from .cursorjournal import CursorJournal
 from .writers import WriterWatch
 
-__all__ = ["CursorFiles", "parse_sections", "parse_value"]
+__all__ = ["CursorFiles", "named_folders", "parse_sections", "parse_value"]
 
 _CAP = 4 << 20
 _FILES_AT_MOST = 256
@@ -53,6 +54,26 @@ def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
     return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
 
 
+@contextmanager
+def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
+    """(path, descriptor) of each folder in ``named``, and of the one that each file in it lies in; what cannot be opened is left
+    out."""
+    opened: dict[str, int] = {}
+    try:
+        for path in map(os.path.abspath, named):
+            for folder in (path, os.path.dirname(path)):
+                try:
+                    if folder not in opened:
+                        opened[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    break
+                except OSError:
+                    continue  # a file, or nothing: the folder it lies in is tried
+        yield list(opened.items())
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
 @dataclass(slots=True)
 class _Known:
     state: tuple[int, int, int]
@@ -62,21 +83,49 @@ class _Known:
 class CursorFiles:
     """The cursor files in some folders. What has not changed is the very object of the look before."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None) -> None:
+    def __init__(
+        self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = ()
+    ) -> None:
+        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at."""
         self._clock = clock
+        self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
+        self._seen: set[str] = set()
         self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """``folders``: (path as shown, descriptor) of the spool and of its parent; the first that has cursors is taken."""
         now = self._clock()
+        if self._named:
+            with named_folders(self._named) as opened:
+                return self._of_names(dict(opened), holders, now)
         for path, fd in folders:
             found = self._in(path, fd, holders, now)
             if found:
                 return found
         return ()
+
+    def _of_names(self, opened: dict[str, int], holders: Holders, now: float) -> tuple[CursorSource, ...]:
+        sources: list[CursorSource] = []
+        for path in self._named:
+            if path in opened:
+                sources += self._in(path, opened[path], holders, now)
+                continue
+            above, name = os.path.split(path)
+            alone = name[: -len(".json")] if os.path.basename(above) == "cursors" and name.endswith(".json") else None
+            one = None
+            if above in opened:
+                fd = opened[above]
+                self._follow(fd, name)
+                told = self._journal.since(above, fd, now)
+                if (one := self._file(path, name, fd, alone, holders)) is not None:
+                    self._seen.add(path)
+                    sources.append(self._with(one, told, fd))
+            if one is None and path not in self._seen:  # it never was there: what was named is told all the same
+                sources.append(CursorSource(path, alone is None, None, "there is no such file"))
+        return tuple(sources)
 
     def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
         sources = []
@@ -137,11 +186,11 @@ class CursorFiles:
         writes = told.get(os.path.basename(source.path), ())
         return replace(source, journal=writes) if writes else source
 
-    def _follow(self, fd: int) -> None:
+    def _follow(self, fd: int, name: str | None = None) -> None:
         if self._writers is None:
             return
         try:
-            self._writers.follow(fd)
+            self._writers.follow(fd, name)
         except OSError:
             return  # its file system tells nothing: the writer is not seen
 

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ from ...model.sight import CursorSource
 from ...model.text import escape
 from ...model.words import Action, Box, Json
 from .cursorbooks import CursorBooks, Set, intent, result
-from .cursorfiles import CursorFiles
+from .cursorfiles import CursorFiles, named_folders
 from .disk import user_name
 from .logfiles import LogFiles
 
@@ -51,7 +51,8 @@ class CursorRef:
 
 class CursorOperator:
     """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
-    lies in: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how long the lock is waited for."""
+    lies in, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how
+    long the lock is waited for."""
 
     def __init__(
         self,
@@ -65,7 +66,9 @@ class CursorOperator:
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         user: str | None = None,
+        cursor_files: Sequence[str] = (),
     ) -> None:
+        self._named = tuple(cursor_files)
         self._path = os.path.abspath(path)
         self._books = books
         self._beside = beside
@@ -81,7 +84,7 @@ class CursorOperator:
         if self._read_only is not None:
             return Can.nothing(self._read_only)
         with self._telling(), self._folders() as folders:
-            sources = CursorFiles().look(folders, lambda _: ())
+            sources = CursorFiles(named=self._named).look(folders, lambda _: ())
             why = cursor_rights(sources, folders)
         nothing = dict.fromkeys(Action, "there are no messages here")
         if why is None:
@@ -96,7 +99,7 @@ class CursorOperator:
         """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
         seen of it). Raises ``UsageError`` where no source is named, or several files have it."""
         with self._telling(), self._folders() as folders:
-            sources = CursorFiles().look(folders, lambda _: ())
+            sources = CursorFiles(named=self._named).look(folders, lambda _: ())
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), sources, folders)
             source = options.get("source")
@@ -150,7 +153,7 @@ class CursorOperator:
         now: dict[tuple[str, str], tuple[bool, Json]] = {}
         if any(one.outcome is None for one in told.values()):
             with self._telling(), self._folders() as folders:
-                for source in CursorFiles().look(folders, lambda _: ()):
+                for source in CursorFiles(named=self._named).look(folders, lambda _: ()):
                     now.update(((_real(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
         records = [_record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in told.values()]
         records.reverse()
@@ -253,6 +256,10 @@ class CursorOperator:
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
         """(path as shown, descriptor) of the target and, with ``beside``, of the directory it lies in."""
+        if self._named:
+            with named_folders(self._named) as named:
+                yield named
+            return
         opened: list[tuple[str, int]] = []
         try:
             opened.append((self._path, self._files.open_dir(self._path, follow=True)))

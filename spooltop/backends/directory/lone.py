@@ -18,7 +18,7 @@ from ...model.kind import Listing, ListQuery
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, CursorSource, Sight, Watch
 from ...model.words import LIVE, Action, Key
-from .cursorfiles import CursorFiles
+from .cursorfiles import CursorFiles, named_folders
 from .cursorset import cursor_rights
 from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
@@ -46,6 +46,7 @@ class LoneReader:
         clock: Callable[[], float] = time.time,
         processes: Processes | None = None,
         writers: WriterWatch | None = None,
+        cursor_files: Sequence[str] = (),
     ) -> None:
         self._path = path
         self._layout = layout
@@ -53,7 +54,8 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._cursors = CursorFiles(clock=clock, writers=writers)
+        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files)
+        self._named = tuple(cursor_files)
         self._writers = writers
         self._locks = LockFiles(self._processes, clock=clock)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -99,7 +101,8 @@ class LoneReader:
             return Can.nothing(self._read_only)
         refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
         if self._layout == "cursors":
-            why = cursor_rights(cursors, [(self._path, self._root)])
+            with named_folders(self._named) as named:
+                why = cursor_rights(cursors, named or [(self._path, self._root)])
             for action in (Action.SET_CURSOR, Action.UNDO):
                 if why is None:
                     del refusals[action]
@@ -119,7 +122,8 @@ class LoneReader:
     def holders(self, key: Key) -> Holders:
         above = os.path.normpath(os.path.join(self._path, ".."))
         folders = [(self._path, self._root), (os.path.normpath(self._path), self._root), (above, self._above)]
-        return who_has_path(str(key), folders, self._processes)
+        with named_folders(self._named) as named:
+            return who_has_path(str(key), [*folders, *named], self._processes)
 
     def doing(self) -> str:
         return f"reading {self._path}"

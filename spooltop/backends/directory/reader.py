@@ -79,6 +79,7 @@ class DirectoryReader:
         judged_at_most: int = JUDGED_AT_MOST,
         source: Source = watchfiles_source,
         writers: WriterWatch | None = None,
+        cursor_files: Sequence[str] = (),
     ) -> None:
         self.path = self._path = os.path.abspath(path)
         self._read_only = read_only
@@ -100,7 +101,7 @@ class DirectoryReader:
         self._asides = Asides()
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
-        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers)
+        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files)
         self._writers = writers
         self._scans: dict[Box, BoxScan] = {}
         self._claims: list[Row] = []
@@ -241,7 +242,8 @@ class DirectoryReader:
         if dirs is None:
             raise Unreadable("the spool cannot be opened", path=self._path)
         if isinstance(key, str):
-            return who_has_path(key, self._place.folders(dirs), self._processes)
+            with self._beside.folders(dirs) as folders:
+                return who_has_path(key, [*folders, *self._place.folders(dirs)], self._processes)
         return who_has(dirs, key, self._processes)
 
     def doing(self) -> str:
@@ -268,7 +270,8 @@ class DirectoryReader:
         if self._read_only is not None:
             return Can.nothing(self._read_only)
         try:
-            why = cursor_rights(cursors, self._place.folders(dirs))
+            with self._beside.folders(dirs) as folders:
+                why = cursor_rights(cursors, folders)
             return can_both(can_change(dirs), Can() if why is None else Can({Action.SET_CURSOR: why}))
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Can.nothing(str(problem.strerror))
