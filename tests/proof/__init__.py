@@ -16,7 +16,7 @@ from .figures import Figure
 
 __all__ = ["PROOFS", "Proof", "proof"]
 
-PROOFS = ("crash", "powercut", "storm", "containers", "power", "errors")
+PROOFS = ("crash", "powercut", "storm", "containers", "power", "errors", "faults")
 """The modules, in the order of the table."""
 
 

@@ -33,9 +33,12 @@ def scratch() -> str | None:
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
-def points(base: Path, sequence: Sequence[str], *, old: bool) -> Iterator[tuple[int, list[str]]]:
+def points(
+    base: Path, sequence: Sequence[str], *, old: bool, kind: type[Tripwire] = Tripwire
+) -> Iterator[tuple[int, list[str]]]:
     """(k, what was wrong after the kill at the k-th file operation of the last one), until the sequence passes. What comes before
-    the last one is a sequence of its own, and killed there. ``old``: without renameat2."""
+    the last one is a sequence of its own, and killed there. ``old``: without renameat2.
+    ``kind`` is what does the file operations."""
     template = base / "template"
     if not template.exists():
         build(template, False)
@@ -48,7 +51,7 @@ def points(base: Path, sequence: Sequence[str], *, old: bool) -> Iterator[tuple[
         reading, writing = os.pipe()
 
         def work(root: Path = root, k: int = k, writing: int = writing) -> None:
-            files = Tripwire(k, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old)
+            files = kind(k, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old)
             world = World(root, files, False, lambda line: os.write(writing, f"{line}\n".encode()))
             for operation in sequence[:-1]:
                 world.do(operation)

@@ -23,9 +23,11 @@ NAME = "power cut after every change, in a model of what the disk holds"
 BAR = "0 confirmed lost, 0 acked come back, 0 incomplete"
 
 
-def recorded(root: Path, sequence: Sequence[str], *, old: bool, fail_sync: int) -> tuple[RecordingFiles, int]:
+def recorded(
+    root: Path, sequence: Sequence[str], *, old: bool, fail_sync: int, kind: type[RecordingFiles]
+) -> tuple[RecordingFiles, int]:
     """What the sequence changed, and from which event on its last operation did."""
-    files = RecordingFiles(fail_sync=fail_sync, old=old)
+    files = kind(fail_sync=fail_sync, old=old)
     world = World(root, files, True, files.tell)
     began = 0
     try:
@@ -44,9 +46,17 @@ def recorded(root: Path, sequence: Sequence[str], *, old: bool, fail_sync: int) 
     return files, began
 
 
-def cuts(base: Path, sequence: Sequence[str], *, old: bool, fail_sync: int = 0) -> Iterator[tuple[int, list[str]]]:
+def cuts(
+    base: Path,
+    sequence: Sequence[str],
+    *,
+    old: bool,
+    fail_sync: int = 0,
+    kind: type[RecordingFiles] = RecordingFiles,
+) -> Iterator[tuple[int, list[str]]]:
     """(number of the event, what was wrong) for each tree that a power cut after a change of the last operation can leave.
-    ``fail_sync``: the sync of that number fails; nothing is tried where there are not so many."""
+    ``fail_sync``: the sync of that number fails; nothing is tried where there are not so many.
+    ``kind`` is what does the file operations."""
     template = base / "template"
     if not template.exists():
         build(template, False)
@@ -54,7 +64,7 @@ def cuts(base: Path, sequence: Sequence[str], *, old: bool, fail_sync: int = 0) 
     shutil.copytree(template, world)
     disk = Disk(world)
     try:
-        files, began = recorded(world, sequence, old=old, fail_sync=fail_sync)
+        files, began = recorded(world, sequence, old=old, fail_sync=fail_sync, kind=kind)
         if fail_sync > files.syncs:
             return
         told: list[str] = []
