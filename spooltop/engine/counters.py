@@ -45,7 +45,7 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
         fd = files.open_lasting(name, folder, append=True)
         try:
             found = files.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or not lock_within(files, fd, _PATIENCE):
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE):
                 return
             if found.st_size == 0:
                 files.own_as(fd, like)

@@ -137,7 +137,9 @@ class CursorFile:
             now = files.fstat(fd)
             if not stat.S_ISREG(now.st_mode):
                 raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
-            if now.st_uid == os.geteuid():
+            if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away
+                raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", path=self.path, advice="remove it")
+            if now.st_uid == os.geteuid() and now.st_size == 0:
                 files.own_as(fd, files.fstat(folder))  # root's lock file would lock every poller out
             if not lock_within(files, fd, self._timeout):
                 self._count(folder, TIMED_OUT)
@@ -217,8 +219,8 @@ class CursorFile:
             fd = files.open_lasting(JOURNAL, folder, append=True)
             try:
                 now = files.fstat(fd)
-                if not stat.S_ISREG(now.st_mode):
-                    return
+                if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
+                    return  # something else was put there, to be written to
                 if now.st_size == 0:
                     files.own_as(fd, files.fstat(folder))
                 if now.st_size + len(told) > JOURNAL_MAX:

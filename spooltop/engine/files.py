@@ -289,9 +289,12 @@ class Files:
         """Gives an open file or directory the owner, group and mode of ``like``, so that root locks nobody out.
 
         A file next to a directory takes the directory's read and write bits, never write for others. Where this user may not
-        give the owner away the group is tried alone, and else the file stays as it is: then it is this user's own spool.
+        give the owner away the group is tried alone, and else the file stays as it is: then it is this user's own spool. A file
+        with a second name is never given away: whoever may write the directory may have linked it there for that.
         """
         now = os.fstat(fd)
+        if stat.S_ISREG(now.st_mode) and now.st_nlink > 1:
+            return
         if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
             try:
                 os.fchown(fd, like.st_uid, like.st_gid)

@@ -1,0 +1,426 @@
+"""What the owner of a spool can put into it to mislead who operates on it: the real things, as root and as a plain user.
+
+Everything is looked at, listed, read, planned, applied and undone, in a child that an alarm ends where something blocks. What
+lies outside of the spool stays as it was, to the inode and its times; what is no message stays where it is.
+"""
+
+from __future__ import annotations
+
+import encodings.utf_16_be
+import encodings.utf_16_le
+import encodings.utf_32_be
+import encodings.utf_32_le  # noqa: F401  json loads them late
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.cursorbooks import SpoolBooks
+from spooltop.backends.directory.cursorset import CursorOperator
+from spooltop.backends.directory.fresh import FreshRows
+from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.withcursors import WithCursors
+from spooltop.control import Control
+from spooltop.errors import SpooltopError
+from spooltop.model.kind import ListQuery
+from spooltop.model.plan import Outcome, Result
+from spooltop.model.selection import Selection
+from spooltop.model.words import LIVE, Action, Box
+from spooltop.observe.observer import Observer
+from spooltop.observe.thresholds import Thresholds
+from spooltop.operate.operations import Operations
+
+NOBODY = 65534
+HUGE = 10 << 30
+PATIENCE = 30
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices are made, and users changed, by root alone")
+
+
+class Ground:
+    """A spool of another user, something precious outside, and whoever works on it."""
+
+    def __init__(self, base: Path, who: str) -> None:
+        self.spool, self.outside, self.state, self.who = base / "spool", base / "outside", base / "state", who
+        for folder in (self.spool, self.outside, *(self.spool / box for box in LIVE)):
+            folder.mkdir()
+        self.state.mkdir(mode=0o700)
+        self.precious = self.outside / "precious"
+        self.precious.write_text("precious")
+        (self.outside / "good").write_text("outside")
+        self.put("new/good")
+
+    def put(self, place: str, data: str = "data") -> None:
+        (self.spool / place).write_text(data)
+
+    def settle(self) -> None:
+        """The spool belongs to another user; what is outside is as it is now."""
+        for folder, folders, files in os.walk(self.spool):
+            for name in (".", *folders, *files):
+                os.chown(os.path.join(folder, name), NOBODY, NOBODY, follow_symlinks=False)
+        if self.who == "nobody":
+            os.chown(self.state, NOBODY, NOBODY)
+        for precious in (self.outside, self.precious):
+            os.chown(precious, 0, 0)
+        self.before = self.seen_outside()
+
+    def seen_outside(self) -> dict[str, tuple[object, ...]]:
+        found = {}
+        for path in (self.outside, *self.outside.rglob("*")):
+            at = path.lstat()
+            data = path.read_bytes() if stat.S_ISREG(at.st_mode) and at.st_size < 1 << 20 else b""
+            found[str(path)] = (at.st_mode, at.st_ino, at.st_uid, at.st_gid, at.st_size, at.st_mtime_ns, at.st_ctime_ns, data)
+        return found
+
+    def door(self) -> Control:
+        """As ``open_control`` puts it together, with the books of root here and not on this machine."""
+        path = str(self.spool)
+        reader = DirectoryReader(path, watch=False, layout="spool")
+        return Control(path, "spool", reader, partial(self.operations, reader.path), Observer(Thresholds()))
+
+    def operations(self, path: str) -> Operations:
+        fresh = FreshRows.of(path, layout="spool", read_only=None, clock=time.time)
+        operator = DirectoryOperator(
+            path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
+        )
+        cursors = CursorOperator(path, SpoolBooks(path, LogFiles(), state_dir=str(self.state)), beside=True)
+        return Operations(WithCursors(operator, cursors), path)
+
+    def run(self, work: Callable[[Control], None]) -> list[str]:
+        """What ``work`` says of it in a child: lines of errors that a person is shown. Fails where it blocks or breaks."""
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                signal.alarm(PATIENCE)
+                if self.who == "nobody":
+                    os.setgroups([])
+                    os.setresgid(NOBODY, NOBODY, NOBODY)
+                    os.setresuid(NOBODY, NOBODY, NOBODY)
+                said: list[str] = []
+                with self.door() as control:
+                    session(control, work, said)
+                os.write(writing, json.dumps(said).encode())
+                code = 0
+            except BaseException:  # noqa: BLE001  a child never runs on in its parent's place
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            said = pipe.read()
+        status = os.waitpid(pid, 0)[1]
+        assert not os.WIFSIGNALED(status), "it blocked"
+        assert status == 0
+        told: list[str] = json.loads(said)
+        assert self.seen_outside() == self.before
+        assert all(line.isprintable() and len(line) < 1000 for line in told), told
+        return told
+
+
+def session(control: Control, work: Callable[[Control], None], said: list[str]) -> None:
+    try:
+        work(control)
+    except SpooltopError as error:
+        said.append(str(error))
+    look = control.look(rescan=True)
+    said += [box.error for box in look.sight.boxes.values() if box.error]
+    for box in Box:
+        listing = control.listing(ListQuery(box))
+        for row in listing.window(0, len(listing)):
+            for ask in (partial(control.read, row.key, 4096), partial(control.holders, row.key)):
+                try:
+                    ask()
+                except SpooltopError as error:
+                    said.append(str(error))
+    for lock in look.sight.locks:
+        try:
+            control.holders(lock.path)
+        except SpooltopError as error:
+            said.append(str(error))
+
+
+def change(control: Control, action: Action, box: Box | None = None, **options: object) -> Result | None:
+    """Plans for everything, applies, and undoes it; None where it is refused, with the reason raised by the first."""
+    selection = Selection(box=box, everything=True) if box is not None else Selection()
+    return control.apply(control.plan(action, selection, force=True, options=options or None))
+
+
+def every_operation(control: Control) -> None:
+    """All of them, and the undo of each. The first refusal is raised at the end, as one line."""
+    refused: SpooltopError | None = None
+    steps = [
+        (Action.PURGE, Box.TMP), (Action.PURGE, Box.NEW), (Action.HOLD, Box.NEW), (Action.HOLD, Box.CUR),
+        (Action.REQUEUE, Box.CUR), (Action.RELEASE, Box.HELD), (Action.RESTORE, Box.TRASH),
+    ]  # fmt: skip
+    for action, box in steps:
+        try:
+            result = change(control, action, box)
+            if result is not None and result.undo:
+                change(control, Action.UNDO, undoes=result.operation)
+        except SpooltopError as error:
+            refused = refused or error
+    for action, options in ((Action.INJECT, {"count": 2}), (Action.SET_CURSOR, {"source": "email", "value": 9})):
+        try:
+            change(control, action, **options)
+        except SpooltopError as error:
+            refused = refused or error
+    control.operations()
+    if refused is not None:
+        raise refused
+
+
+def _socket(path: Path, ground: Ground) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(ground.spool / "s"))  # an address has an end, after 107 bytes
+    os.rename(ground.spool / "s", path)
+
+
+def _sparse(path: Path, ground: Ground) -> None:
+    path.touch()
+    os.truncate(path, HUGE)
+
+
+THINGS: dict[str, Callable[[Path, Ground], None]] = {
+    "link": lambda path, ground: path.symlink_to(ground.precious),
+    "link to a folder": lambda path, ground: path.symlink_to(ground.outside),
+    "dangling link": lambda path, ground: path.symlink_to("/nothing/here"),
+    "link to itself": lambda path, ground: path.symlink_to(path.name),
+    "hard link": lambda path, ground: path.hardlink_to(ground.precious),
+    "fifo": lambda path, ground: os.mkfifo(path),
+    "socket": _socket,
+    "terminal": lambda path, ground: os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(5, 0)),
+    "zeros": lambda path, ground: os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 5)),
+    "disk": lambda path, ground: os.mknod(path, 0o666 | stat.S_IFBLK, os.makedev(7, 0)),
+    "folder": lambda path, ground: path.mkdir(),
+    "sparse": _sparse,
+}
+WHOLE = bool(os.environ.get("SPOOLTOP_WHOLE"))
+"""All things in all places, which takes three minutes; else those of each kind."""
+FEW = THINGS if WHOLE else ("link", "hard link", "fifo", "zeros", "sparse")
+NO_MESSAGE = [thing for thing in THINGS if thing != "sparse"]
+
+
+@pytest.fixture(params=["root", "nobody"])
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    base = Path(tempfile.mkdtemp(prefix="spooltop-hostile-", dir="/tmp"))
+    os.chmod(base, 0o755)
+    before = os.umask(0o022)
+    yield Ground(base, request.param)
+    os.umask(before)
+    shutil.rmtree(base)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Loads what is loaded late: in a child that is nobody, the interpreter's own files may be out of reach."""
+    ground = Ground(tmp_path_factory.mktemp("loaded"), "root")
+    with ground.door() as control:
+        session(control, every_operation, [])
+
+
+def plant(ground: Ground, place: str, thing: str) -> Path:
+    path = ground.spool / place
+    path.parent.mkdir(exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    THINGS[thing](path, ground)
+    ground.settle()
+    return path
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_in_the_boxes(ground: Ground, thing: str) -> None:
+    places = ["tmp/x", "new/x", "cur/x:2,P999999", f"cur/1795222800000000.P7R{7:016x}.vm,c={'a' * 32}.1795222800000001:2,P9"]
+    planted = [plant(ground, place, thing) for place in places]
+    before = [path.lstat().st_ino for path in planted]
+    ground.run(every_operation)
+    if thing in NO_MESSAGE:
+        assert [path.lstat().st_ino for path in planted] == before
+    else:
+        sizes = [path.stat() for path in ground.spool.rglob("*") if path.is_file() and path.stat().st_size == HUGE]
+        assert {found.st_ino for found in sizes} == set(before), "a message of 10 GB is moved and never copied"
+        assert all(found.st_blocks == 0 for found in sizes)
+
+
+@pytest.mark.parametrize("thing", [thing for thing in FEW if thing in NO_MESSAGE])
+@pytest.mark.parametrize("box", [*LIVE, ".spooltop", ".spooltop/trash", ".spooltop/held", ".spooltop/consumers"])
+def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> None:
+    ground.put("cur/x:2,P999999")
+    planted = plant(ground, box, thing)
+    kind = stat.S_IFMT(planted.lstat().st_mode)
+    said = ground.run(every_operation)
+    assert stat.S_IFMT(planted.lstat().st_mode) == kind
+    if thing != "folder" and box != ".spooltop/consumers":
+        assert said
+
+
+@pytest.mark.parametrize("thing", [*FEW, "nothing"])
+@pytest.mark.parametrize(
+    "place", ["cursors.json", ".cursors.lock", ".cursors.journal", "cursors", "x.lock", ".spooltop/format",
+              ".spooltop/journal.jsonl", ".spooltop/audit.jsonl", ".spooltop/cursors.jsonl",
+              ".spooltop/consumers/" + "a" * 32],
+)  # fmt: skip
+def test_as_a_file_beside_the_boxes(ground: Ground, place: str, thing: str) -> None:
+    if place != "cursors.json":
+        ground.put("cursors.json", '{"email": 7}')
+    ground.put(f"cur/1795222800000000.P7R{7:016x}.vm,c={'a' * 32}.1795222800000001:2,P9")
+    (ground.spool / place).parent.mkdir(parents=True, exist_ok=True)
+    if thing == "nothing":
+        ground.settle()
+    else:
+        plant(ground, place, thing)
+    ground.run(every_operation)
+
+
+@pytest.mark.parametrize("thing", FEW)
+@pytest.mark.parametrize("action", [Action.PURGE, Action.HOLD, Action.REQUEUE])
+def test_swapped_between_plan_and_apply(ground: Ground, thing: str, action: Action) -> None:
+    name = "x:2,P999999" if action is Action.REQUEUE else "x"
+    box = Box.CUR if action is Action.REQUEUE else Box.NEW
+    ground.put(f"{box}/{name}")
+    path = ground.spool / box / name
+    ground.settle()
+    ready, go = os.pipe(), os.pipe()
+
+    def work(control: Control) -> None:
+        plan = control.plan(action, Selection(ids=(name,), box=box), force=True)
+        assert plan.count == 1
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        [one] = control.apply(plan).items
+        assert one.outcome is Outcome.SKIPPED, one
+
+    pid = os.fork()
+    if pid == 0:  # who swaps it
+        os.read(ready[0], 1)
+        path.unlink()
+        THINGS[thing](path, ground)
+        os.write(go[1], b"x")
+        os._exit(0)
+    before = ground.before
+    if thing == "hard link":  # makes the second name and with it another ctime, which is no doing of ours
+        ground.seen_outside = lambda: before  # type: ignore[method-assign]
+    said = ground.run(work)
+    os.waitpid(pid, 0)
+    for end in (*ready, *go):
+        os.close(end)
+    assert path.lstat() and ground.precious.read_text() == "precious", said
+
+
+@pytest.mark.parametrize("swapped", ["new", "cur", ".spooltop", ".spooltop/trash", ".spooltop/trash/OPERATION", "."])
+def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(ground: Ground, swapped: str) -> None:
+    for name in ("good", ".good.meta"):
+        (ground.outside / name).write_text("outside")
+    ground.settle()
+    ready, go = os.pipe(), os.pipe()
+
+    def work(control: Control) -> None:
+        first = control.apply(control.plan(Action.PURGE, Selection(ids=("good",), box=Box.NEW)))
+        assert first.count(Outcome.DONE) == 1
+        back = control.plan(Action.UNDO, Selection(), options={"undoes": first.operation})
+        os.write(ready[1], first.operation.encode())
+        os.read(go[0], 1)
+        result = control.apply(back)
+        assert result.count(Outcome.DONE) == (swapped == "cur"), result
+        every_operation(control)
+
+    pid = os.fork()
+    if pid == 0:
+        operation = os.read(ready[0], 64).decode()
+        if operation:
+            path = Path(os.path.normpath(ground.spool / swapped.replace("OPERATION", operation)))
+            os.rename(path, f"{path}.away")
+            path.symlink_to(ground.outside)
+        os.write(go[1], b"x")
+        os._exit(0)
+    os.close(ready[0])
+    os.close(go[1])
+    ground.run(work)
+    os.close(ready[1])
+    os.close(go[0])
+    os.waitpid(pid, 0)
+    assert sorted(os.listdir(ground.outside)) == [".good.meta", "good", "precious"]
+
+
+FORGED_PLACES = [
+    "new/../../outside/precious", "new/..", "../outside/precious", "/etc/passwd", "trash/../precious", "trash/../../precious",
+    "trash/op/../../../outside/precious", "held/op/\\x2e\\x2e", "new/\\x2f", "new/a\\x00b", "", "new/", "etc/x", "new",
+    "trash/op/good", "held/" + "o" * 65 + "/x", "new/" + "n" * 300, ".spooltop/x", "consumers/x", "cur/.", "tmp/\\xff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", FORGED_PLACES if WHOLE else FORGED_PLACES[::3], ids=lambda place: place[:40])
+def test_a_forged_journal_leads_nowhere(ground: Ground, place: str) -> None:
+    own = ground.spool / ".spooltop"
+    (own / "trash" / "op").mkdir(parents=True)
+    (own / "trash" / "op" / "good").symlink_to(ground.precious)
+    found = (ground.spool / "new" / "good").stat()
+    outside = ground.precious.stat()
+    lines = []
+    for number, (source, target, at) in enumerate(
+        [(place, "new/good", found), ("new/good", place, found), (place, "new/good", outside), (place, None, outside)]
+    ):
+        operation = f"op{number}"
+        item = {"from": source, "to": target, "ino": at.st_ino, "size": at.st_size, "ctime": at.st_ctime_ns, "token": None,
+                "meta": {"from": "../../outside/precious", "origin": "/etc/passwd"}}  # fmt: skip
+        lines.append({
+            "schema": 1, "line": "intent", "operation": operation, "action": "purge", "batch": 0, "time": 1.8e19,
+            "user": "root\x1b[2J", "count": 1, "force": True, "undoes": None, "items": [item],
+        })  # fmt: skip
+        done = {"outcome": "done", "reason": "\x1b]0;x\x07", "moved": True, "ino": at.st_ino, "ctime": at.st_ctime_ns}
+        lines.append({"schema": 1, "line": "result", "operation": operation, "batch": 0, "time": 2.0, "results": [done]})
+    for log in ("journal.jsonl", "audit.jsonl", "cursors.jsonl"):
+        (own / log).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ground.settle()
+
+    def work(control: Control) -> None:
+        for record in control.operations():
+            assert control.audit(record.operation).lines == ()
+            try:
+                change(control, Action.UNDO, undoes=record.operation)
+            except SpooltopError as error:
+                assert str(error).isprintable()
+        every_operation(control)
+
+    ground.run(work)
+    everything = [path for path in ground.spool.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not any(path.stat().st_ino == outside.st_ino for path in everything)
+
+
+@pytest.mark.parametrize("where", ["trash", "held", "rejected"])
+@pytest.mark.parametrize("origin", FORGED_PLACES if WHOLE else FORGED_PLACES[1::5], ids=lambda place: place[:40])
+def test_forged_metadata_lead_nowhere(ground: Ground, where: str, origin: str) -> None:
+    folder = ground.spool / ".spooltop" / where / "op"
+    folder.mkdir(parents=True)
+    for name in ("x", "link"):
+        meta = {"schema": 1, "from": origin, "origin": origin, "name": origin, "box": origin, "at": 1e300, "reason": "\x1b[2J",
+                "who": ["x"], "operation": "../.."}  # fmt: skip
+        (folder / f".{name}.meta").write_text(json.dumps(meta))
+    (folder / "x").write_text("data")
+    (folder / "link").symlink_to(ground.precious)
+    ground.settle()
+
+    def work(control: Control) -> None:
+        for action, box in ((Action.RESTORE, Box(where)), (Action.RELEASE, Box.HELD), (Action.REQUEUE, Box.REJECTED)):
+            try:
+                change(control, action, box)
+            except SpooltopError as error:
+                assert str(error).isprintable()
+
+    ground.run(work)
+    assert (folder / "link").is_symlink()
+    [kept] = [path for path in ground.spool.rglob("x*") if path.is_file() and not path.name.endswith(".meta")]
+    assert kept.read_text() == "data"
