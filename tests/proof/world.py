@@ -72,9 +72,9 @@ def killed_in_child(work: Callable[[], None]) -> bool:
     return False
 
 
-def rows(root: Path, box: Box) -> Iterator[Row]:
+def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
     """What an operator is shown, judged by the presence locks."""
-    with SpoolDirs(root) as dirs:
+    with SpoolDirs(root, files) as dirs:
         for name in dirs.files.list(dirs.box(box)):
             if name.startswith("."):
                 continue
@@ -90,14 +90,14 @@ def rows(root: Path, box: Box) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def requeue_dead(root: Path, files: LogFiles | None = None) -> int:
-    """What an operator does with the claims of the dead; how many went back."""
+def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:
+    """What an operator does with the claims of the dead; how many went back. ``looking`` are the file operations of the look."""
 
     def again(box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        return {row.name: (row.verdict, row.evidence) for row in rows(root, box) if row.name in set(wanted)}
+        return {row.name: (row.verdict, row.evidence) for row in rows(root, box, looking) if row.name in set(wanted)}
 
     operator = DirectoryOperator(
-        str(root), rows=lambda box: rows(root, box), again=again, files=files, state_dir=f"{root}.state", user="proof"
+        str(root), rows=lambda box: rows(root, box, looking), again=again, files=files, state_dir=f"{root}.state", user="proof"
     )
     operations = Operations(operator, str(root), operator._clock)
     plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
