@@ -16,6 +16,7 @@ LEAST = {
     "errors": 2_500,
     "faults": 28,
     "spin": 100_000,
+    "full": 3_000,
     "calls": 500,
 }
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
