@@ -23,9 +23,10 @@ class FileTicketQueue(BaseTicketQueue):
     """A ticket queue in a directory, which is made.
 
     A head is stale when its process is gone; that is only said of a pid on a local file system and from the first pid namespace,
-    else nobody can know. With ``stale_timeout`` seconds it is stale too when its file was not touched for so long, and then its
-    process may be alive: such an eviction is logged as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch
-    seconds) and ``gone`` (True where no process has that pid here) are the world.
+    else nobody can know. With ``stale_timeout`` seconds it is stale too when its file was not touched for so long (it is when
+    it becomes the head, by a queue that has a ``stale_timeout``), and then its process may be alive: such an eviction is logged
+    as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch seconds) and ``gone`` (True where no process has
+    that pid here) are the world.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +136,18 @@ class FileTicketQueue(BaseTicketQueue):
             return
         with self._opened() as folder:
             if folder is not None:
+                self._freshen(member, folder)
                 self._unlink(member, folder)
+
+    def _freshen(self, head: str, folder: int) -> None:
+        """Who comes after ``head`` is as old as its becoming the head: who waited long is not stale for it."""
+        members = self._members(folder) if self.stale_timeout is not None else []
+        if len(members) < 2 or members[0][1] != head:
+            return
+        try:
+            os.utime(members[1][1], (self._clock(), self._clock()), dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return  # it left, or belongs to another user: its file tells when it came, as before
 
     def _unlink(self, name: str, folder: int) -> None:
         try:
@@ -151,6 +163,7 @@ class FileTicketQueue(BaseTicketQueue):
             name = members[0][1]
             pid = int(name.split(".")[1])
             if self._judges and self._gone(pid) and not is_network(file_system(folder)):
+                self._freshen(name, folder)
                 self._unlink(name, folder)
                 return
             if self.stale_timeout is None:
@@ -161,6 +174,7 @@ class FileTicketQueue(BaseTicketQueue):
                 return
             if age >= self.stale_timeout:
                 log(f"{self.queue_dir}: ticket {members[0][0]} evicted after {age:.0f} s; pid {pid} may still be at work")
+                self._freshen(name, folder)
                 self._unlink(name, folder)
 
     def is_empty(self) -> bool:

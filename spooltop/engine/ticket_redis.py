@@ -24,9 +24,17 @@ return member
 """
 _CLEANUP = """
 if redis.call('ZCARD', KEYS[2]) == 0 then
-  return redis.call('DEL', KEYS[1], KEYS[2])
+  return redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 end
 return 0
+"""
+_REMOVE = """
+local head = redis.call('ZRANGE', KEYS[1], 0, 0)
+local gone = redis.call('ZREM', KEYS[1], ARGV[1])
+if gone == 1 and head[1] == ARGV[1] and tonumber(ARGV[3]) > 0 and redis.call('ZCARD', KEYS[1]) > 0 then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+return gone
 """
 _EPOCH_MS = 1_000_000_000_000
 """A smaller ``ts_ms`` is no time since the epoch but a monotonic clock's, as stouputils writes: it says nothing here."""
@@ -35,9 +43,10 @@ _EPOCH_MS = 1_000_000_000_000
 class RedisTicketQueue(BaseTicketQueue):
     """A ticket queue in Redis. ``client`` is a ``redis.Redis``; without one, that of a server on this machine.
 
-    ``ts_ms`` is written as milliseconds since the epoch. A head is stale when that is ``stale_timeout`` seconds ago; it may still
-    be at work, so an eviction is logged as a warning. Members whose ``ts_ms`` is another clock's are never evicted. Errors of the
-    client are the caller's to see.
+    ``ts_ms`` is written as milliseconds since the epoch. A head is stale when that, and its becoming the head, is
+    ``stale_timeout`` seconds ago: who waited long behind another is not stale for it. The latter is kept, for as long as it
+    matters, in ``{name}:since`` (milliseconds since the epoch). A stale head may still be at work, so an eviction is logged as a
+    warning. Members whose ``ts_ms`` is another clock's are never evicted. Errors of the client are the caller's to see.
     """
 
     def __init__(
@@ -60,6 +69,10 @@ class RedisTicketQueue(BaseTicketQueue):
     def _keys(self) -> tuple[str, str]:
         return f"{self.name}:seq", f"{self.name}:queue"
 
+    @property
+    def _since(self) -> str:
+        return f"{self.name}:since"
+
     def register(self) -> tuple[int, str]:
         # One script: between an INCR and a ZADD of its own a later ticket could take itself for the head.
         member = _text(self.ensure_client().eval(_REGISTER, 2, *self._keys, os.urandom(16).hex(), int(self._clock() * 1000)))
@@ -74,7 +87,12 @@ class RedisTicketQueue(BaseTicketQueue):
         return head is not None and head.split(":")[0] == str(ticket)
 
     def remove(self, member: str) -> None:
-        self.ensure_client().zrem(self._keys[1], member)
+        self._take_out(member)
+
+    def _take_out(self, member: str) -> bool:
+        patience = int((self.stale_timeout or 0) * 1000)
+        now = int(self._clock() * 1000)
+        return bool(self.ensure_client().eval(_REMOVE, 2, self._keys[1], self._since, member, now, patience))
 
     def cleanup_stale(self) -> None:
         head = self._head() if self.stale_timeout is not None else None
@@ -83,16 +101,16 @@ class RedisTicketQueue(BaseTicketQueue):
         parts = head.split(":")
         if len(parts) != 3 or not parts[2].isdecimal() or int(parts[2]) < _EPOCH_MS:
             return
-        age = self._clock() - int(parts[2]) / 1000
-        if age >= self.stale_timeout:
+        since = self.client.get(self._since)
+        age = self._clock() - max(int(parts[2]), int(since or 0)) / 1000
+        if age >= self.stale_timeout and self._take_out(head):
             log(f"{self.name}: ticket {parts[0]} evicted after {age:.0f} s; its holder may still be at work")
-            self.remove(head)
 
     def is_empty(self) -> bool:
         return bool(self.ensure_client().zcard(self._keys[1]) == 0)
 
     def maybe_cleanup(self) -> None:
-        self.ensure_client().eval(_CLEANUP, 2, *self._keys)
+        self.ensure_client().eval(_CLEANUP, 3, *self._keys, self._since)
 
 
 def _text(value: bytes | str) -> str:

@@ -88,6 +88,25 @@ def test_a_dead_head_is_stale_at_once_and_a_living_one_is_not(tmp_path: Path) ->
     assert queue.is_head(ticket)
 
 
+def test_who_waited_behind_another_is_not_stale_for_it(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    queue = FileTicketQueue(tmp_path, stale_timeout=60, clock=clock, gone=lambda _pid: False)
+    names = [queue.register()[1] for _ in range(3)]
+    for name in names:
+        os.utime(tmp_path / name, (clock(), clock()))
+    clock.advance(61)
+    queue.cleanup_stale()
+    queue.cleanup_stale()
+    assert queue.is_head(2)
+    clock.advance(1)
+    queue.remove(names[1])
+    clock.advance(59)
+    queue.cleanup_stale()
+    assert queue.is_head(3)
+    clock.advance(1)
+    queue.cleanup_stale()
+    assert queue.is_empty()
+
+
 def test_an_eviction_by_age_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, clock) -> None:  # type: ignore[no-untyped-def]
     queue = FileTicketQueue(tmp_path, stale_timeout=60, clock=clock, gone=lambda _pid: False)
     _, name = queue.register()
@@ -245,7 +264,27 @@ def test_redis_evicts_by_its_own_clock_only_and_says_so(client: Any, caplog: pyt
     queue.cleanup_stale()
     assert queue.is_head(0)
     queue.remove(f"0:{'f' * 32}:123456")
+    clock.advance(60)
     with caplog.at_level(logging.WARNING, "spooltop.tickets"):
         queue.cleanup_stale()
     assert queue.is_empty() and f"ticket {ticket}" in caplog.text
     queue.remove(name)
+
+
+def test_redis_who_waited_behind_another_is_not_stale_for_it(client: Any, clock) -> None:  # type: ignore[no-untyped-def]
+    queue = RedisTicketQueue("behind", client, stale_timeout=60, clock=clock)
+    _, dead = queue.register()
+    clock.advance(1)
+    second, _ = queue.register()
+    third, member = queue.register()
+    clock.advance(60)
+    queue.cleanup_stale()  # the first one, which nobody holds
+    queue.cleanup_stale()
+    assert queue.is_head(second)
+    queue.remove(member)  # one that gives up makes nobody the head
+    clock.advance(60)
+    queue.cleanup_stale()
+    assert queue.is_empty() and third > second
+    queue.remove(dead)
+    queue.maybe_cleanup()
+    assert client.keys("behind:*") == []

@@ -18,6 +18,7 @@ LEAST = {
     "spin": 100_000,
     "full": 3_000,
     "calls": 500,
+    "tickets": 800,
 }
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
 
