@@ -17,6 +17,7 @@ from spooltop.model.sight import Lock, LockParty
 
 from .mounts import is_local, mount_of
 from .processes import Processes
+from .softlocks import read_marker
 from .ticketqueue import ticket_queue
 
 __all__ = ["LockFiles", "LockLine", "LockTable", "parse_locks", "read_table"]
@@ -25,7 +26,6 @@ _LINE = re.compile(
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
-_SOFT_LIMIT = 1_024
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
 
@@ -184,7 +184,7 @@ class LockFiles:
                 if (pid or 0) not in side:
                     side[pid or 0] = self._party(pid, since)
         if not lines and status.st_size:
-            soft = self._soft(path, name, fd, status)
+            soft = self._soft(path, name, fd)
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"
@@ -222,28 +222,27 @@ class LockFiles:
             pid, process.command if process else None, process.user if process else None, since, self._processes.exists(pid)
         )
 
-    def _soft(self, path: str, name: str, fd: int, status: os.stat_result) -> Lock | None:
-        """A marker of filelock's SoftFileLock: ``pid\\nhost\\n…``; for these, existing is the lock. None where it is none."""
-        try:
-            own = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=fd)
-        except OSError:
+    def _soft(self, path: str, name: str, fd: int) -> Lock | None:
+        """A file whose existing is the lock; None where it is none."""
+        marker = read_marker(name, fd)
+        if marker is None:
             return None
-        try:
-            lines = os.read(own, _SOFT_LIMIT).decode("utf-8", "replace").split("\n")
-        except OSError:
-            return None
-        finally:
-            os.close(own)
-        if len(lines) < 3 or not lines[0].isdecimal() or not lines[1]:
-            return None
-        pid, host = int(lines[0]), lines[1]
-        since = status.st_mtime
-        if host != self._processes.host():
-            return Lock(path, "soft", (LockParty(pid, since=since),), (), "unknown", f"taken on host {host}, ask there")
+        if marker.free:
+            return Lock(path, "soft", verdict="free", evidence="no claim is held beside it")
+        pid, since = marker.pid, marker.since
+        nobody = LockParty(pid, since=since)
+        if pid is None:
+            return Lock(path, "soft", (nobody,), (), "unknown", "it does not tell whose it is")
+        if marker.host != self._processes.host():
+            where = f"taken on host {marker.host}, ask there" if marker.host else f"pid {pid} of a host that it does not tell"
+            return Lock(path, "soft", (nobody,), (), "unknown", where)
         there = self._processes.exists(pid)
         if there:
             return Lock(path, "soft", (self._party(pid, since),), (), "held", "the marker's process lives")
         party = LockParty(pid, since=since, alive=None if there is None else False)
-        if self._processes.in_first_namespace():
-            return Lock(path, "soft", (party,), (), "stale", f"pid {pid} is gone")
-        return Lock(path, "soft", (party,), (), "unknown", f"pid {pid} is gone here")
+        if there is None or not self._processes.in_first_namespace() or not is_local(mount_of(fd)):
+            return Lock(path, "soft", (party,), (), "unknown", f"pid {pid} is gone here")
+        why = f"pid {pid} is gone"
+        if marker.lease is not None:
+            why += f"; a lease of {marker.lease:g} s, then the next one takes it"
+        return Lock(path, "soft", (party,), (), "stale", why)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import filelock
 import pytest
 
 from spooltop.backends.directory.locks import LockFiles, LockLine, LockTable, parse_locks, read_table
@@ -135,7 +136,17 @@ def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("content", "verdict"),
-    [("77\nhere\n123\n", "stale"), ("78\nhere\n123\n", "held"), ("77\nthere\n123\n", "unknown"), ("not a marker", "free")],
+    [
+        ("77\nhere\n123\n", "stale"),
+        ("78\nhere\n123\n", "held"),
+        ("77\nthere\n123\n", "unknown"),
+        ("not a marker", "free"),
+        ("filelock/2\npid=77\nhost=here\nmode=lease\ntoken=0f\nduration=30.0\nstart=4\n", "stale"),
+        ("filelock/2\npid=78\nhost=here\nmode=lease\ntoken=0f\nduration=30.0\nstart=4\n", "held"),
+        ("filelock/2\npid=", "unknown"),
+        ('{"pid": 77, "host": "here"}', "stale"),
+        ('{"pid": 77}', "unknown"),
+    ],
 )
 def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
     (tmp_path / "x.lock").write_text(content)
@@ -144,6 +155,24 @@ def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
     (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
     os.close(fd)
     assert lock.verdict == verdict
+
+
+@pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
+def test_what_filelock_writes_is_held_by_this_process(tmp_path: Path, form: str) -> None:
+    lock = getattr(filelock, form)(tmp_path / "x.lock")
+    with lock:
+        found = look(tmp_path)["x.lock"]
+        assert (found.verdict, found.kind, [party.pid for party in found.holders]) == ("held", "soft", [os.getpid()])
+    after = look(tmp_path).get("x.lock")
+    assert after is None or (after.verdict, after.kind) == ("free", "soft")
+
+
+def test_a_strict_lock_of_a_dead_holder_is_stale(tmp_path: Path) -> None:
+    code = f"import filelock, os; filelock.StrictSoftFileLock({str(tmp_path / 'x.lock')!r}).acquire(); os._exit(0)"
+    code = code.replace("filelock.Strict", "l = filelock.Strict").replace(".acquire()", "; l.acquire()")
+    subprocess.run([sys.executable, "-c", code], check=True)
+    found = look(tmp_path)["x.lock"]
+    assert found.verdict == ("stale" if Processes().in_first_namespace() else "unknown") and found.holders[0].alive is False
 
 
 def test_looking_takes_no_lock(tmp_path: Path) -> None:

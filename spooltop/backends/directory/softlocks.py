@@ -1,0 +1,121 @@
+"""Lock files whose existing is the lock, read and never touched: whose they are.
+
+- filelock's ``SoftFileLock``: ``pid\\nhost\\nstart\\n``; its ``SoftFileLease``: ``filelock/2`` and lines ``name=value``.
+- filelock's ``StrictSoftFileLock``: a marker that stays, beside it ``<lock>.filelock/claims/``. A file ``held-v1-….claim``
+  there is the lock: magic, token, pid, host in hex, start.
+- files of JSON with a pid, as leaders leave: ``{"pid": 77, "host": "here"}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+
+__all__ = ["Marker", "read_marker"]
+
+_LIMIT = 1_024
+"""Bytes: a marker is shorter."""
+_STRICT = b"filelock-strict-v1"
+_AT_MOST = 64
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a soft lock says: the ``pid`` on ``host`` (None: it does not tell, or not yet) that has it ``since`` (epoch seconds,
+    of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end. ``free``: a
+    file that stays when nobody holds the lock."""
+
+    pid: int | None
+    host: str | None
+    since: float
+    lease: float | None = None
+    free: bool = False
+
+
+def read_marker(name: str, dir_fd: int) -> Marker | None:
+    """The soft lock in the file ``name`` below ``dir_fd``; None where it is none."""
+    found = _content(name, dir_fd)
+    if found is None:
+        return None
+    data, since = found
+    if _STRICT in data:
+        return _strict(name, dir_fd, since)
+    lines = data.decode("utf-8", "replace").split("\n")
+    if lines[0] == "filelock/2":
+        told = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+        return Marker(_pid(told.get("pid", "")), told.get("host"), since, _seconds(told.get("duration", "")))
+    if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
+        return Marker(_pid(lines[0]), lines[1], since)
+    return _leader(data, since)
+
+
+def _strict(name: str, dir_fd: int, since: float) -> Marker:
+    claims = -1
+    try:
+        beside = os.open(f"{name}.filelock", _FOLDER, dir_fd=dir_fd)
+        try:
+            claims = os.open("claims", _FOLDER, dir_fd=beside)
+        finally:
+            os.close(beside)
+        for claim in sorted(os.listdir(claims))[:_AT_MOST]:
+            found = _content(claim, claims) if claim.startswith("held-v1-") and claim.endswith(".claim") else None
+            if found is not None:
+                lines = found[0].decode("ascii", "replace").split("\n")
+                told = lines[0] == _STRICT.decode() and len(lines) >= 4
+                return Marker(_pid(lines[2]) if told else None, _unhex(lines[3]) if told else None, found[1])
+    except FileNotFoundError:
+        return Marker(None, None, since, free=True)  # its directory comes with the first claim
+    except OSError:
+        return Marker(None, None, since)  # not ours to look into
+    finally:
+        if claims >= 0:
+            os.close(claims)
+    return Marker(None, None, since, free=True)
+
+
+def _leader(data: bytes, since: float) -> Marker | None:
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or type(told.get("pid")) is not int or told["pid"] <= 0:
+        return None
+    host = told.get("host", told.get("hostname"))
+    return Marker(told["pid"], host if isinstance(host, str) and host else None, since)
+
+
+def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:
+    """The start of a plain file and its mtime; None where it is gone, is no plain file or may not be read."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=dir_fd)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        return (os.read(fd, _LIMIT), status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _pid(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) <= 10 and int(text) > 0 else None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+def _unhex(text: str) -> str | None:
+    try:
+        return bytes.fromhex(text).decode("utf-8", "replace") or None
+    except ValueError:
+        return None
