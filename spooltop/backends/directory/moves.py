@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...engine import names
-from ...engine.spool import MAX_ATTEMPTS
 from ...model.words import ASIDE, Action, Box, Json
 
 __all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
@@ -82,9 +81,7 @@ def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Goal:
 
 
 def _in_new(box: Box, told: names.Name, origin: Json) -> str:
-    name = told.raw if origin == Box.NEW and box in ASIDE else requeue_name(told)
     if box is not Box.REJECTED:
-        return name
-    # A message keeps its attempts; at the limit it would be rejected again as soon as it is given back, so there it starts anew.
-    again = names.parse(name, claimed=False)
-    return names.afresh(again) if (again.attempts or 0) + 1 >= MAX_ATTEMPTS else name
+        return told.raw if origin == Box.NEW and box in ASIDE else requeue_name(told)
+    # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
+    return names.afresh(names.parse(told.raw, claimed=False) if origin == Box.NEW else told)
