@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,6 +113,54 @@ def test_waiters_block(tmp_path: Path) -> None:
                 break
         assert (lock.verdict, [party.pid for party in lock.holders]) == ("blocked", [pid])
         assert [party.pid for party in lock.waiters] == [waiter]
+
+
+def test_a_waiter_behind_a_waiter_waits_too(tmp_path: Path) -> None:
+    path = tmp_path / "job.lock"
+    with holder("flock", path) as pid, holder("wait", path) as first, holder("wait", path) as second:
+        for _ in range(10_000):
+            if len((lock := look(tmp_path)["job.lock"]).waiters) == 2:
+                break
+        told = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,MODE"], capture_output=True, check=True).stdout)["locks"]
+    assert [party.pid for party in lock.holders] == [pid]
+    assert {party.pid for party in lock.waiters} == {first, second}
+    waiting = {line["pid"] for line in told if line["mode"].endswith("*")}  # so lslocks(8) marks who waits
+    assert {first, second} <= waiting and pid not in waiting
+
+
+def look_by(command: list[str], folder: Path) -> list[str]:
+    """Verdict and holders of the only lock file in ``folder``, as another process sees them, started by ``command``."""
+    found = subprocess.run([*command, sys.executable, "-c", LOOKER, str(folder)], capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"{command[0]}: {found.stderr.strip().splitlines()[-1:]}")
+    return found.stdout.split()
+
+
+LOOKER = """
+import os, sys
+from spooltop.backends.directory.locks import LockFiles, read_table
+from spooltop.backends.directory.processes import Processes
+processes = Processes()
+fd = os.open(sys.argv[1], os.O_RDONLY)
+(lock,) = LockFiles(processes).look([(sys.argv[1], fd, None)], lambda: read_table(processes))
+print(lock.verdict, *(party.pid for party in lock.holders))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of one's own is root's")
+def test_in_another_pid_namespace_a_held_lock_is_not_called_free(tmp_path: Path) -> None:
+    inside = ["unshare", "--fork", "--pid", "--mount-proc"]
+    with holder("flock", tmp_path / "job.lock"):
+        assert look_by(inside, tmp_path)[0] == "unknown"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user is root's")
+def test_another_user_sees_who_holds_it() -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
+        Path(folder).chmod(0o755)
+        with holder("flock", Path(folder, "job.lock")) as pid:
+            assert look_by(nobody, Path(folder)) == ["held", str(pid)]
 
 
 def test_child_of_a_dead_holder_is_the_holder(tmp_path: Path) -> None:
