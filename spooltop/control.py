@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .backends.directory.detect import Target
+    from .backends.directory.reader import DirectoryReader
     from .backends.directory.writers import WriterWatch
     from .model.followed import Followed
     from .model.holders import Holders
@@ -264,7 +265,7 @@ def open_control(
     reader = DirectoryReader(
         target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files
     )
-    changing = partial(_spool_operations, path, target, reader.path, why, as_spool, clock, copies, files)
+    changing = partial(_spool_operations, path, target, reader, why, as_spool, clock, copies, files)
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
     )  # fmt: skip
@@ -298,7 +299,7 @@ def _writers(path: str) -> WriterWatch:
 
 
 def _spool_operations(
-    path: str, target: Target, cursors_of: str, why: str | None, as_spool: bool, clock: Callable[[], float],
+    path: str, target: Target, reader: DirectoryReader, why: str | None, as_spool: bool, clock: Callable[[], float],
     copies: Callable[[str], None] | None, cursor_files: Sequence[str],
 ) -> Operations:  # fmt: skip
     from .backends.directory.books import STATE_DIR
@@ -308,15 +309,20 @@ def _spool_operations(
     from .backends.directory.logfiles import LogFiles
     from .backends.directory.operator import DirectoryOperator
     from .backends.directory.withcursors import WithCursors
+    from .operate.atwork import at_work
     from .operate.operations import Operations
 
     fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
     operator = DirectoryOperator(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
     )
-    books = SpoolBooks(cursors_of, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(cursors_of, books, beside=True, read_only=why, clock=clock, cursor_files=cursor_files)
-    return Operations(WithCursors(operator, cursors), path, clock, flags=("--as", "spool") if as_spool else (), copies=copies)
+    def taking() -> str:
+        return at_work(fresh.sight(), clock(), reader.last_claim_at)
+
+    books = SpoolBooks(reader.path, LogFiles(), state_dir=STATE_DIR)
+    cursors = CursorOperator(reader.path, books, beside=True, read_only=why, clock=clock, cursor_files=cursor_files)
+    flags = ("--as", "spool") if as_spool else ()
+    return Operations(WithCursors(operator, cursors), path, clock, flags=flags, copies=copies, at_work=taking)
 
 
 def _lone_operations(

@@ -135,6 +135,8 @@ def plan(plan: Plan) -> list[str]:
         lines.append(f"refused {count(len(plan.refused))}")
         for refusal in plan.refused[:SAMPLE]:
             force = " (--force takes it)" if refusal.forceable and not plan.force else ""
+            if refusal.row.verdict is Verdict.ALIVE and force:
+                force = " (once that ends it turns DEAD by itself; --force takes it)"
             lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
         lines += _more(len(plan.refused))
     if plan.missing:

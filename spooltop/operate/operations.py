@@ -35,6 +35,9 @@ _UNDOABLE = (
 )  # fmt: skip
 
 
+_PUTS_BACK = (Action.REQUEUE, Action.RELEASE)
+
+
 def _new_operation() -> str:
     return secrets.token_hex(5)
 
@@ -42,7 +45,7 @@ def _new_operation() -> str:
 class Operations:
     """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
     (``--as spool``); ``clock`` gives epoch seconds; ``copies`` takes each audit line besides, without its items (a line of
-    syslog has an end)."""
+    syslog has an end); ``at_work`` says who would take what goes to ``new``, in a sentence."""
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Operations:
         flags: Sequence[str] = (),
         syslog: Callable[[str], None] = to_syslog,
         copies: Callable[[str], None] | None = None,
+        at_work: Callable[[], str] | None = None,
     ) -> None:
         self._operator = operator
         self._target = target
@@ -64,6 +68,7 @@ class Operations:
         self._flags = tuple(flags)
         self._syslog = syslog
         self._copies = copies
+        self._at_work = at_work
 
     def plan(
         self,
@@ -90,6 +95,9 @@ class Operations:
         selection = scope(action, selection)
         now = self._clock()
         found = self._operator.candidates(action, selection, force=force, options=chosen, now=now)
+        notes = found.notes
+        if self._at_work is not None and action in _PUTS_BACK and found.items:
+            notes = (*notes, self._at_work())
         plan = Plan(
             operation=self._new_operation(),
             action=action,
@@ -98,7 +106,7 @@ class Operations:
             selection=selection,
             items=found.items,
             refused=found.refused,
-            notes=found.notes,
+            notes=notes,
             force=force,
             command=command_words(
                 action, self._target, selection, found.items, force=force, options=chosen, flags=self._flags

@@ -152,7 +152,7 @@ def test_all_refused_is_3_and_says_why() -> None:
     control = Remembering(refused=(refusal,))
     done = spooltop("requeue", "/spool", "m1", "--yes", opener=control)
     assert (done.code, control.applied) == (3, 0)
-    assert "m1: 5200 worker.py is alive (--force takes it)" in done.out
+    assert "m1: 5200 worker.py is alive (once that ends it turns DEAD by itself; --force takes it)" in done.out
     assert "--force" in done.err
 
 

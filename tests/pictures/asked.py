@@ -21,8 +21,8 @@ def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = Fals
     return Plan(
         "c41d0a7e92", Action.REQUEUE, TARGET, NOW + 6, Selection(box=Box.CUR),
         [Item(row, i, warning if i == 1 else "") for i, row in enumerate(rows)],
-        [Refusal(claims()[0], "5200 worker.py is alive; end it and it turns DEAD by itself", True)],
-        ("At work now: 2 consumers, last claim <10s ago.",), confirm, force,
+        [Refusal(claims()[0], "5200 worker.py is alive", True)],
+        ("At work now: 2 consumers (5200, 5201), last claim <10s ago.",), confirm, force,
         ("spooltop", "requeue", TARGET, *(row.id for row in rows)),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from spooltop.cli.demo.command import BANNER
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import Item, Plan, Refusal, Result
-from spooltop.model.row import Payload
+from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action, Box, Key
@@ -62,10 +62,16 @@ class SceneControl(FakeControl):
             for item in plan.items
         ]
         idle = ": no CPU for 5m"
+
+        def holder(row: Row) -> str:
+            assert row.owner is not None
+            return f"{row.owner.pid} worker.py"
+
         refused = [
-            Refusal(one.row, f"its holder is alive{idle if idle[2:] in one.row.evidence else ''}", True) for one in plan.refused
+            Refusal(one.row, f"{holder(one.row)} is alive{idle if idle[2:] in one.row.evidence else ''}", True)
+            for one in plan.refused
         ]
-        notes = ("At work now: 2 consumers, last claim <10s ago.",)
+        notes = ("At work now: 2 consumers (5200, 5201), last claim <10s ago.",)
         return replace(plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6)
 
     def apply(self, plan: Plan, *args: Any, **more: Any) -> Result:

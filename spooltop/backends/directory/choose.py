@@ -14,6 +14,7 @@ from ...model import query
 from ...model.plan import Candidates, Item, Refusal
 from ...model.row import Row
 from ...model.selection import Selection
+from ...model.text import program
 from ...model.units import size
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
@@ -245,7 +246,9 @@ class _Chooser:
 
 def _alive(row: Row) -> str:
     besides = row.evidence.removeprefix("lives").removeprefix(" · ")
-    return "its holder is alive" + (f": {besides}" if besides else "")
+    owner = row.owner
+    known = [str(owner.pid), program(owner.command or "")] if owner is not None and owner.pid is not None else ["its holder"]
+    return " ".join(word for word in known if word) + " is alive" + (f": {besides}" if besides else "")
 
 
 def _poison(row: Row) -> str:

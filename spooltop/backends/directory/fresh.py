@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...model.kind import ListQuery
 from ...model.row import Row
+from ...model.sight import Sight
 from ...model.words import Box, Verdict
 from .reader import DirectoryReader
 
@@ -45,6 +46,13 @@ class FreshRows:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
         wanted = set(names)
         return {row.name: (row.verdict, row.evidence) for row in self.rows(box) if row.name in wanted}
+
+    def sight(self) -> Sight:
+        """What is there now; what was looked at just before is not scanned again where nothing has changed."""
+        with self._one_at_a_time:
+            if self._reader is None:
+                self._reader = self._make()
+            return self._reader.see()
 
     def close(self) -> None:
         with self._one_at_a_time:

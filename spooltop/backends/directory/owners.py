@@ -97,10 +97,11 @@ class Owners:
                 owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
                 if here and process is not None:
                     owner = replace(owner, start=process.since, command=process.command, user=process.user)
+                    evidence = _also(evidence, process.halted)
             else:
                 verdict, evidence, owner, here = Verdict.UNKNOWN, "its name tells no owner", Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
-                evidence += f" · {idle}"
+                evidence = _also(evidence, idle)
             if verdict is Verdict.DEAD and not self._stands(fd, claim):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
                 changed = True
@@ -178,7 +179,7 @@ class Owners:
             if verdict is Verdict.ALIVE and seen.pid is not None and seen.pid_ns == mine:
                 person = self._person(seen.pid)
                 if person is not None:
-                    here = True
+                    here, words = True, _also(words, person.halted)
                     owner = replace(
                         owner, start=person.since or owner.start, command=person.command or owner.command, user=person.user
                     )
@@ -226,7 +227,7 @@ class Owners:
         key = (pid, process.started)
         if key not in self._people:
             self._people[key] = self._processes.process(pid, described=True) or process
-        return self._people[key]
+        return replace(self._people[key], stopped=process.stopped)
 
     def _forget(self, pids: set[int]) -> None:
         """Lets go of what is known of processes and tokens that hold nothing here any more."""
@@ -242,3 +243,7 @@ class Owners:
         except OSError:
             return False
         return found.st_ino == claim.inode
+
+
+def _also(evidence: str, more: str) -> str:
+    return f"{evidence} · {more}" if more else evidence

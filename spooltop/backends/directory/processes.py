@@ -22,7 +22,8 @@ _INTERPRETERS = ("python", "pypy", "bash", "dash", "sh", "perl", "ruby", "node",
 @dataclass(frozen=True, slots=True)
 class Process:
     """``started`` is in seconds of CLOCK_BOOTTIME, ``since`` the same in epoch seconds by the clock of now; ``zombie``: it has
-    ended and its parent has not taken notice. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
+    ended and its parent has not taken notice; ``stopped`` is its state letter (proc(5)) where a signal (``T``) or a debugger
+    (``t``) has stopped it. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
 
     pid: int
     started: float | None = None
@@ -30,6 +31,12 @@ class Process:
     command: str | None = None
     user: str | None = None
     since: float | None = None
+    stopped: str = ""
+
+    @property
+    def halted(self) -> str:
+        """"stopped (T)", empty where it may run."""
+        return f"stopped ({self.stopped})" if self.stopped else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +174,11 @@ class Processes:
         # The leader of a process may end before its other threads: then the process lives.
         zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
         started = int(fields[19]) / self._ticks
+        stopped = fields[0].decode() if fields[0] in (b"T", b"t") else ""
         if not described:
-            return Process(pid, started, zombie)
+            return Process(pid, started, zombie, stopped=stopped)
         command, user, since = _described(pid)
-        return Process(pid, started, zombie, command, user, since)
+        return Process(pid, started, zombie, command, user, since, stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """What a process and all its living descendants have used: (pid, start in epoch seconds, CPU seconds so far, those of

@@ -246,6 +246,11 @@ class DirectoryReader:
                 return who_has_path(key, [*folders, *self._place.folders(dirs)], self._processes)
         return who_has(dirs, key, self._processes)
 
+    @property
+    def last_claim_at(self) -> float | None:
+        """When the last claim was made, as far as that was seen, epoch seconds. May be asked from any thread."""
+        return self._traffic.last_claim_at
+
     def doing(self) -> str:
         return self._boxes.doing or self._doing
 

@@ -232,17 +232,34 @@ def _refusals(plan: Plan, inner: int) -> list[Line]:
         groups.setdefault(refusal.reason, []).append(refusal)
     lines: list[Line] = []
     for reason, refused in list(groups.items())[:_MOST_REFUSALS]:
+        holds = ", holds" if refused[0].row.verdict is Verdict.ALIVE else ""
         name = safe(refused[0].row.id)
         more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
         start = f"Refused {len(refused):,}: "
-        parts = wrap(f"{start}{shown(reason)}", inner, indent=3)
+        parts = wrap(f"{start}{shown(reason)}{holds}", inner, indent=3)
         lines.append(crop(join(Span(start, Style.WARN), parts[0].removeprefix(start)), inner))
         lines += [plain(part, inner) for part in parts[1:]]
         lines.append(plain(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner, Style.DIM))
     if len(groups) > _MOST_REFUSALS:
         lines.append(plain(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons", inner))
-    forceable = sum(refusal.forceable for refusal in plan.refused)
+    forceable = [refusal.row for refusal in plan.refused if refusal.forceable]
     if forceable and not plan.force:
-        it = "it from its live or unknown owner" if forceable == 1 else f"{forceable:,} of them from live or unknown owners"
-        lines.append(crop(join("   ", Span("f", Style.KEY), f" takes {it}, once the count is typed"), inner))
+        lines.append(crop(join("   ", _how_else(forceable), Span("f", Style.KEY), f" takes {_from_whom(forceable)}"), inner))
     return lines
+
+
+def _how_else(rows: Sequence[Row]) -> str:
+    """``End 5200 and it turns DEAD by itself; `` where living processes are all that is in the way."""
+    if any(row.verdict is not Verdict.ALIVE for row in rows):
+        return ""
+    owners = {(row.owner.host, row.owner.pid) if row.owner is not None else (None, None) for row in rows}
+    pids = [pid for _, pid in owners]
+    it = "it turns" if len(rows) == 1 else "they turn"
+    who = f"{pids[0]}" if len(pids) == 1 and pids[0] is not None else "its holder" if len(pids) == 1 else "the holders"
+    return f"End {who} and {it} DEAD by {'itself' if len(rows) == 1 else 'themselves'}; "
+
+
+def _from_whom(rows: Sequence[Row]) -> str:
+    living = all(row.verdict is Verdict.ALIVE for row in rows)
+    owner = "live owner" if living else "live or unknown owner"
+    return f"it from a {owner}" if len(rows) == 1 else f"{len(rows):,} from {owner}s"

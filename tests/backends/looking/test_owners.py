@@ -6,10 +6,13 @@ import fcntl
 import json
 import os
 import pwd
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pytest
@@ -55,7 +58,7 @@ def test_verdict_of_a_pid(
 
 
 @contextmanager
-def looking(path: Path, table: FakeProcesses) -> Iterator[tuple[Owners, SpoolDirs, Clockwork]]:
+def looking(path: Path, table: Processes) -> Iterator[tuple[Owners, SpoolDirs, Clockwork]]:
     clockwork = Clockwork(table)
     with SpoolDirs(path) as dirs:
         yield Owners(table, clockwork), dirs, clockwork
@@ -268,3 +271,28 @@ def test_the_cpu_of_children_counts() -> None:
         assert before.keys() >= {os.getpid(), child.pid} and after[child.pid] > before[child.pid]
         child.stdin.write(b"\n")
     assert Processes().cpu(child.pid) is None
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, own: bool) -> None:
+    """Nothing but SIGCONT brings it on: who waits for it must be told."""
+    code = (
+        "import sys, os; from spooltop.engine import Spool; s = Spool(sys.argv[1], durable=False); s.put(b'm'); c = s.claim()\n"
+        "print('claimed', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(spool)], stdin=PIPE, stdout=PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "claimed\n"
+        if not own:
+            for held in (spool / "cur").iterdir():
+                held.unlink()
+            claim(spool, f"1795220920443125.9155.vm:2,P{holder.pid}")
+        with looking(spool, Processes()) as (owners, dirs, _):
+            assert look(owners, dirs, 1)[0].evidence == "lives"
+            holder.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+            row = look(owners, dirs, 2)[0]
+            assert (row.verdict, row.evidence) == (ALIVE, "lives · stopped (T)")
+            holder.send_signal(signal.SIGCONT)
+            os.waitid(os.P_PID, holder.pid, os.WCONTINUED | os.WNOWAIT)
+            assert look(owners, dirs, 3)[0].evidence == "lives"
+        holder.communicate("")

@@ -217,8 +217,8 @@ def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
     words = text(plan_lines(asked.plan(), 80, 20, now=NOW, zone=ZONE))
     assert "Requeue 2 of 3 claims" in words
     assert "! in work when 4 consumers died: h holds it instead" in words
-    assert "Refused 1: 5200 worker.py is alive" in words
-    assert "f takes it from its live or unknown owner" in words
+    assert "Refused 1: 5200 worker.py is alive, holds" in words
+    assert "End 5200 and it turns DEAD by itself; f takes it from a live owner" in words
     assert "c copy as command: spooltop requeue /var/spool/memex" in words
     assert "[Esc Cancel]   y requeue 2" in words
 

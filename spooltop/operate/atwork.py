@@ -1,0 +1,31 @@
+"""Who would take what an operation puts into ``new``: the line that a plan to put something back ends with."""
+
+from __future__ import annotations
+
+from ..model.sight import Sight
+from ..model.text import escape
+from ..model.units import age
+from ..model.words import Verdict
+
+__all__ = ["RECENT", "at_work"]
+
+RECENT = 60.0
+"""Seconds after a claim for which somebody of whom nothing else is seen may still be at work."""
+_NAMED_AT_MOST = 3
+
+
+def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str:
+    """``At work now: 1 consumer (5201), last claim <10s ago.`` ``now`` and ``last_claim_at`` (what somebody else saw, who has
+    watched for longer) are epoch seconds. Consumers that show themselves only by their claims count while they hold one."""
+    claimed = max((at for at in (sight.last_claim_at, last_claim_at) if at is not None), default=None)
+    last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
+    living = [row.owner for row in sight.claims if row.verdict is Verdict.ALIVE]
+    people = list(dict.fromkeys((one.host, one.pid) for one in living if one is not None and one.pid is not None))
+    count = max(sight.consumers or 0, len(people))
+    if count:
+        pids = ", ".join(str(pid) for _, pid in people)
+        named = f" ({escape(pids)})" if people and len(people) == count <= _NAMED_AT_MOST else ""
+        return f"At work now: {count:,} {'consumer' if count == 1 else 'consumers'}{named}{last}."
+    if claimed is not None and now - claimed <= RECENT:
+        return f"Nobody is seen at work now{last}."
+    return f"Nobody is at work now{last}: they will wait in new."
