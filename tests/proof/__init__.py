@@ -16,7 +16,7 @@ from .figures import Figure
 
 __all__ = ["PROOFS", "Proof", "proof"]
 
-PROOFS = ("crash", "powercut", "storm", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets")
+PROOFS = ("crash", "powercut", "storm", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets", "machine")
 """The modules, in the order of the table."""
 
 

@@ -19,6 +19,7 @@ LEAST = {
     "full": 3_000,
     "calls": 500,
     "tickets": 800,
+    "machine": 3_000,
 }
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
 
