@@ -36,6 +36,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     """A screen whose keys come from the table. For a command ``page-down`` it has a method ``do_page_down(key)``."""
 
     AUTO_FOCUS = ""
+    PINNED = False
+    """True where no key counts that was typed at another screen, nor one of this at another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,9 +97,10 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        if self.left or not self.is_current:  # what was under way when it was left is nobody's, but for the way out
-            if event.key in WAY_OUT:
-                self.do_quit(event.key)
+        stack = self.app.screen_stack  # not is_current: that is true of what shines through, too
+        front = stack[-1] if stack else None
+        if self.left or front is not self:
+            self._pass_on(event, front)
             return
         if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
@@ -108,6 +111,18 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             self.paint()
         if said and not self.message:
             self.paint()
+
+    def _pass_on(self, event: Key, front: object) -> None:
+        """What was under way when another screen came to the front was typed for that one; but nothing of it gets into a plan, or
+        out of one to what is below: a plan counts what was typed at the plan."""
+        if event.key in WAY_OUT:
+            self.do_quit(event.key)
+            return
+        if front is self or not isinstance(front, TableScreen) or self.PINNED or front.PINNED:
+            return
+        again = Key(event.key, event.character)
+        again.time = event.time
+        front.post_message(again)
 
     def command(self, key: str) -> None:
         """Does what a key means here, or says why not."""

@@ -35,6 +35,8 @@ class PlanScreen(SteppingScreen[Result | None]):
     """Opens at once and says that it plans; the plan it then shows stays as it is while the spool moves. Gives back the result,
     None where it was left."""
 
+    PINNED = True
+
     class Planned(Message):
         """The plan is made, or why it could not be."""
 
