@@ -31,7 +31,7 @@ __all__ = ["BAR", "NAME", "STEPS", "Trouble", "run"]
 NAME = "each errno at each file operation; short writes; done, yet reported as failed"
 BAR = "0 confirmed and missing, 0 doubled, a clear error each time"
 
-ERRORS = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "EMFILE", "ESTALE")
+ERRORS = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "EMFILE", "ESTALE", "EINTR")
 QUICK = ("ENOSPC", "EIO")
 FEWEST = 2
 """File operations that the shortest step has; less, and the seam has missed some."""
