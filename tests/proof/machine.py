@@ -34,7 +34,7 @@ from .world import killed_in_child, rows
 
 __all__ = ["BAR", "NAME", "Consumers", "run"]
 
-NAME = "state machine: consumers, crashes, clock jumps, an operator with requeue, force and undo"
+NAME = "state machine: consumers, crashes, clock jumps, two operators with requeue, force and undo"
 BAR = "0 steps after which a message is elsewhere than it must be"
 
 LENGTH = 50
@@ -59,7 +59,7 @@ class Message:
 
 
 class Consumers(RuleBasedStateMachine):
-    """Two living consumers, any number of dead ones, and an operator, on one spool."""
+    """Two living consumers, any number of dead ones, and two operators, on one spool."""
 
     steps = 0
     """Of all runs in this process."""
@@ -74,11 +74,14 @@ class Consumers(RuleBasedStateMachine):
         self.keys: dict[str, str] = {}
         self.lost: list[Claim] = []
         self.done: list[tuple[str, dict[str, Message]]] = []
+        self.operations, self.others = self.operator("proof"), self.operator("other")
+
+    def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
             str(self.root), rows=lambda box: rows(self.root, box), again=self.again, clock=self.clock,
-            state_dir=str(self.base / "state"), user="proof",
+            state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
-        self.operations = Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)
+        return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)
 
     def clock(self) -> float:
         self.now += 1e-4
@@ -244,6 +247,24 @@ class Consumers(RuleBasedStateMachine):
         if operation:
             self.requeued(operation, ids)
 
+    @precondition(lambda self: any(one.box is Box.CUR for one in self.messages.values()))
+    @rule(force=st.booleans(), between=st.sampled_from(("nothing", "claim", "recover")))
+    def two_operators_requeue_the_same(self, force: bool, between: str) -> None:
+        selection = Selection(box=Box.CUR, everything=True) if force else Selection(box=Box.CUR, verdict=Verdict.DEAD)
+        first, second = (one.plan(Action.REQUEUE, selection, force=force) for one in (self.operations, self.others))
+        assert {item.row.id for item in first.items} == {item.row.id for item in second.items}
+        if not first.items:
+            return
+        done = {one.id for one in self.operations.apply(first).items if one.outcome is Outcome.DONE}
+        assert done == {item.row.id for item in first.items}
+        self.requeued(first.operation, done)
+        if between == "claim":
+            self.claim(0)
+        elif between == "recover":
+            self.recover(1)
+        late = self.others.apply(second)
+        assert {one.outcome for one in late.items} == {Outcome.SKIPPED}, "done twice by two operators"
+
     @precondition(lambda self: self.held())
     @rule(data=st.data())
     def requeue_by_force(self, data: st.DataObject) -> None:
@@ -300,6 +321,7 @@ class Consumers(RuleBasedStateMachine):
             if message.claim is not None:
                 message.claim.end()
         self.operations.close()
+        self.others.close()
         shutil.rmtree(self.base)
 
 
@@ -319,7 +341,7 @@ def walked(task: tuple[int, bool]) -> tuple[int, list[str]]:
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
-    wanted, runs = (3_000, 66) if quick else (300_000, 500)
+    wanted, runs = (5_000, 110) if quick else (300_000, 500)
     count = violations = 0
     with ProcessPoolExecutor(mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         while count < wanted and not violations:
@@ -331,4 +353,5 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             say(f"{count:,} steps")
             if quick:
                 break
-    return Figure(NAME, BAR, count, violations, explained=f"runs of up to {LENGTH} steps, 2 consumers and those that are killed")
+    explained = f"runs of up to {LENGTH} steps, 2 consumers and those that are killed, 2 operators"
+    return Figure(NAME, BAR, count, violations, explained=explained)
