@@ -78,6 +78,8 @@ def facts_of(
     facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name tells no time)"))]
     if box is Box.CUR:
         claimed = f"claimed {when(name.claimed_us / 1e6)}" if name.claimed_us else f"claimed {when(found.st_ctime)} at the latest"
+        if name.flags is not None:  # mail that was read (maildir(5)): nobody claimed it
+            claimed = f"in cur since {when(found.st_ctime)} at the latest"
         facts[0] = ("enqueued", f"{facts[0][1]} · {claimed}")
     if name.source is not None:
         facts.append(("source", escape(name.source)))

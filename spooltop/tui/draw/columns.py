@@ -184,12 +184,21 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
 }
 """All columns of each list, in their order."""
 
+READ_MAIL = (
+    _AGE,
+    Column("in-cur", "in cur", 7, _in_box, "right", 50, "held", is_time=True),
+    _SIZE,
+    _MESSAGE,
+)
+"""The columns of ``cur`` in a mail folder: nobody holds what has been read."""
+
 _TIME_WIDTH = 11
 
 
-def columns_for(box: Box, width: int, *, times: Times = Times.AGE) -> tuple[Column, ...]:
-    """Those that a screen of ``width`` cells has room for, with their widths there. Names and evidence share what is left."""
-    columns = [column for column in COLUMNS[box] if column.min_screen <= width]
+def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = False) -> tuple[Column, ...]:
+    """Those that a screen of ``width`` cells has room for, with their widths there. Names and evidence share what is left.
+    ``mail``: of a mail folder."""
+    columns = [column for column in (READ_MAIL if mail and box is Box.CUR else COLUMNS[box]) if column.min_screen <= width]
     if times is not Times.AGE:
         columns = [replace(one, width=max(one.width, _TIME_WIDTH)) if one.is_time else one for one in columns]
     while len(columns) > 2 and _total(columns) > width:

@@ -94,7 +94,7 @@ def _facts(
         history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago"
     held = units.age(row.in_box_age(now))
     bound = "at most " if row.since_is_bound else ""
-    if row.box is Box.CUR:
+    if row.box is Box.CUR and row.verdict is not None:
         history += f" · held {bound}{held}" if put else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"

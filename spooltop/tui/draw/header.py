@@ -42,7 +42,7 @@ def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone:
     tail: list[Line] = []
     if snapshot is not None:
         if is_mail(snapshot):
-            tail.append((Span(" · "), Span("READ-ONLY", Style.WARN)))
+            tail.append((Span(" · "), Span("READ-ONLY", Style.WARN)))  # and nowhere else
         else:
             tail.append((Span(f" · watched for {units.span(snapshot.watched_for)}"),))
     lamps = [
@@ -73,7 +73,7 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
     bytes_free = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}"
     room = bytes_free + inodes
-    who = sight.who.words
+    who = "may look only" if is_mail(snapshot) else sight.who.words
     if not who:
         why = sight.can.why_not(Action.REQUEUE)
         who = "may change" if sight.can.change else f"may look only{f': {why}' if why else ''}"

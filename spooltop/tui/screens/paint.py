@@ -10,7 +10,7 @@ from ..commands import footer
 from ..draw.columns import columns_for
 from ..draw.cursors import cursor_table
 from ..draw.detail import detail
-from ..draw.header import header
+from ..draw.header import header, is_mail
 from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
 from ..draw.locks import lock_table
@@ -68,7 +68,8 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
     if screen.snapshot is None:
         return [plain(" looking for the first time…", width), BLANK]
     page = screen.page
-    title = TITLES[screen.root]
+    mail = is_mail(screen.snapshot)
+    title = "Read mail" if mail and screen.root is View.CLAIMS else TITLES[screen.root]
     if screen.root is View.ASIDE:
         title += f" {state.box}"
     if state.problem is not None:
@@ -78,11 +79,11 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
     held = screen.snapshot.sight.boxes.get(state.box)
     length = None if held is not None and held.count is None and not len(screen.rows) else len(screen.rows)
     head = list_header(
-        screen.snapshot, title, length, width, now=screen.now, sort=state.sort, marked=len(state.marks),
+        screen.snapshot, title, length, width, now=screen.now, sort=None if mail else state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
         total=held.count if held is not None else None,
     )  # fmt: skip
-    columns = columns_for(state.box, screen.rows.size.width or width)
+    columns = columns_for(state.box, screen.rows.size.width or width, mail=mail)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
 
 
@@ -128,10 +129,8 @@ def detail_of(screen: MainScreen, width: int, height: int) -> list[Line]:
 def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) -> Line:
     """One row of the list."""
     times, _, zone = ZONES[screen.zone_index]
-    box = screen.box or Box.NEW
-    line = row_line(
-        row, columns_for(box, width), width, now=screen.now, marked=marked, selected=selected, zone=zone, times=times
-    )
+    columns = columns_for(screen.box or Box.NEW, width, mail=screen.snapshot is not None and is_mail(screen.snapshot))
+    line = row_line(row, columns, width, now=screen.now, marked=marked, selected=selected, zone=zone, times=times)
     return restyle(line, Style.DIM) if screen.stale_for is not None and not selected else line
 
 

@@ -12,7 +12,7 @@ from spooltop.model.can import Can
 from spooltop.model.kind import Sort
 from spooltop.model.plan import Confirm
 from spooltop.model.row import Payload
-from spooltop.model.sight import LockParty, Watch
+from spooltop.model.sight import LockParty, Watch, Who
 from spooltop.model.words import Box
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
@@ -30,6 +30,8 @@ from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
 from spooltop.tui.draw.trouble import problem_hint
+from spooltop.tui.reasons import purge
+from spooltop.tui.scene import Scene, View
 
 from ...pictures import asked, states, values
 from ...pictures.values import NOW, ZONE
@@ -107,7 +109,20 @@ def test_a_mail_folder_is_not_judged() -> None:
     assert words.startswith(" This is a mail folder (cur has :2,S flags; dovecot-uidlist): its cur is read\n mail")
     assert words.replace("\n", "").count("spooltop --as spool") == 1
     assert "DEAD" not in words
-    assert "READ-ONLY" in text(header(snapshot, 80, target="x", now=NOW))
+    assert "\n If it is a job spool all the same: spooltop --as spool /home/ann/Maildir\n" in words
+    for who in ("READ-ONLY", "may look only"):  # what opened it may call it so too
+        sight = replace(snapshot.sight, who=Who("ann", 1004, who))
+        assert text(header(replace(snapshot, sight=sight), 80, target="x", now=NOW)).count("READ-ONLY") == 1
+
+
+def test_nobody_holds_read_mail() -> None:
+    titles = text([title_line(columns_for(Box.CUR, 80, mail=True), 80)])
+    assert titles.split() == ["age", "in", "cur", "size", "message"]
+
+
+def test_a_key_in_a_mail_folder_says_why_not_in_a_line() -> None:
+    why = purge(Scene(View.CLAIMS, snapshot=states.mail(), rows=1))
+    assert why is not None and why.startswith("purge: this is a mail folder") and len(why) < 110
 
 
 def test_a_cursor_file_alone_has_no_boxes_and_no_flow() -> None:
