@@ -106,18 +106,14 @@ class Worker:
         commands that run have ended."""
         new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         watch = Watch(new)
-        bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-
-        def ring() -> None:
-            watch.wake()
-            os.eventfd_write(bell, 1)
-
+        bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            with _signals(self._told, ring):
+            with _signals(self._told, watch.wake, rope):
                 while self._turn(watch, bell):
                     pass
         finally:
             watch.close()
+            os.close(rope)
             os.close(bell)
             os.close(new)
         if self._broken is not None:
@@ -280,7 +276,7 @@ class Worker:
 def _wait(bell: int, timeout: float) -> None:
     """Until the bell rings, or ``timeout`` seconds went by."""
     if select.select([bell], [], [], timeout)[0]:
-        os.eventfd_read(bell)
+        os.read(bell, 4096)
 
 
 def _signal_group(pid: int, number: int) -> None:
@@ -298,17 +294,23 @@ def _signal_name(number: int) -> str:
 
 
 @contextmanager
-def _signals(stop: Callable[[], None], ring: Callable[[], object]) -> Iterator[None]:
-    """SIGTERM and SIGINT call ``stop``; these and the end of a child call ``ring``."""
+def _signals(stop: Callable[[], None], wake: Callable[[], object], rope: int) -> Iterator[None]:
+    """SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``rope``.
+
+    To the rope at once, by ``signal.set_wakeup_fd``: a handler runs between two steps of Python only, and a child that ends just
+    before the wait begins would be heard of when the wait is over, an hour later.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         if number != signal.SIGCHLD:
             stop()
-        ring()
+        wake()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
+    pulled = signal.set_wakeup_fd(rope, warn_on_full_buffer=False)
     try:
         yield
     finally:
+        signal.set_wakeup_fd(pulled)
         for number, handler in before.items():
             signal.signal(number, handler)

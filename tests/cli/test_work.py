@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.cli.working import _signals
 from spooltop.engine import Spool
 
 from .streams import finish, spooltop, start
@@ -211,3 +212,17 @@ def test_a_mail_folder_is_refused(real_spools: Path) -> None:
         assert (done.code, done.out) == (3, "")
         assert "mail folder" in done.err
     assert sorted(os.walk(mail)) == before
+
+
+def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
+    """Its handler has not run yet then: the wait has to end by what the system itself writes."""
+    bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    woken: list[str] = []
+    try:
+        with _signals(lambda: woken.append("stop"), lambda: woken.append("wake"), rope):
+            os.kill(os.getpid(), signal.SIGCHLD)
+            assert woken == ["wake"]
+            assert os.read(bell, 16) == bytes([signal.SIGCHLD])
+    finally:
+        os.close(bell)
+        os.close(rope)
