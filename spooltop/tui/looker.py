@@ -38,7 +38,7 @@ from .found import (
 )
 from .matching import match
 
-__all__ = ["Control", "Looker"]
+__all__ = ["Control", "Looker", "rest_after"]
 
 T = TypeVar("T")
 
@@ -52,8 +52,22 @@ SHARE = 3
 """How many times as long as a look took nothing is looked at: a large spool that never rests costs a quarter of a core."""
 LONGEST_REST = 10.0
 """Seconds: a look that hung for a minute is no large spool."""
+ORDINARY = 0.4
+"""Seconds that a look takes at most where the spool is no large one."""
+FRESH = 1.0
+"""Seconds from one look to the next then: what a look counts grows with the rest before it, and so would the rest."""
 MARGIN = 50
 """Rows read above and below the window, so that a step over its edge shows rows at once."""
+
+
+def rest_after(took: float, busy: float) -> float:
+    """Seconds without a look after one that took ``took``; ``busy`` at least.
+
+    >>> rest_after(0.125, 0.25), rest_after(0.375, 0.25), rest_after(2.0, 0.25), rest_after(60.0, 0.25)
+    (0.375, 0.625, 6.0, 10.0)
+    """
+    most = FRESH - took if took <= ORDINARY else LONGEST_REST
+    return max(busy, min(most, SHARE * took))
 
 
 class Control(Protocol):
@@ -193,7 +207,7 @@ class Looker:
                 self._answer(asked)
             if look:
                 looked_at = self._monotonic()
-                rest = max(self._busy, min(LONGEST_REST, SHARE * (looked_at - began)))
+                rest = rest_after(looked_at - began, self._busy)
             due = self._wait(version, looked_at, rest)
 
     def _wait(self, version: int, looked_at: float, rest: float) -> bool:

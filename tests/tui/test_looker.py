@@ -15,7 +15,7 @@ from spooltop.model.words import Box, Verdict
 from spooltop.tui.doer import Doer
 from spooltop.tui.found import Found, KeysRead, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
-from spooltop.tui.looker import Looker
+from spooltop.tui.looker import FRESH, ORDINARY, Looker, rest_after
 from spooltop.tui.steady import Steady
 
 from .driving import dashboard
@@ -239,3 +239,18 @@ def test_a_line_is_edited_by_keys() -> None:
     for char in "1x2345":
         number.key(char, char)
     assert number.text == "123"
+
+
+@pytest.mark.parametrize("a_second", [0.1, 0.2, 0.28])
+def test_a_stream_never_keeps_the_screen_still_for_longer_than_a_second(a_second: float) -> None:
+    """A look takes ``a_second`` for each second of messages since the one before; one of them was held up."""
+    gap = FRESH
+    for turn in range(50):
+        took = ORDINARY if turn == 10 else a_second * gap
+        gap = took + rest_after(took, 0.25)
+        assert gap <= FRESH
+
+
+def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
+    for took in (0.5, 1.0, 3.0):
+        assert took / (took + rest_after(took, 0.25)) <= 0.25
