@@ -123,6 +123,8 @@ def _read(file: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if isinstance(error, PermissionError) and not _there(file):
+            return None  # in somebody else's home: HOME as su and setpriv leave it
         raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -132,6 +134,15 @@ def _read(file: str) -> bytes | None:
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there")
     return data
+
+
+def _there(file: str) -> bool:
+    """False where it cannot be known whether there is such a file: a directory on the way may not be searched."""
+    try:
+        os.stat(file)
+    except OSError:
+        return False
+    return True
 
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 
-from spooltop.errors import MailFolder, NotASpool, Unreadable
+from spooltop.errors import MailFolder, NotASpool, Refused, Unreadable
 from spooltop.model.words import LIVE, Box
 
 from .claim import Claim
@@ -106,7 +106,7 @@ class Spool:
         files = files or Files()
         root = os.path.abspath(os.fsdecode(path))
         with telling(root, "create"):
-            os.makedirs(root, exist_ok=True)
+            _make_root(root)
             fd = files.open_dir(root, follow=True)
             try:
                 like = files.fstat(fd)
@@ -397,6 +397,13 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
+
+
+def _make_root(root: str) -> None:
+    try:
+        os.makedirs(root, exist_ok=True)
+    except FileNotFoundError:  # the file system itself makes none: /proc, /sys
+        raise Refused("create: no directory can be made there", path=root, advice="choose a place on a disk") from None
 
 
 def _open(path: str, files: Files) -> SpoolDirs:

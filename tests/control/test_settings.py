@@ -95,6 +95,34 @@ def test_a_file_of_settings_that_is_none_is_named_and_not_waited_for(tmp_path: P
         _ = of({"SPOOLTOP_SYSLOG": "maybe"}).syslog
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's home needs root")
+def test_settings_in_a_home_of_somebody_else_are_none_but_ones_own_unreadable_are_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    files = [tmp_path / "shut" / "config.toml", tmp_path / "open" / "config.toml"]
+    for file, mode in zip(files, (0o700, 0o755), strict=True):
+        file.parent.mkdir()
+        file.parent.chmod(mode)
+        file.write_text("ascii = true\n")
+        file.chmod(0o600)
+    for above in tmp_path.parents:
+        if above.stat().st_mode & 0o5 != 0o5:
+            above.chmod(above.stat().st_mode | 0o055)
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        code = 1
+        try:
+            gather({}, [str(files[0])])
+            code = 2
+            gather({}, [str(files[1])])
+        except UsageError:
+            code += 1
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
 @pytest.mark.parametrize("form", ["{path}", "{path}/", "{above}/pro*", "{above}", "/nothing:{above}/p?od", "/", "{link}"])
 def test_what_a_glob_names_and_all_below_it_is_read_only_at_the_door(spool: Path, tmp_path: Path, form: str) -> None:
     (tmp_path / "link").symlink_to(spool)

@@ -175,7 +175,7 @@ def test_a_mail_folder_is_left_alone(tmp_path: Path, dashboard: Dashboard) -> No
     assert "PROBLEM" not in text and "DEAD" not in text
     for key, word in (("r", "requeue"), ("d", "purge"), ("i", "inject")):
         person.press(key, f"{word}: this is a mail folder")
-    person.press("3", all_of("Claims 1", "read long ago"))
+    person.press("3", all_of("Read mail 1", "read long ago"))
     person.press("r", "requeue: this is a mail folder")
     person.press("q", "This is a mail folder")
     assert person.leaves() == 0

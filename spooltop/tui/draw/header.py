@@ -39,25 +39,24 @@ def is_mail(snapshot: Snapshot) -> bool:
 def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone: datetime.tzinfo | None) -> Line:
     title = Span(" spooltop ", Style.TITLE)
     path = safe(target)
-    tail: list[Line] = []
-    if snapshot is not None:
-        if is_mail(snapshot):
-            tail.append((Span(" · "), Span("READ-ONLY", Style.WARN)))  # and nowhere else
-        else:
-            tail.append((Span(f" · watched for {units.span(snapshot.watched_for)}"),))
+    # told here and nowhere else: it has to fit
+    least: Line = (Span(" · "), Span("READ-ONLY", Style.WARN)) if snapshot is not None and is_mail(snapshot) else ()
+    most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
+    room = width - text_width(title.text) - 2  # a cell between, and one at the edge
     lamps = [
-        join(lamp_line(snapshot, lamp=lamp, zone=zone), *tail),
-        lamp_line(snapshot, lamp=lamp, zone=zone),
-        lamp_line(snapshot, lamp=lamp, zone=zone, offset=False),
-        lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False),
+        join(lamp_line(snapshot, lamp=lamp, zone=zone), most),
+        join(lamp_line(snapshot, lamp=lamp, zone=zone), least),
+        join(lamp_line(snapshot, lamp=lamp, zone=zone, offset=False), least),
+        join(lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False), least),
     ]
+    if least and line_width(lamps[-1]) > room - 8:
+        lamps.append(least[1:])
     if lamp.stale_for is not None:
         lamps = [stale_line(lamp)]
-    room = width - text_width(title.text) - 2  # a cell between, and one at the edge
-    whole, least = text_width(path), min(text_width(path), max(12, room // 5))
+    whole, cut = text_width(path), min(text_width(path), max(12, room // 5))
     # the path as a whole is worth more than for how long it was watched, but less than when it was seen
     fit_whole = [one for one in lamps[:2] if line_width(one) + whole <= room]
-    fit_cut = [one for one in lamps[1:] if line_width(one) + least <= room]
+    fit_cut = [one for one in lamps[1:] if line_width(one) + cut <= room]
     right = [*fit_whole, *fit_cut, lamps[-1]][0]
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
     return crop(spread(left, right, max(0, width - 1)), width)

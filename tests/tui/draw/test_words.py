@@ -112,7 +112,8 @@ def test_a_mail_folder_is_not_judged() -> None:
     assert "\n If it is a job spool all the same: spooltop --as spool /home/ann/Maildir\n" in words
     for who in ("READ-ONLY", "may look only"):  # what opened it may call it so too
         sight = replace(snapshot.sight, who=Who("ann", 1004, who))
-        assert text(header(replace(snapshot, sight=sight), 80, target="x", now=NOW)).count("READ-ONLY") == 1
+        for width, target in ((80, "x"), (80, "/var/spool/" + "long/" * 20), (40, "/var/spool/" + "long/" * 20)):
+            assert text(header(replace(snapshot, sight=sight), width, target=target, now=NOW)).count("READ-ONLY") == 1
 
 
 def test_nobody_holds_read_mail() -> None:
