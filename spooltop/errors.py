@@ -91,7 +91,15 @@ class Unreadable(SpooltopError):
 
 
 class ClaimLost(SpooltopError):
-    """The claim was taken away (requeued by force, purged, or already ended) before this step."""
+    """The claim was taken away (requeued by force, purged, or already ended) before this step.
+
+    ``names`` are the lost claims' names in ``cur``: unlike ids they are never the same twice, also where one consumer was given
+    back a message that an operator had just taken from it.
+    """
+
+    def __init__(self, what: str, *, names: Sequence[str] = (), path: str | bytes | None = None, advice: str = "") -> None:
+        super().__init__(what, path=path, advice=advice)
+        self.names = tuple(names)
 
 
 class PutUnknown(SpooltopError):

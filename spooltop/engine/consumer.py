@@ -178,6 +178,7 @@ class Consumer:
         if lost:
             raise ClaimLost(
                 f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
+                names=[claim.name for claim in lost],
                 path=self._dirs.path,
             )
 
@@ -270,11 +271,12 @@ class Consumer:
 
     def check(self, claim: Claim) -> None:
         if claim.done:
-            raise ClaimLost(f"the claim on {claim.id!r} has ended already", path=self._dirs.path)
+            raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._dirs.path)
 
     def lost(self, claim: Claim) -> ClaimLost:
         self._forget(claim)
-        return ClaimLost(f"the claim on {claim.id!r} was taken away", path=self._dirs.path, advice="drop what was done for it")
+        what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
+        return ClaimLost(what, names=[claim.name], path=self._dirs.path, advice=advice)
 
     def _forget(self, claim: Claim) -> None:
         claim.end()

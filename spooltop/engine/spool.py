@@ -275,7 +275,8 @@ class Spool:
                 watch.wake()
 
     def ack_many(self, claims: Iterable[Claim]) -> None:
-        """Acks all with one sync. Raises ``ClaimLost`` at the end where some were taken away; the others are acked.
+        """Acks all with one sync. Raises ``ClaimLost`` at the end where some were taken away, with their ``names``; the
+        others are acked.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:

@@ -416,6 +416,19 @@ def test_many_are_acked_with_one_sync_and_the_lost_are_told(tmp_path: Path, orde
         assert files.synced == (["cur"] if ordered else ["cur", "new"]) and places(tmp_path) == {}
 
 
+def test_of_two_claims_on_one_message_the_lost_one_is_told_by_its_name(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, durable=False) as spool:
+        spool.put(b"")
+        taken = spool.claim()
+        assert taken is not None
+        os.rename(tmp_path / "cur" / taken.name, tmp_path / "new" / f"{taken.id},n=1")
+        again = spool.claim()
+        assert again is not None and (again.id, again.attempt) == (taken.id, 2)
+        with pytest.raises(ClaimLost) as caught:
+            spool.ack_many([taken, again])
+        assert caught.value.names == (taken.name,) and places(tmp_path) == {}
+
+
 def test_a_durable_consumer_is_on_disk_before_its_first_claim(tmp_path: Path) -> None:
     """Else a power cut may leave a claim of which nobody can tell that its holder is dead (btrfs)."""
     files = Unordered(False)

@@ -146,13 +146,13 @@ def consume(
 
 
 def end_together(spool: Spool, history: History, held: list[tuple[int, Claim]]) -> None:
-    """``ack_many``, whose error says only at the end that some were lost: which, their claims tell. All of them have ended."""
+    """``ack_many``, whose error tells at the end which were lost. All of them have ended."""
     history.tell("A?", *(number for number, _ in held))
     lost: set[int] = set()
     try:
         spool.ack_many([claim for _, claim in held])
     except ClaimLost as error:
-        lost = {number for number, claim in held if repr(claim.id) in error.what}
+        lost = {number for number, claim in held if claim.name in error.names}
         history.tell("L", *sorted(lost))
     history.tell("A!", *(number for number, _ in held if number not in lost))
 
