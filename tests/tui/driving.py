@@ -53,6 +53,14 @@ class Driver:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
+    async def strike(self, *keys: str) -> None:
+        """Many keys one after the other. Each has been taken by whoever it is for, but nobody waited, as ``press`` does, until
+        the process had nothing to do."""
+        for key in keys:
+            self.app.simulate_key(key)
+            await self.pilot.pause(0)  # the app hands it on
+            await self.pilot.pause(0)
+
 
 @asynccontextmanager
 async def dashboard(

@@ -39,17 +39,17 @@ def fits(driver: Driver) -> None:
 async def test_every_view(size: tuple[int, int]) -> None:
     async with dashboard(control(), size=size) as driver:
         for key, cursor in [("1", True), ("2", True), ("3", True), ("4", True), ("5", True), ("6", False), ("7", False)]:
-            await driver.press(key)
+            await driver.strike(key)
             if cursor:
                 await driver.see("▌")
             for move in ("end", "j", "pageup", "k", "pagedown", "home", "ctrl+u", "G"):
-                await driver.press(move)
+                await driver.strike(move)
                 fits(driver)
                 if cursor:
                     await driver.see("▌")
-            await driver.press("enter")
+            await driver.strike("enter")
             fits(driver)
-            await driver.press("G", "g", "escape")
+            await driver.strike("G", "g", "escape")
             fits(driver)
 
 
@@ -57,22 +57,22 @@ async def test_every_view(size: tuple[int, int]) -> None:
 async def test_every_panel(size: tuple[int, int]) -> None:
     async with dashboard(control(), size=size) as driver:
         for keys in (["question_mark"], ["colon"], ["colon", *"que"], ["z"], ["z", "G"], ["i"], ["i", "tab", "tab"]):
-            await driver.press(*keys)
+            await driver.strike(*keys)
             await driver.pilot.pause()
             fits(driver)
-            await driver.press("down", "pagedown", "up")
+            await driver.strike("down", "pagedown", "up")
             fits(driver)
-            await driver.press("escape")
+            await driver.strike("escape")
         ways = [("3 x", "Who has"), ("3 F", "Following"), ("5 e", "Set the cursor"), ("z enter", "a0")]
         for way, words in [(keys.split(), words) for keys, words in ways]:
-            await driver.press(*way[:-1])
+            await driver.strike(*way[:-1])
             await driver.until(lambda: driver.app.main.root is not View.CLAIMS or driver.app.main.row is not None)
-            await driver.press(way[-1])
+            await driver.strike(way[-1])
             await driver.see(words)
             fits(driver)
-            await driver.press("down", "pagedown", "up")
+            await driver.strike("down", "pagedown", "up")
             fits(driver)
-            await driver.press("escape")
+            await driver.strike("escape")
         await driver.press("escape", "1")
         await planned(driver, "r")
         await driver.see("Requeue 6", "y requeue 6")
@@ -99,7 +99,7 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
         assert driver.control.applied == []
         await driver.press("escape")
         for key in "1234567":
-            await driver.press(key)
+            await driver.strike(key)
             fits(driver)
         await driver.pilot.resize_terminal(*LEAST)
         await driver.see("Claims 7")
@@ -109,9 +109,9 @@ async def test_a_storm_of_sizes() -> None:
     sizes = random.Random(5)
     async with dashboard(control()) as driver:
         for turn in range(60):
-            await driver.press("escape", "1234567"[turn % 7])
+            await driver.strike("escape", "1234567"[turn % 7])
             if turn % 5 == 0:
-                await driver.press("enter")
+                await driver.strike("enter")
             await driver.pilot.resize_terminal(sizes.randint(1, 200), sizes.randint(1, 60))
         await driver.pilot.resize_terminal(80, 23)
         await driver.press("2")
