@@ -20,6 +20,9 @@ ENOUGH = 10.0
 """Seconds of exact flow that are worth more than a longer window with a gap in it."""
 _MOST_PASSAGES = 5000
 _SLOW_SPOOL = 3600.0
+_PLENTY = 1000
+"""Samples from which on percentiles stand for ``_KEPT`` seconds."""
+_KEPT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,14 @@ class FlowRing:
     def __init__(self) -> None:
         self._flows: deque[Flow] = deque()
         self._passages: deque[Passage] = deque(maxlen=_MOST_PASSAGES)
+        self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
 
     def clear(self) -> None:
         """Forgets everything: the clock jumped, or watching was broken."""
         self._flows.clear()
         self._passages.clear()
+        self._cached = None
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
@@ -76,6 +81,9 @@ class FlowRing:
         )
 
     def _percentiles(self, now: float) -> _Measured:
+        known = self._cached
+        if known is not None and known[1].worked.samples >= _PLENTY and 0 <= now - self._cached_at < _KEPT:
+            return known[1]  # so many move slowly, and to sort them at each look would be most of what a look costs
         while self._passages and self._passages[0].gone_at < now - _SLOW_SPOOL:
             self._passages.popleft()
         recent = [passage for passage in self._passages if passage.gone_at >= now - WINDOW]
@@ -85,6 +93,7 @@ class FlowRing:
         if self._cached is None or self._cached[0] != key:
             waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]
             worked = [p.gone_at - p.claimed_at for p in recent if p.claimed_at is not None]
+            self._cached_at = now
             self._cached = (key, _Measured(percentiles(waited), percentiles(worked)))
         return self._cached[1]
 

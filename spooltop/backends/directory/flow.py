@@ -21,7 +21,8 @@ from .watch import Batch
 __all__ = ["FlowCounter", "difference"]
 
 _REMEMBERED = 50_000
-_PASSAGES = 10_000
+_PASSAGES = 100
+"""Samples that one look tells at least, where it has so many."""
 
 
 def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Batch:
@@ -99,7 +100,8 @@ def _passages(batch: Batch) -> tuple[dict[str, _Passed], list[tuple[bool, set[st
 
 
 class FlowCounter:
-    """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous."""
+    """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous and
+    does not say itself."""
 
     def __init__(self, in_new: Callable[[str], bool]) -> None:
         self._in_new = in_new
@@ -113,11 +115,11 @@ class FlowCounter:
     def _reset(self) -> None:
         self._arrived = self._claimed = self._requeued = self._done = 0
         self._sources: Counter[str] = Counter()
-        self._passages: list[Passage] = []
 
     def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
         passages, names = _passages(batch)
+        in_new = self._in_new if batch.back is None else batch.back.__contains__
         moves: dict[str, _Moves] = {}
         known: dict[tuple[bool, str], Name] = {}
         for claimed, changes, attribute in names:
@@ -127,7 +129,7 @@ class FlowCounter:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
         for id, passage in passages.items():
             # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
-            if id in moves or id in self._gone or (passage.claimed_us is None and self._in_new(passage.new)):
+            if id in moves or id in self._gone or (passage.claimed_us is None and in_new(passage.new)):
                 new, cur = grammar.parse(passage.new, claimed=False), grammar.parse(passage.cur, claimed=True)
                 moved = moves.setdefault(id, _Moves())
                 for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
@@ -135,7 +137,7 @@ class FlowCounter:
             else:
                 self._pass(id, passage, batch.at, aside)
         for id, moved in moves.items():
-            self._count(id, moved, batch.at, aside)
+            self._count(id, moved, batch.at, aside, in_new)
 
     def _pass(self, id: str, passage: _Passed, at: float, aside: Set[str]) -> None:
         """A message that was put, taken and ended within one batch: what nearly all are where consumers keep up."""
@@ -149,13 +151,13 @@ class FlowCounter:
             self.last_claim_at = claimed_at
         self._gone[id] = _Gone(self._turn, at, passage.put_us / 1e6, claimed_at, passage.source)
 
-    def _count(self, id: str, moved: _Moves, at: float, aside: Set[str]) -> None:
+    def _count(self, id: str, moved: _Moves, at: float, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         came, left = bool(moved.new_added), bool(moved.new_gone)
         taken, ended = moved.cur_added, moved.cur_gone
         same_claim = {name.raw for name in taken} & {name.raw for name in ended}
         passed = bool(same_claim) and len(taken) == len(ended)  # one claim that began and ended within the batch
         was_claimed = bool(ended) and not passed
-        here = came and (not left or self._in_new(moved.new_added[0].raw))
+        here = came and (not left or in_new(moved.new_added[0].raw))
         limbo = self._gone.pop(id, None) if came or taken else None
         if came:
             if was_claimed or limbo is not None:
@@ -194,18 +196,23 @@ class FlowCounter:
     def take(self, now: float, *, exact: bool, measured: bool, aside: Set[str] = frozenset()) -> Flow:
         """The flow since the last ``take``. What left ``cur`` before that and has come back nowhere since is done: the two halves
         of a move may be heard of one after the other. ``aside`` are ids that were set aside, which are not done."""
-        for id, gone in list(self._gone.items()):
+        ended: list[_Gone] = []
+        waiting: dict[str, _Gone] = {}
+        for id, gone in self._gone.items():
             if gone.turn == self._turn:
+                waiting[id] = gone
                 continue
-            del self._gone[id]
             if id in aside:
                 continue
-            self._done += 1
-            if len(self._passages) < _PASSAGES:
-                self._passages.append(Passage(gone.put_at, gone.claimed_at, gone.at))
+            ended.append(gone)
+        self._done += len(ended)
+        # Of very many an even sample: what is told of a minute would else be told of its last second.
+        step = max(1, len(ended) // _PASSAGES)
+        passages = tuple(Passage(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step])
+        self._gone = waiting
         since = now if self._since is None else self._since
         flow = Flow(
-            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(self._passages),
+            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), passages,
             exact, measured and self._since is not None,
         )  # fmt: skip
         self._since = now

@@ -45,7 +45,7 @@ from .scan import BoxScan, generation_of, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
 from .traffic import Traffic
-from .watch import Source, watchfiles_source
+from .watch import Source, kernel_source
 from .who import who_has, who_has_path
 from .withcursors import can_both
 from .writers import WriterWatch
@@ -77,7 +77,7 @@ class DirectoryReader:
         monotonic: Callable[[], float] = time.monotonic,
         least: float = 1.0,
         judged_at_most: int = JUDGED_AT_MOST,
-        source: Source = watchfiles_source,
+        source: Source = kernel_source,
         writers: WriterWatch | None = None,
         cursor_files: Sequence[str] = (),
     ) -> None:

@@ -1,7 +1,8 @@
 """Change events as hints: one thread that watches ``new`` and ``cur`` and puts what it hears where the looker picks it up.
 
-Events get lost without a sign (the kernel's queue overflows), have no order within a batch, and one name that is not UTF-8 ends a
-watcher for good. So nothing rests on them but when to look, and rates, which say where they are lower bounds.
+Events get lost (the kernel's queue overflows) and have no order within a batch; where watchfiles has to do, they are lost without
+a sign, and one name that is not UTF-8 ends a watcher for good. So nothing rests on them but when to look, and rates, which say
+where they are lower bounds.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from spooltop.model.words import Box
 
-__all__ = ["Batch", "Heard", "Watcher"]
+from .inotify import Events, inotify_here, inotify_source
+
+__all__ = ["Batch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
@@ -24,17 +27,22 @@ _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
 _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
-Source = Callable[[Iterable[str], threading.Event], Iterator[set[tuple[int, str]]]]
-"""Yields sets of (1 added, 2 modified, 3 deleted; path), an empty one at least each second, until the event is set."""
+Changes = set[tuple[int, str]]
+"""(1 added, 2 modified, 3 deleted; path)"""
+Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
+"""Yields what happened, something empty at least each second, until the event is set. ``Events`` tell what was lost; of so many
+``Changes`` that the kernel's queue may have overflowed it is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What came and went at about one moment (``at``: epoch seconds): names by box, without order."""
+    """What came and went at about one moment (``at``: epoch seconds): names by box, without order. ``back`` are the names that
+    both came to ``new`` and went, and stand there at the end; None where that is not known."""
 
     at: float
     added: Mapping[Box, set[str]]
     deleted: Mapping[Box, set[str]]
+    back: Set[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,13 @@ class Heard:
     restarted: bool = False
 
 
-def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[set[tuple[int, str]]]:
-    """The real source: inotify through watchfiles, not recursive, without a filter, never polling."""
+def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
+    """The real source: inotify(7) where it is, else what watchfiles finds."""
+    return inotify_source(paths, stop) if inotify_here() else watchfiles_source(paths, stop)
+
+
+def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes]:
+    """Through watchfiles, not recursive, without a filter, never polling."""
     from watchfiles import watch
 
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
@@ -80,7 +93,7 @@ class Watcher:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        source: Source = watchfiles_source,
+        source: Source = kernel_source,
         back_off: tuple[float, ...] = _BACK_OFF,
     ) -> None:
         self._paths = dict(paths)
@@ -138,36 +151,48 @@ class Watcher:
             # A thread that was stopped (Ctrl-Z, a suspended machine) cannot know what the kernel's queue lost meanwhile.
             lost = not first and now - beat > _SILENCE
             beat = now
-            batch = self._batch(changes, boxes) if changes else None
+            events = changes if isinstance(changes, Events) else _as_events(changes, boxes)
+            batch = self._batch(events, boxes) if events.count else None
             with self._lock:
                 shared = self._shared
-                shared.changes += len(changes)
-                if lost or shared.changes >= _SUSPICIOUS:
+                shared.changes += events.count
+                if lost or events.lost or (events is not changes and shared.changes >= _SUSPICIOUS):
                     shared.exact = False
                     shared.restarted = True
                 shared.listening, shared.reason = True, ""
                 if shared.changes >= _FORGET:
                     shared.batches.clear()  # nobody takes them: the next look is a scan anyway
+                    shared.exact = False
+                    shared.restarted = True
                 elif batch is not None:
                     shared.batches.append(batch)
             first = False
-            if batch is not None or lost:
+            if batch is not None or lost or events.lost:
                 self._changed.set()
             if self._stop.is_set():
                 return
-            if any(kind == 3 and path in boxes for kind, path in changes):
+            if events.ended:
                 raise OSError("a watched directory was removed")
 
-    def _batch(self, changes: set[tuple[int, str]], boxes: Mapping[str, Box]) -> Batch | None:
-        added: dict[Box, set[str]] = {}
-        deleted: dict[Box, set[str]] = {}
-        for kind, path in changes:
-            folder, _, name = path.rpartition("/")
-            box = boxes.get(folder)
-            if box is None or name.startswith("."):
-                continue
-            if kind == 1:
-                added.setdefault(box, set()).add(name)
-            elif kind == 3:
-                deleted.setdefault(box, set()).add(name)
-        return Batch(self._clock(), added, deleted) if added or deleted else None
+    def _batch(self, events: Events, boxes: Mapping[str, Box]) -> Batch | None:
+        added = {boxes[path]: _told(names) for path, names in events.added.items() if names}
+        deleted = {boxes[path]: _told(names) for path, names in events.deleted.items() if names}
+        if not any(added.values()) and not any(deleted.values()):
+            return None
+        back = None if events.back is None else events.back.get(self._paths.get(Box.NEW, ""), set())
+        return Batch(self._clock(), added, deleted, back)
+
+
+def _told(names: set[str]) -> set[str]:
+    """Without dot files, which are no messages."""
+    hidden = {name for name in names if name[0] == "."}
+    return names - hidden if hidden else names
+
+
+def _as_events(changes: Changes, boxes: Mapping[str, Box]) -> Events:
+    events = Events(count=len(changes), ended=any(kind == 3 and path in boxes for kind, path in changes))
+    for kind, path in changes:
+        folder, _, name = path.rpartition("/")
+        if folder in boxes and name and kind in (1, 3):
+            (events.added if kind == 1 else events.deleted).setdefault(folder, set()).add(name)
+    return events

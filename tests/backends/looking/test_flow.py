@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,20 @@ def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[
         return [*seen, (counter.last_claim_at, counter.unsettled)]
 
     assert live(OWN_IDS) == live([f"order-{number}" for number in range(6)])
+
+
+@pytest.mark.parametrize(("back", "expected"), [({"plain"}, (0, 1, 1, 0)), (set(), (1, 1, 0, 1))])
+def test_a_batch_that_knows_what_came_last_is_believed(back: set[str], expected: tuple[int, int, int, int]) -> None:
+    through = batch(new="plain", from_new="plain", cur="plain:2,P4", from_cur="plain:2,P4")
+    assert count(replace(through, back=back), in_new=not back) == expected
+
+
+def test_of_many_passages_an_even_sample_is_told() -> None:
+    counter = FlowCounter(lambda _: False)
+    counter.begin(0.0)
+    for number in range(1_000):
+        name = f"m{number}"
+        counter.add(replace(batch(name, name + ":2,P4", name, name + ":2,P4"), at=float(number)))
+    counter.take(1_000.0, exact=True, measured=True)
+    flow = counter.take(1_001.0, exact=True, measured=True)
+    assert flow.done == 1_000 and [one.gone_at for one in flow.passages] == [float(at) for at in range(0, 1_000, 10)]

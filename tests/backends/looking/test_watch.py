@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.watch import Heard, Watcher
+from spooltop.backends.directory.inotify import Events, parsed
+from spooltop.backends.directory.watch import Heard, Watcher, watchfiles_source
 from spooltop.model.words import Box
 
 
@@ -53,11 +55,58 @@ def test_a_move_is_heard_in_both_boxes(spool: Path, started: Callable[[Watcher],
     assert (batch.deleted, batch.added) == ({Box.NEW: {"m"}}, {Box.CUR: {"m:2,P1"}})
 
 
+def test_any_name_is_heard_but_that_of_a_dot_file(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed))
+    take_until(watcher, changed, lambda heard: heard.listening)
+    (spool / "new" / ".hidden").touch()
+    Path(os.fsdecode(os.fsencode(spool) + b"/new/\xff")).touch()
+    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
+    assert heard.exact and heard.batches[0].added == {Box.NEW: {"\udcff"}}
+
+
+def event(wd: int, mask: int, name: bytes = b"") -> bytes:
+    padded = name + b"\0" * (16 - len(name) % 16) if name else b""
+    return struct.pack("iIII", wd, mask, 0, len(padded)) + padded
+
+
+MOVED_FROM, MOVED_TO, OVERFLOW, IGNORED = 0x40, 0x80, 0x4000, 0x8000
+
+
+def test_of_what_came_and_went_the_last_is_known() -> None:
+    events = Events()
+    order = (MOVED_TO, b"a"), (MOVED_FROM, b"a"), (MOVED_FROM, b"b"), (MOVED_TO, b"b"), (MOVED_TO, b"c")
+    for mask, name in (*order, (MOVED_FROM, b"c"), (MOVED_TO, b"c"), (MOVED_FROM, b"c")):
+        parsed(event(1, mask, name), {1: "new", 2: "cur"}, events)
+    assert events.added["new"] == events.deleted["new"] == {"a", "b", "c"} and events.added["cur"] == set()
+    assert events.back is not None and events.back["new"] == {"b"} and events.count == 8
+
+
+def test_lost_events_and_a_lost_directory_are_told() -> None:
+    events = Events()
+    parsed(event(-1, OVERFLOW) + event(1, MOVED_TO, b"m"), {1: "new"}, events)
+    assert events.lost and not events.ended and events.added["new"] == {"m"}
+    parsed(event(1, IGNORED), {1: "new"}, events)
+    assert events.ended
+
+
+def test_what_the_queue_lost_is_listed_again(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
+    def overflown(_: Iterable[str], stop: threading.Event) -> Iterator[Events]:
+        yield Events()
+        yield Events(added={f"{spool}/new": {"m"}}, count=1, lost=True)
+        stop.wait()
+
+    changed = threading.Event()
+    watcher = started(Watcher(paths(spool), changed, source=overflown))
+    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
+    assert heard.restarted and heard.listening and not heard.exact
+
+
 def test_a_name_that_is_not_utf8_ends_one_watch_and_not_the_watching(
     spool: Path, started: Callable[[Watcher], Watcher]
 ) -> None:
     changed = threading.Event()
-    watcher = started(Watcher(paths(spool), changed, back_off=(0.01,)))
+    watcher = started(Watcher(paths(spool), changed, source=watchfiles_source, back_off=(0.01,)))
     take_until(watcher, changed, lambda heard: heard.listening)
     Path(os.fsdecode(os.fsencode(spool) + b"/new/\xff")).touch()
     heard = take_until(watcher, changed, lambda heard: heard.restarted)

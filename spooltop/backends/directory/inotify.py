@@ -1,0 +1,151 @@
+"""Change events straight from the kernel, inotify(7): read in bulk, without a thread of another library or an object an event.
+
+The kernel says when it lost some (IN_Q_OVERFLOW) and when a directory went away (IN_IGNORED), and names are bytes, whatever is
+in them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import struct
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["Events", "inotify_here", "inotify_source", "parsed"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_init: ctypes._NamedFuncPointer | None = getattr(_libc, "inotify_init1", None)
+
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
+_ONLYDIR, _DONT_FOLLOW = 0x0100_0000, 0x0200_0000
+_ADDED, _GONE = _CREATE | _MOVED_TO, _DELETE | _MOVED_FROM
+_NAMED = _ADDED | _GONE
+_WANTED = _ADDED | _GONE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW
+_ENDED = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
+
+_HEAD = struct.Struct("iIII")
+"""wd, mask, cookie, length of the name with its NULs."""
+_ENCODING = sys.getfilesystemencoding()
+_READ = 1 << 18
+_GATHER = 0.1
+"""Seconds from one read to the next where much happens: what comes first is told at once."""
+_HURRY = 0.02
+"""The same where the kernel's queue (16,384 events by default) would else fill up between two reads."""
+_MANY = 2_000
+_BEAT = 1.0
+_TURN = 100
+"""Milliseconds from one question whether to stop to the next."""
+
+
+@dataclass(slots=True)
+class Events:
+    """What one read told: names by directory (as it was given). ``lost``: the kernel's queue overflowed. ``ended``: a directory
+    was removed, moved or unmounted."""
+
+    added: dict[str, set[str]] = field(default_factory=dict)
+    deleted: dict[str, set[str]] = field(default_factory=dict)
+    back: dict[str, set[str]] | None = None
+    """Of the names that both came and went, those that came last. None: nobody knows the order."""
+    count: int = 0
+    lost: bool = False
+    ended: bool = False
+
+
+def inotify_here() -> bool:
+    """Whether this system has inotify(7)."""
+    return _init is not None
+
+
+def inotify_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Events]:
+    """Yields what happens in the directories ``paths``, an empty one at the start and each second, until ``stop`` is set. Raises
+    ``OSError`` where a directory cannot be watched, with the limit that was reached."""
+    fd = _opened()
+    try:
+        folders = {_watch(fd, path): path for path in paths}
+        readable = select.poll()
+        readable.register(fd, select.POLLIN)
+        yield Events()
+        turns = 0
+        while not stop.is_set():
+            if not readable.poll(_TURN):
+                turns += 1
+                if turns * _TURN >= _BEAT * 1_000:
+                    turns = 0
+                    yield Events()
+                continue
+            turns = 0
+            events = Events()
+            while data := _read(fd):
+                parsed(data, folders, events)
+                if len(data) < _READ // 2 or events.count > 2 * _MANY:
+                    break  # what is left or comes meanwhile is of the next read
+            yield events
+            stop.wait(_HURRY if events.count > _MANY else _GATHER)
+    finally:
+        os.close(fd)
+
+
+def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
+    """Adds the events in ``data``, as inotify(7) lays them out, to ``into``."""
+    unpack, index = _HEAD.unpack_from, data.index
+    if into.back is None:
+        into.back = {}
+    known = {
+        wd: (into.added.setdefault(path, set()), into.deleted.setdefault(path, set()), into.back.setdefault(path, set()))
+        for wd, path in folders.items()
+    }
+    at, end, count = 0, len(data), 0
+    while at < end:
+        wd, mask, _, length = unpack(data, at)
+        at += 16
+        count += 1
+        if mask & _NAMED and wd in known:
+            name = str(data[at : index(0, at)], _ENCODING, "surrogateescape")
+            added, deleted, back = known[wd]
+            if mask & _ADDED:
+                added.add(name)
+                if name in deleted:
+                    back.add(name)
+            else:
+                deleted.add(name)
+                if back:
+                    back.discard(name)
+        elif mask & _OVERFLOW:
+            into.lost = True
+        elif mask & _ENDED:
+            into.ended = True
+        at += length
+    into.count += count
+
+
+def _opened() -> int:
+    if _init is None:
+        raise OSError(errno.ENOSYS, "this system has no inotify")
+    fd: int = _init(os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd < 0:
+        code = ctypes.get_errno()
+        words = "inotify instances are used up (fs.inotify.max_user_instances)" if code == errno.EMFILE else os.strerror(code)
+        raise OSError(code, words)
+    return fd
+
+
+def _watch(fd: int, path: str) -> int:
+    wd: int = _libc.inotify_add_watch(fd, os.fsencode(path), _WANTED)
+    if wd < 0:
+        code = ctypes.get_errno()
+        words = "the limit of inotify watches is reached (fs.inotify.max_user_watches)" if code == errno.ENOSPC else None
+        raise OSError(code, words or os.strerror(code), path)
+    return wd
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, _READ)
+    except BlockingIOError:
+        return b""
