@@ -44,6 +44,11 @@ def real_spools(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means: one more than there are cores, because many tests wait for a terminal or another process."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Where everything is to be had, a skipped test is a failure: SPOOLTOP_NOTHING_SKIPPED says so."""

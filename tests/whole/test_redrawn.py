@@ -12,7 +12,7 @@ Dashboard = Callable[..., Terminal]
 
 def test_ctrl_l_paints_over_what_was_written_into_the_terminal(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for("live · as of")
+    screen.wait_for(lambda text: "live · as of" in text and "\n 1Over" in text)
     row = next(at for at, line in enumerate(screen.text.split("\n")) if line.startswith(" 1Over"))
     was = screen.text.split("\n")[row][:12]
     screen.screen.cursor_position(row + 1, 1)

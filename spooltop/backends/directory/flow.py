@@ -157,7 +157,7 @@ class FlowCounter:
         same_claim = {name.raw for name in taken} & {name.raw for name in ended}
         passed = bool(same_claim) and len(taken) == len(ended)  # one claim that began and ended within the batch
         was_claimed = bool(ended) and not passed
-        here = came and (not left or in_new(moved.new_added[0].raw))
+        here = came and (not left or any(in_new(name.raw) for name in moved.new_added))
         limbo = self._gone.pop(id, None) if came or taken else None
         if came:
             if was_claimed or limbo is not None:
@@ -173,9 +173,9 @@ class FlowCounter:
             self._requeued += 1
         if taken:
             self._claimed += 1
-            self._remember(id, taken[0], at)
+            self._remember(id, _last(taken), at)
         if ended and not here and (passed or not taken):
-            name = ended[0]
+            name = _last(ended)
             self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), self._claim_time(id, name), name.source)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
@@ -232,6 +232,11 @@ class FlowCounter:
                 self.last_claim_at = when if self.last_claim_at is None else max(self.last_claim_at, when)
                 if len(self._claimed_at) < _REMEMBERED:
                     self._claimed_at.setdefault(id, when)
+
+
+def _last(claims: list[Name]) -> Name:
+    """Of the claims on one message in a batch, which come in no order, the one that was made last."""
+    return max(claims, key=lambda name: name.claimed_us or 0)
 
 
 def _seconds(us: int | None) -> float | None:

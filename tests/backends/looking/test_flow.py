@@ -148,6 +148,16 @@ def test_a_batch_that_knows_what_came_last_is_believed(back: set[str], expected:
     assert count(replace(through, back=back), in_new=not back) == expected
 
 
+def test_of_two_claims_in_one_batch_the_last_is_remembered() -> None:
+    first, second = (f"order,c={TOKEN}.{us}:2,P7" for us in (1795220925443129, 1795220925443131))
+    for order in ([first, second], [second, first]):
+        counter = FlowCounter(lambda _: False)
+        counter.begin(0.0)
+        counter.add(Batch(1.0, {Box.NEW: {"order", "order,n=1"}, Box.CUR: dict.fromkeys(order).keys()},
+                          {Box.NEW: {"order", "order,n=1"}, Box.CUR: {first}}))  # fmt: skip
+        assert counter.last_claim_at == 1795220925.443131
+
+
 def test_of_many_passages_an_even_sample_is_told() -> None:
     counter = FlowCounter(lambda _: False)
     counter.begin(0.0)
