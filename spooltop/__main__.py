@@ -43,7 +43,7 @@ def _dashboard(curtain: Curtain) -> Dashboard:
         from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
         drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii)
-        drawn = replace(drawn, banner=getattr(options, "banner", ""))
+        drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: curtain.counted)
         return tui.run(control, drawn, opening=curtain.hand_over)
 
     return dashboard

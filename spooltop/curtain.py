@@ -1,11 +1,13 @@
-"""What stands on the terminal while the dashboard is being loaded: its name, at once, on the screen it will draw on.
+"""What stands on the terminal while the dashboard is being loaded: its name, at once, on the screen it will draw on, and how many
+messages wait as soon as they are counted.
 
 Loading Textual takes some hundred milliseconds; a terminal that shows nothing for so long makes people press keys. This module
-loads nothing but what the interpreter has loaded already.
+loads nothing but what the interpreter has loaded already; the thread that counts loads a few milliseconds' worth.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,34 +30,65 @@ def wanted(words: Sequence[str], environ: Mapping[str, str]) -> str | None:
         return None
     if words[:1] == ["demo"]:
         return "demo"
-    paths = [word for word in words if not word.startswith("-")]
-    path = paths[-1] if paths else "."
+    path = _target(words)
     if os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
         return None
     return path if path.isascii() and path.isprintable() else ""
 
 
+def _target(words: Sequence[str]) -> str:
+    paths = [word for word in words if not word.startswith("-")]
+    return paths[-1] if paths else "."
+
+
 class Curtain:
     """Up from ``drop`` until ``hand_over`` (the dashboard draws now) or ``lift`` (something is to be said instead). It is down
-    from the start where nothing was painted; then both do nothing."""
+    from the start where nothing was painted; then all do nothing."""
 
-    def __init__(self, fd: int | None = None) -> None:
+    def __init__(self, fd: int | None = None, called: str = "", columns: int = 80) -> None:
         self._fd = fd
+        self._called = called
+        self._columns = columns
+        self._lock = _thread.allocate_lock()
+        self.counted: int | None = None
+        """How many names stand in ``new``, once that is known."""
 
     @classmethod
     def drop(cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2)) -> Curtain:
-        """Paints where all three streams are a terminal and the words open the dashboard."""
+        """Paints where all three streams are a terminal and the words open the dashboard, and begins to count."""
         try:
             if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ)) is None:
                 return cls()
-            columns = os.get_terminal_size(fds[2]).columns or 80  # 0: nobody told the terminal its size
-            text = f" spooltop {called}"
-            looking = "  looking..."
-            keep = max(0, columns - 1 - len(looking))
-            _write(fds[2], _ENTER + (text + looking if len(text) <= keep else text[:keep] + looking)[: max(0, columns - 1)])
+            curtain = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
+            _write(fds[2], _ENTER + curtain._line())
         except OSError:
             return cls()  # a terminal that cannot be written to is told of by whoever needs it
-        return cls(fds[2])
+        if words[:1] != ["demo"]:
+            _thread.start_new_thread(curtain.count, (os.path.join(_target(words), "new"),))
+        return curtain
+
+    def count(self, path: str) -> None:
+        """Counts the names in ``path`` and paints their number while it is up. What goes wrong is told by the first look."""
+        from .backends.directory import getdents
+
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found = getdents.count(fd)
+            finally:
+                os.close(fd)
+            with self._lock:
+                self.counted = found
+                if self._fd is not None:
+                    _write(self._fd, "\x1b[H" + self._line() + "\x1b[K")
+        except OSError:
+            return
+
+    def _line(self) -> str:
+        text = f" spooltop {self._called}"
+        after = "  looking..." if self.counted is None else f"  new {self.counted:,}  looking..."
+        keep = max(0, self._columns - 1 - len(after))
+        return (text[:keep] + after)[: max(0, self._columns - 1)]
 
     @property
     def up(self) -> bool:
@@ -64,11 +97,16 @@ class Curtain:
 
     def hand_over(self) -> None:
         """The dashboard takes the screen as it is, and gives it back at its end."""
-        self._fd = None
+        with self._lock:
+            self._fd = None
 
     def lift(self) -> None:
         """Gives the terminal back as it was."""
+        # A signal may come while this thread holds the lock: it is waited for so long only as a write takes.
+        held = self._lock.acquire(timeout=0.2)
         fd, self._fd = self._fd, None
+        if held:
+            self._lock.release()
         if fd is not None:
             try:
                 _write(fd, _LEAVE)

@@ -22,7 +22,7 @@ __all__ = ["Options", "run", "why_no_dashboard"]
 class Options:
     """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with
     (empty: the one that fits the target). ``banner``: stands on the last line in place of the views (the demo's); then nothing
-    is said on leaving."""
+    is said on leaving. ``counted``: how many messages were counted in ``new`` so far, shown until the first look is done."""
 
     light: bool = False
     ascii: bool = False
@@ -30,6 +30,7 @@ class Options:
     mouse: bool = False
     view: str = ""
     banner: str = ""
+    counted: Callable[[], int | None] = lambda: None
 
     @staticmethod
     def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:

@@ -72,6 +72,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.looker.start()
         self.doer.start()
         self.set_interval(1.0, self._check_stale)
+        self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
             catch_signals(self.leave)
             self.set_interval(5.0, self._check_terminal)
@@ -105,6 +106,14 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.refresh(layout=True)
         self.screen.refresh(layout=True)
         self.looker.look_again()
+
+    def _paint_counted(self) -> None:
+        """Until the first look is done, what was counted before is shown."""
+        if self.snapshot is None and self.options.counted() is None:
+            return
+        self._waiting.stop()
+        if self.snapshot is None:
+            self.main.paint()
 
     def _check_stale(self) -> None:
         waited = self.looker.looking_for()

@@ -32,6 +32,14 @@ def ends() -> Iterator[tuple[int, int]]:
     os.close(theirs)
 
 
+def until(fd: int, words: bytes) -> bytes:
+    """What comes up to and with these words."""
+    read = b""
+    while not read.endswith(words):
+        read += os.read(fd, 4096)
+    return read
+
+
 def test_it_is_for_what_opens_the_dashboard(spool: str) -> None:
     assert wanted([spool], XTERM) == spool
     assert wanted(["--read-only", spool], XTERM) == spool
@@ -58,12 +66,34 @@ def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[
     assert curtain.up
     painted = os.read(ours, 4096)
     assert painted.startswith(b"\x1b[?1049h") and painted.endswith(b"looking...")
+    assert until(ours, b"new 0  looking...\x1b[K")
     curtain.lift()
     assert os.read(ours, 4096).endswith(b"\x1b[?1049l")
     again = Curtain.drop([spool], XTERM, (theirs,) * 3)
-    os.read(ours, 4096)
+    assert until(ours, b"new 0  looking...\x1b[K")
     again.hand_over()
     again.lift()
+    os.write(theirs, b"next")
+    assert os.read(ours, 4096) == b"next"
+
+
+def test_it_counts_what_waits_however_many_and_of_whatever_names(spool: str, ends: tuple[int, int]) -> None:
+    ours, theirs = ends
+    for number in range(12_000):
+        os.close(os.open(f"{spool}/new/{'m' * (1 + number % 3 * (number > 9_000) * 9)}{number}", os.O_CREAT))
+    os.close(os.open(f"{spool}/new/.hidden", os.O_CREAT))
+    curtain = Curtain.drop([spool], XTERM, (theirs,) * 3)
+    until(ours, b"new 12,000  looking...\x1b[K")
+    curtain.hand_over()
+    assert curtain.counted == 12_000
+
+
+def test_nothing_is_counted_onto_the_dashboard(spool: str, ends: tuple[int, int]) -> None:
+    ours, theirs = ends
+    curtain = Curtain(theirs, spool)
+    curtain.hand_over()
+    curtain.count(f"{spool}/new")
+    assert curtain.counted == 0
     os.write(theirs, b"next")
     assert os.read(ours, 4096) == b"next"
 

@@ -43,11 +43,14 @@ def overview(
     chosen: int = 0,
     lamp: Lamp = Lamp(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
+    counted: int | None = None,
 ) -> list[Line]:
-    """At most ``height`` lines. Where there is no room, panels go from the bottom up; the trouble stays. A wide screen has the
-    same at its left, and at its right what it is about."""
+    """At most ``height`` lines; before the first look ``counted`` messages in ``new`` are all there is to tell. Where there is no
+    room, panels go from the bottom up; the trouble stays. A wide screen has the same at its left, and at its right what it is
+    about."""
     if snapshot is None:
-        return [BLANK, crop((Span(" looking for the first time…", Style.DIM),), width)][:height]
+        known = join(f" new {counted:,} · ") if counted is not None else join(" ")
+        return [BLANK, crop(join(known, Span("looking for the first time…", Style.DIM)), width)][:height]
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
     if width >= _WIDE and height >= _HIGH:

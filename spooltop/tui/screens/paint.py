@@ -141,7 +141,8 @@ def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp)
         chosen = screen.chosen_in(View.OVERVIEW, scene.rows)
         if snapshot is not None and screen.all_problems:
             return problem_lines(snapshot, width, height, chosen=chosen)
-        return overview(snapshot, width, height, now=now, chosen=chosen, lamp=lamp, zone=zone)
+        counted = screen.owner.options.counted() if snapshot is None else None
+        return overview(snapshot, width, height, now=now, chosen=chosen, lamp=lamp, zone=zone, counted=counted)
     if scene.view is View.MESSAGE:
         return _message(screen, width, height)
     if scene.view is View.CURSOR and scene.cursor is not None:
