@@ -1,7 +1,7 @@
 """The spool itself, usable alone: it loads the standard library and nothing of the dashboard.
 
 >>> import tempfile
->>> from spooltop.engine import Spool
+>>> from spooltop.engine import CursorFile, Spool, write_atomic
 >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
 ...     id = spool.put(b"hello", source="greeter")
 ...     with spool.claim() as claim:
@@ -59,6 +59,9 @@ back by ``Spool.recover``. Every file operation goes through one ``Files`` objec
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from spooltop.errors import (
     ClaimLost,
     CursorMismatch,
@@ -74,12 +77,13 @@ from spooltop.errors import (
     UsageError,
 )
 
-from .atomic import write_atomic
-from .claim import Claim
-from .cursors import CursorFile
-from .flat import available, read_and_delete
-from .spool import Spool
-from .tickets import FileTicketQueue
+if TYPE_CHECKING:
+    from .atomic import write_atomic
+    from .claim import Claim
+    from .cursors import CursorFile
+    from .flat import available, read_and_delete
+    from .spool import Spool
+    from .tickets import FileTicketQueue
 
 __all__ = [
     "Claim",
@@ -102,3 +106,17 @@ __all__ = [
     "read_and_delete",
     "write_atomic",
 ]
+
+_ROOMS = {
+    "Claim": "claim", "CursorFile": "cursors", "FileTicketQueue": "tickets", "Spool": "spool", "available": "flat",
+    "read_and_delete": "flat", "write_atomic": "atomic",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Loads a room when something of it is asked for first: who only looks at a spool needs few of them."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    globals()[name] = found
+    return found

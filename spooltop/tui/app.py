@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 
 from textual.app import App
 from textual.message import Message
@@ -19,6 +20,7 @@ from .found import Found, SnapshotTaken
 from .lifecycle import catch_signals, goodbye, terminal_gone
 from .looker import Control, Looker
 from .scene import View
+from .screens.acting import OPENED
 from .screens.main import MainScreen
 
 __all__ = ["SpooltopApp"]
@@ -30,6 +32,12 @@ STALE_AFTER = 5.0
 def first_view(layout: str) -> View:
     """Where a target of this layout has something to show."""
     return {"cursors": View.CURSORS, "tickets": View.LOCKS}.get(layout, View.OVERVIEW)
+
+
+def load_rest() -> None:
+    """Loads what the first look did not need, so that the first key does not wait for it."""
+    for name in OPENED:
+        import_module(f".screens.{name}", __package__)
 
 
 class SpooltopApp(App[int], inherit_bindings=False):
@@ -80,6 +88,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def on_spooltop_app_arrived(self, message: Arrived) -> None:
         if isinstance(message.found, SnapshotTaken):
+            if self.snapshot is None:
+                threading.Thread(target=load_rest, name="load", daemon=True).start()
             self.snapshot = message.found.snapshot
         self.main.take(message.found)
         front = self.screen_stack[-1] if self.screen_stack else None  # none any more: what comes while it ends is nobody's

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,10 +22,11 @@ from ...model.text import escape
 from ...model.words import Action, Box, Json
 from .cursorbooks import CursorBooks, Set, intent, result
 from .cursorfiles import CursorFiles, named_folders
+from .cursorrights import cursor_rights, folder_of, why_not
 from .disk import user_name
 from .logfiles import LogFiles
 
-__all__ = ["CursorOperator", "CursorRef", "cursor_rights"]
+__all__ = ["CursorOperator", "CursorRef"]
 
 PATIENCE = 10.0
 """Seconds that a set waits for the lock: whoever holds it longer is told, and nothing is written."""
@@ -182,7 +181,7 @@ class CursorOperator:
         file = escape(one.path)
         if one.sections is None:
             return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
-        why = _why_not(one, folders)
+        why = why_not(one, folders)
         if why is not None:
             return Candidates((), [Refusal(row, why)])
         had = source in one.sections
@@ -192,7 +191,7 @@ class CursorOperator:
         before = one.sections.get(source)
         if had and _same(before, value):
             return Candidates((), [Refusal(row, f"it is {_words(before)} already")])
-        with _folder_of(one.path, folders) as folder:
+        with folder_of(one.path, folders) as folder:
             found = os.fstat(folder)
         ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
         words = _change_words(ref)
@@ -205,7 +204,7 @@ class CursorOperator:
 
     def _store(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
         try:
-            with self._folders() as folders, _folder_of(ref.file, folders) as folder:
+            with self._folders() as folders, folder_of(ref.file, folders) as folder:
                 found = os.fstat(folder)
                 if (found.st_dev, found.st_ino) != ref.folder_id:
                     return Outcome.SKIPPED, "another directory stands there since the list was made"
@@ -282,46 +281,6 @@ class CursorOperator:
             raise Unreadable(f"the cursors cannot be worked on: {error.strerror or error}", path=self._path) from error
 
 
-def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
-    """Why no cursor of ``sources`` can be set by this user, or None where one can."""
-    if not sources:
-        return "there is no cursor file here"
-    reasons = []
-    for one in sources:
-        why = _why_not(one, folders)
-        if why is None:
-            return None
-        reasons.append(why)
-    return reasons[0]
-
-
-def _why_not(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
-    """Why this user cannot set a cursor in this file. The file is replaced: it takes the directory's rights, and those of the
-    file itself, or its owner would be locked out of what stands there then."""
-    name = os.path.basename(one.path)
-    try:
-        with _folder_of(one.path, folders) as folder:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode):
-                return f"{escape(one.path)} is no plain file"
-            if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
-                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
-            above = os.fstat(folder)
-            for what, path, mode, status in (
-                (name, name, os.R_OK | os.W_OK, found),
-                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
-            ):
-                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
-                    owner = user_name(status.st_uid)
-                    return (
-                        f"you are {user_name(os.geteuid())}, {escape(what)} belongs to {owner} "
-                        f"{stat.S_IMODE(status.st_mode):04o}. Try: sudo -u {owner} spooltop cursors {escape(one.path)}"
-                    )
-    except OSError as error:
-        return f"{escape(one.path)} cannot be seen: {error.strerror}"
-    return None
-
-
 def _choose(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
     """The file that is meant. Raises ``UsageError``, ``Refused``."""
     if not sources:
@@ -354,22 +313,6 @@ def _real(path: str) -> str:
 
 def _stem(one: CursorSource) -> str:
     return os.path.basename(one.path).removesuffix(".json")
-
-
-@contextmanager
-def _folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
-    """The directory of a cursor file, reached from the open ones without following a link. Raises ``OSError``."""
-    above = os.path.dirname(path)
-    for folder, fd in folders:
-        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
-        if below is not None:
-            own = os.open(below, _FOLDER, dir_fd=fd)
-            try:
-                yield own
-            finally:
-                os.close(own)
-            return
-    raise FileNotFoundError(errno.ENOENT, "not below this target", path)
 
 
 class _Held(Exception):

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
-__all__ = ["blocks", "count", "counted", "here"]
+__all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries", "here"]
 
 _getdents64 = getattr(ctypes.CDLL(None, use_errno=True), "getdents64", None)
 if _getdents64 is not None:
     _getdents64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
     _getdents64.restype = ctypes.c_ssize_t
 
-_BLOCK = 1 << 19
-_LENGTH, _NAME = 16, 19
-"""Where the length of an entry (two bytes) and its name stand in it, after d_ino and d_off."""
+_BLOCK = 1 << 17
+_LENGTH, _TYPE, _NAME = 16, 18, 19
+"""Where the length of an entry (two bytes), its type and its name stand in it, after d_ino and d_off."""
+_LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
+REGULAR, OTHER, UNKNOWN = 8, 4, 0
+"""Types of entries: a plain file; one that is none (a directory and all else); one whose type the file system does not tell."""
 
 
 def here() -> bool:
@@ -32,22 +37,50 @@ def blocks(fd: int) -> Iterator[bytes]:
     if _getdents64 is None:
         raise OSError(38, "no getdents64 here")
     room = ctypes.create_string_buffer(_BLOCK)
-    while (got := _getdents64(fd, room, _BLOCK)) != 0:
+    while True:
+        ctypes.memset(room, 0, _BLOCK)  # behind a name's NUL the kernel leaves what was there
+        got = _getdents64(fd, room, _BLOCK)
         if got < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+        if got == 0:
+            return
         yield ctypes.string_at(room, got)
+
+
+def _even(block: bytes) -> int:
+    """The length of an entry where all have one, as in nearly all spools; else 0. Looked at by slices alone."""
+    length = int.from_bytes(block[_LENGTH : _LENGTH + 2], sys.byteorder)
+    number, rest = divmod(len(block), length)
+    same = all(block[_LENGTH + at :: length] == block[_LENGTH + at : _LENGTH + at + 1] * number for at in (0, 1))
+    return length if same and not rest else 0
+
+
+def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
+    """The names in a block, ``.`` and ``..`` among them, their types, a byte each, and whether it is seen at a glance that all
+    begin with 16 digits and a dot."""
+    if length := _even(block):
+        names = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))
+        timed = length > _NAME + 17 and block[_NAME + 16 :: length] == b"." * (len(block) // length)
+        timed = timed and all(block[_NAME + at :: length].isdigit() for at in range(16))
+        return names.replace(b"\0", b"").split(b"/"), block[_TYPE::length], timed
+    found: list[bytes] = []
+    types = bytearray()
+    index, (low, high) = block.index, _LOW_HIGH
+    at, end = 0, len(block)
+    while at < end:
+        found.append(block[at + _NAME : index(0, at + _NAME)])
+        types.append(block[at + _TYPE])
+        at += block[at + low] | block[at + high] << 8
+    return found, bytes(types), False
 
 
 def counted(block: bytes) -> int:
     """How many entries of a block have a name that does not begin with a dot."""
-    length = int.from_bytes(block[_LENGTH : _LENGTH + 2], sys.byteorder)
-    entries, rest = divmod(len(block), length)
-    # Names of one length, as nearly all spools have them: what stands at each step is looked at by slices alone.
-    if not rest and all(block[_LENGTH + at :: length] == block[_LENGTH + at : _LENGTH + at + 1] * entries for at in (0, 1)):
-        return entries - block[_NAME::length].count(b".")
+    if length := _even(block):
+        return len(block) // length - block[_NAME::length].count(b".")
     at = found = 0
-    low, high = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
+    low, high = _LOW_HIGH
     while at < len(block):
         found += block[at + _NAME] != 46
         at += block[at + low] | block[at + high] << 8

@@ -19,7 +19,7 @@ from ...model.row import Payload, Row
 from ...model.sight import BoxState, CursorSource, Sight, Watch
 from ...model.words import LIVE, Action, Key
 from .cursorfiles import CursorFiles, named_folders
-from .cursorset import cursor_rights
+from .cursorrights import cursor_rights
 from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
 from .mounts import is_local, mount_of

@@ -27,6 +27,15 @@ class PackedNames:
             self._chunks.append(os.fsencode("/".join(self._open)))
             self._open = []
 
+    def extend(self, names: list[bytes]) -> None:
+        """Appends many at once, as bytes."""
+        at = min(len(names), -len(self._open) % CHUNK)
+        for name in names[:at]:
+            self.append(os.fsdecode(name))
+        whole = at + (len(names) - at) // CHUNK * CHUNK
+        self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(at, whole, CHUNK)]
+        self._open += map(os.fsdecode, names[whole:])
+
     def __len__(self) -> int:
         return len(self._chunks) * CHUNK + len(self._open)
 

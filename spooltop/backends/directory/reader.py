@@ -27,7 +27,7 @@ from .ages import AgeCounter
 from .asides import Asides
 from .beside import Beside
 from .boxes import Boxes, Doubles
-from .cursorset import cursor_rights
+from .cursorrights import cursor_rights
 from .detail import read_message, split_key
 from .detect import identify
 from .disk import disk_of, who_am_i

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Set
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from spooltop.engine import names
 
+from . import getdents
 from .packed import PackedNames
 
 __all__ = ["BoxScan", "BoxScanner", "Generation", "generation_of", "quick_put_us", "scan_box"]
@@ -19,6 +21,9 @@ _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _SAMPLE = 100
 _ROOMY = 150
+_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+"""Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
+_IDS = re.compile(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
 """(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
@@ -74,15 +79,7 @@ def scan_box(
     ``ids`` are ids to look out for (those of the other box). ``untimed`` is the cache name → mtime in µs of names that hold
     no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate.
     """
-    packed = PackedNames()
-    strange: list[str] = []
-    doubles: list[str] = []
-    known = untimed if untimed is not None else {}
-    kept: dict[str, int] = {}
-    oldest: int | None = None
-    oldest_name: str | None = None
-    first = ":"
-    first_name: str | None = None
+    tally = _Tally(ids, untimed if untimed is not None else {})
     error = ""
     before: Generation | None = None
     own = -1
@@ -91,55 +88,107 @@ def scan_box(
         # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
         own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         before = generation_of(own)
-        with os.scandir(own) as entries:
-            append = packed.append
-            for entry in entries:
-                name = entry.name
-                if name[0] == ".":
-                    continue
-                append(name)
-                if ids and (name in ids or name.partition(",")[0] in ids):
-                    doubles.append(name)
-                if not entry.is_file(follow_symlinks=False):
-                    if len(strange) < _STRANGE_AT_MOST:
-                        strange.append(name)
-                    continue
-                if (len(name) > _ROOMY or not name.isascii()) and not names.claimable(name) and len(strange) < _STRANGE_AT_MOST:
-                    strange.append(name)
-                head = name[:16]
-                if name[16:17] == "." and head.isdecimal() and head.isascii():
-                    if head < first:  # the usual form: as text it sorts as the number does
-                        first, first_name = head, name
-                    continue
-                when = names.put_us(name)
-                if when is None:
-                    when = known.get(name)
-                    if when is None and len(kept) < _UNTIMED_AT_MOST:
-                        try:
-                            when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
-                        except OSError:
-                            when = None  # gone since: it has no age any more
-                    if when is not None and len(kept) < _UNTIMED_AT_MOST:
-                        kept[name] = when
-                if when is not None and (oldest is None or when < oldest):
-                    oldest, oldest_name = when, name
-        if first_name is not None and (oldest is None or int(first) < oldest):
-            oldest, oldest_name = int(first), first_name
+        if getdents.here():
+            for block in getdents.blocks(own):
+                tally.add(own, *getdents.entries(block))
+        else:
+            with os.scandir(own) as entries:
+                for entry in entries:
+                    regular = entry.is_file(follow_symlinks=False)
+                    tally.take(own, entry.name, getdents.REGULAR if regular else getdents.OTHER)
+        packed = tally.names
         after = generation_of(own)
         total, estimated = _bytes(own, packed) if sizes else (None, False)
     except OSError as problem:
-        after, total, estimated = None, None, False
+        packed, after, total, estimated = tally.names, None, None, False
         error = f"you may not list it ({problem.strerror})" if problem.errno in (1, 13) else str(problem.strerror)
     finally:
         if own >= 0:
             os.close(own)
     if untimed is not None:
         untimed.clear()
-        untimed.update(kept)
+        untimed.update(tally.kept)
+    oldest, oldest_name = tally.oldest()
     return BoxScan(
-        packed, oldest, oldest_name, tuple(strange), tuple(doubles), total, estimated, before, before == after, not error, error,
-        time.monotonic() - began,
+        packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), total, estimated, before, before == after,
+        not error, error, time.monotonic() - began,
     )  # fmt: skip
+
+
+class _Tally:
+    """What a scan learns of each name. ``known`` is the cache of ``scan_box``, ``kept`` what it becomes."""
+
+    def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
+        self.names = PackedNames()
+        self.strange: list[str] = []
+        self.doubles: list[str] = []
+        self.kept: dict[str, int] = {}
+        self._ids = frozenset(os.fsencode(id) for id in ids)
+        self._known = known
+        self._oldest: int | None = None
+        self._oldest_name: str | None = None
+        self._first = b":"
+
+    def oldest(self) -> tuple[int | None, str | None]:
+        """The least time (µs since the epoch) and the name that it is of."""
+        if self._first != b":" and (self._oldest is None or int(self._first[:16]) < self._oldest):
+            return int(self._first[:16]), os.fsdecode(self._first)
+        return self._oldest, self._oldest_name
+
+    def add(self, own: int, found: list[bytes], types: bytes, timed: bool) -> None:
+        """The names of one block and their types: all at once where all are plain files with a time in front (``timed``: which
+        is known already)."""
+        joined = b"/".join(found) + b"/"
+        plain = timed and joined.isascii() and len(max(found, key=len)) <= _ROOMY
+        if types.count(getdents.REGULAR) != len(types) or not (plain or _PLAIN.fullmatch(joined)):
+            for name, kind in zip(found, types, strict=True):
+                self.take(own, os.fsdecode(name), kind)
+            return
+        self.names.extend(found)
+        self._first = min(self._first, min(found))
+        if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
+            self.doubles += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
+
+    def take(self, own: int, name: str, kind: int) -> None:
+        """One name."""
+        if name[0] == ".":
+            return
+        self.names.append(name)
+        raw = os.fsencode(name)
+        if self._ids and raw.partition(b",")[0] in self._ids:
+            self.doubles.append(name)
+        if kind == getdents.UNKNOWN:
+            kind = _kind(own, name)
+        if kind != getdents.REGULAR:
+            if len(self.strange) < _STRANGE_AT_MOST:
+                self.strange.append(name)
+            return
+        if len(raw) > _ROOMY and not names.claimable(name) and len(self.strange) < _STRANGE_AT_MOST:
+            self.strange.append(name)
+        if raw[16:17] == b"." and raw[:16].isdigit():
+            self._first = min(self._first, raw)  # the usual form: as text it sorts as the number does
+            return
+        when = names.put_us(name)
+        if when is None:
+            when = self._known.get(name)
+            if when is None and len(self.kept) < _UNTIMED_AT_MOST:
+                try:
+                    when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
+                except OSError:
+                    when = None  # gone since: it has no age any more
+            if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
+                self.kept[name] = when
+        if when is not None and (self._oldest is None or when < self._oldest):
+            self._oldest, self._oldest_name = when, name
+
+
+def _kind(own: int, name: str) -> int:
+    """The type of an entry whose file system does not tell it in the listing."""
+    try:
+        mode = os.stat(name, dir_fd=own, follow_symlinks=False).st_mode
+    except OSError:
+        return getdents.REGULAR  # gone since: nothing strange is left to tell of
+    return getdents.REGULAR if stat.S_ISREG(mode) else getdents.OTHER
 
 
 def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from ...model.audit import AuditLog
 from ...model.can import Can
-from ...model.kind import Operator
-from ...model.plan import Candidates, ItemResult, OperationRecord, Plan
-from ...model.selection import Selection
 from ...model.words import Action, Json
-from .cursorset import CursorOperator
+
+if TYPE_CHECKING:
+    from ...model.audit import AuditLog
+    from ...model.kind import Operator
+    from ...model.plan import Candidates, ItemResult, OperationRecord, Plan
+    from ...model.selection import Selection
+    from .cursorset import CursorOperator
 
 __all__ = ["WithCursors", "can_both"]
 

@@ -1,4 +1,7 @@
-"""Commands of the main screen that choose, narrow, copy, and open plans. None of them changes the spool."""
+"""Commands of the main screen that choose, narrow, copy, and open plans. None of them changes the spool.
+
+The screens they open are loaded when one is, or once the first look is on the screen (``OPENED``): nobody waits for them before.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,14 @@ from ..draw.lamp import Times, when
 from ..scene import BOX_OF, View
 from .arriving import seek
 from .filtering import FilterLine
-from .follow import FollowScreen
-from .holders import HoldersScreen
-from .inject import InjectScreen
-from .operations import OperationsScreen
-from .palette import PaletteScreen
-from .plan import PlanScreen
-from .setting import SettingScreen
 
 if TYPE_CHECKING:
     from .main import MainScreen
 
-__all__ = ["HANDLERS", "VIEW_OF", "ZONES"]
+__all__ = ["HANDLERS", "OPENED", "VIEW_OF", "ZONES"]
+
+OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "setting")
+"""The modules beside this one that hold those screens."""
 
 MUTED_FOR = 3600.0
 """Seconds for which m mutes a source."""
@@ -38,6 +37,8 @@ ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UT
 
 
 def _plan(screen: MainScreen, action: Action) -> None:
+    from .plan import PlanScreen
+
     selection = chosen(screen)
     if selection is not None:
         if action is Action.PURGE and not selection.named and selection.older_than is None:
@@ -61,11 +62,15 @@ def chosen(screen: MainScreen) -> Selection | None:
 
 def _empty(screen: MainScreen, key: str) -> None:
     """All of the trash, whatever is marked."""
+    from .plan import PlanScreen
+
     selection = Selection(box=Box.TRASH, everything=True)
     screen.app.push_screen(PlanScreen(Action.EMPTY, selection), screen.after_plan)
 
 
 def _who(screen: MainScreen, key: str) -> None:
+    from .holders import HoldersScreen
+
     scene = screen.scene()
     if scene.row is not None:
         screen.app.push_screen(HoldersScreen(scene.row.key, scene.row.id))
@@ -76,11 +81,15 @@ def _who(screen: MainScreen, key: str) -> None:
 
 
 def _follow(screen: MainScreen, key: str) -> None:
+    from .follow import FollowScreen
+
     if screen.row is not None:
         screen.app.push_screen(FollowScreen([screen.row.id]))
 
 
 def _set_cursor(screen: MainScreen, key: str) -> None:
+    from .setting import SettingScreen
+
     if (cursor := screen.scene().cursor) is not None:
         screen.app.push_screen(SettingScreen(cursor))
 
@@ -108,14 +117,20 @@ def _mute(screen: MainScreen, key: str) -> None:
 
 
 def _inject(screen: MainScreen, key: str) -> None:
+    from .inject import InjectScreen
+
     screen.app.push_screen(InjectScreen())
 
 
 def _operations(screen: MainScreen, key: str) -> None:
+    from .operations import OperationsScreen
+
     screen.app.push_screen(OperationsScreen())
 
 
 def _palette(screen: MainScreen, key: str) -> None:
+    from .palette import PaletteScreen
+
     def run(id: str | None) -> None:
         if id is not None:
             screen.choose(id)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.backends.directory.packed import CHUNK, PackedNames
@@ -158,3 +159,27 @@ def test_a_missing_box_is_a_state() -> None:
     scan = scanner.look(None, missing="tmp is missing")
     assert (scan.error, scan.complete) == ("tmp is missing", False)
     assert scanner.look(None, missing="tmp is missing") is scan
+
+
+OWN = st.from_regex(rb"\A1[0-9]{15}\.P[0-9]{1,9}R[0-9a-f]{16}\.[a-z]{1,40}(,s=[a-z]{1,9})?\Z")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(OWN, NAMES), max_size=60, unique=True), st.lists(OWN, min_size=1, max_size=60, unique=True))
+def test_listed_in_blocks_or_one_by_one_it_is_the_same(mixed: list[bytes], own: list[bytes]) -> None:
+    for names in (mixed, own):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                if name not in (b".", b".."):
+                    os.close(os.open(os.path.join(os.fsencode(folder), name), os.O_CREAT))
+            os.mkdir(f"{folder}/1795220919781490.directory")
+            fd = opened(Path(folder))
+            scan = scan_box(fd, ids={os.fsdecode(names[0]).partition(",")[0]} if names else set())
+            os.close(fd)
+            there = sorted(os.fsencode(name) for name in os.listdir(folder) if not name.startswith("."))
+            assert sorted(map(os.fsencode, scan.names)) == there
+            assert "1795220919781490.directory" in scan.strange
+            if names is own:
+                first = names[0].partition(b",")[0]
+                assert scan.oldest_us == min(int(name[:16]) for name in own)
+                assert sorted(map(os.fsencode, scan.doubles)) == sorted(n for n in own if n.partition(b",")[0] == first)

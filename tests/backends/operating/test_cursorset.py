@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursorbooks import StateBooks
 from spooltop.backends.directory.cursorfiles import CursorFiles
-from spooltop.backends.directory.cursorset import CursorOperator, CursorRef, cursor_rights
+from spooltop.backends.directory.cursorrights import cursor_rights
+from spooltop.backends.directory.cursorset import CursorOperator, CursorRef
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
