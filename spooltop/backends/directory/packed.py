@@ -17,34 +17,32 @@ class PackedNames:
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
-        self._open: list[str] = []
+        self._open: list[bytes] = []
         self._last: int = -1
         self._last_names: list[str] = []
 
     def append(self, name: str) -> None:
-        self._open.append(name)
+        self._open.append(os.fsencode(name))
         if len(self._open) == CHUNK:
-            self._chunks.append(os.fsencode("/".join(self._open)))
+            self._chunks.append(b"/".join(self._open))
             self._open = []
 
     def extend(self, names: list[bytes]) -> None:
         """Appends many at once, as bytes."""
-        at = min(len(names), -len(self._open) % CHUNK)
-        for name in names[:at]:
-            self.append(os.fsdecode(name))
-        whole = at + (len(names) - at) // CHUNK * CHUNK
-        self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(at, whole, CHUNK)]
-        self._open += map(os.fsdecode, names[whole:])
+        names = self._open + names
+        whole = len(names) // CHUNK * CHUNK
+        self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(0, whole, CHUNK)]
+        self._open = names[whole:]
 
     def __len__(self) -> int:
         return len(self._chunks) * CHUNK + len(self._open)
 
     def _names_of(self, number: int) -> list[str]:
         if number == len(self._chunks):
-            return self._open
-        if number != self._last:
-            self._last_names = os.fsdecode(self._chunks[number]).split("/")
-            self._last = number
+            if number != self._last or len(self._last_names) != len(self._open):
+                self._last, self._last_names = number, [os.fsdecode(name) for name in self._open]
+        elif number != self._last or len(self._last_names) != CHUNK:
+            self._last, self._last_names = number, os.fsdecode(self._chunks[number]).split("/")
         return self._last_names
 
     def __getitem__(self, index: int) -> str:
@@ -61,7 +59,7 @@ class PackedNames:
         for number, chunk in enumerate(self._chunks):
             yield number * CHUNK, chunk
         if self._open:
-            yield len(self._chunks) * CHUNK, os.fsencode("/".join(self._open))
+            yield len(self._chunks) * CHUNK, b"/".join(self._open)
 
     def find(self, name: str) -> int | None:
         """The index of a name, None where it is not among them."""
