@@ -24,7 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     curtain = Curtain.drop(words, os.environ)  # before anything that takes time to load
     try:
         if curtain.up:
+            import gc
             import signal
+
+            gc.disable()  # until the dashboard is loaded: nothing of that is garbage
 
             signal.signal(signal.SIGTERM, curtain.end_by_signal)
             signal.signal(signal.SIGHUP, curtain.end_by_signal)

@@ -6,6 +6,7 @@ keep what a person chose and ask ``draw`` for lines, which ``widgets`` paint; a 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -58,10 +59,18 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     # Read when textual is imported: a sliding page costs 272 kB, 60 frames a second flood slow lines, a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "30")
+    from .looker import Looker
+
+    looker = Looker(control)
+    looker.start()  # what it waits for, the disk, is waited for while Textual is loaded
     from .app import SpooltopApp
 
-    app = SpooltopApp(control, options or Options.of(os.environ))
+    app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)
     opening()
+    # What was loaded stays: a collection that walks through it would hold up keys for some 50 ms, again and again in a storm.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     app.run(mouse=app.options.mouse)
     app.finish()
     for line in [] if app.options.banner else app.goodbye():

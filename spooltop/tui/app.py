@@ -57,17 +57,16 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def __init__(
         self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic, looker: Looker | None = None,
     ) -> None:
+        """``looker`` is one on the same control that looks already."""
         # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
         super().__init__(ansi_color=True)
         self.spool = control
         self.options = options or Options()
         self.glyphs = ASCII if self.options.ascii else UNICODE
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.looker = Looker(
-            control, lambda found: deliver(self, self.Arrived(found)), quiet=quiet, busy=busy, monotonic=monotonic
-        )
+        self.looker = looker or Looker(control, quiet=quiet, busy=busy, monotonic=monotonic)
         self.doer = Doer()
         self.snapshot: Snapshot | None = None
         self.results: list[Result] = []
@@ -77,6 +76,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.push_screen(self.main)
+        self.looker.post_to(lambda found: deliver(self, self.Arrived(found)))
         self.looker.start()
         self.doer.start()
         self.set_interval(1.0, self._check_stale)

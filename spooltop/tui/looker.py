@@ -100,19 +100,21 @@ class Control(Protocol):
 
 
 class Looker:
-    """Looks in a thread of its own and posts what it found with ``post`` (called in that thread)."""
+    """Looks in a thread of its own and posts what it found with ``post`` (called in that thread); where there is nobody yet to
+    post to (None), what it finds waits for ``post_to``."""
 
     def __init__(
         self,
         control: Control,
-        post: Callable[[Found], object],
+        post: Callable[[Found], object] | None = None,
         *,
         quiet: float = QUIET,
         busy: float = BUSY,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._control = control
-        self._post = post
+        self._to = post
+        self._unposted: list[Found] = []
         self._quiet = quiet
         self._busy = busy
         self._monotonic = monotonic
@@ -134,7 +136,17 @@ class Looker:
         self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begins to look; does nothing where it looks already."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def post_to(self, post: Callable[[Found], object]) -> None:
+        """From now on ``post`` gets what is found, first what was found before."""
+        with self._lock:
+            unposted, self._unposted = self._unposted, []
+            for found in unposted:
+                post(found)
+            self._to = post
 
     @property
     def wish(self) -> Wish:
@@ -181,6 +193,14 @@ class Looker:
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    def _post(self, found: Found) -> None:
+        with self._lock:
+            post = self._to
+            if post is None:
+                self._unposted.append(found)
+                return
+        post(found)
 
     def _wake(self) -> None:
         with self._lock:

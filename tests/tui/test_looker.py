@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -254,3 +255,24 @@ def test_a_stream_never_keeps_the_screen_still_for_longer_than_a_second(a_second
 def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
     for took in (0.5, 1.0, 3.0):
         assert took / (took + rest_after(took, 0.25)) <= 0.25
+
+
+def test_what_was_found_before_anybody_took_it_comes_first(posts: Posts) -> None:
+    looked = threading.Event()
+
+    class Told(FakeControl):
+        def changes(self, timeout: float) -> bool:
+            looked.set()  # the first look is over
+            return super().changes(timeout)
+
+    control = Told([waiting(1)])
+    looker = Looker(control, quiet=0.02, busy=0.0)
+    looker.start()
+    looker.start()
+    assert looked.wait(20)
+    looker.post_to(posts.put)
+    first = posts.get_nowait()
+    later = next_of(posts, SnapshotTaken)
+    assert isinstance(first, SnapshotTaken) and isinstance(later, SnapshotTaken)
+    assert first.snapshot.taken_at <= later.snapshot.taken_at
+    assert looker.stop(timeout=20)

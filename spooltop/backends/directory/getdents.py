@@ -20,6 +20,8 @@ if _getdents64 is not None:
     _getdents64.restype = ctypes.c_ssize_t
 
 _BLOCK = 1 << 17
+_LARGE = 1 << 20
+"""Where each return to the interpreter has to wait for another thread."""
 _LENGTH, _TYPE, _NAME = 16, 18, 19
 """Where the length of an entry (two bytes), its type and its name stand in it, after d_ino and d_off."""
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
@@ -32,14 +34,14 @@ def here() -> bool:
     return _getdents64 is not None
 
 
-def blocks(fd: int) -> Iterator[bytes]:
+def blocks(fd: int, size: int = _BLOCK) -> Iterator[bytes]:
     """The entries of the directory ``fd`` (open, at its beginning), as the kernel lays them out. Raises ``OSError``."""
     if _getdents64 is None:
         raise OSError(38, "no getdents64 here")
-    room = ctypes.create_string_buffer(_BLOCK)
+    room = ctypes.create_string_buffer(size)
     while True:
-        ctypes.memset(room, 0, _BLOCK)  # behind a name's NUL the kernel leaves what was there
-        got = _getdents64(fd, room, _BLOCK)
+        ctypes.memset(room, 0, size)  # behind a name's NUL the kernel leaves what was there
+        got = _getdents64(fd, room, size)
         if got < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
@@ -89,4 +91,4 @@ def counted(block: bytes) -> int:
 
 def count(fd: int) -> int:
     """How many names the directory ``fd`` holds, those that begin with a dot apart. Raises ``OSError``."""
-    return sum(map(counted, blocks(fd)))
+    return sum(map(counted, blocks(fd, _LARGE)))
