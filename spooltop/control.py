@@ -255,7 +255,8 @@ def open_control(
         from .backends.directory.lone import LoneReader
 
         lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files)
-        setting = partial(_lone_operations, path, target.path, clock, state, copies, files) if target.kind == "cursors" else None
+        stale = observer.thresholds.lock_stale
+        setting = partial(_lone_operations, path, target, clock, state, copies, files, stale)
         return Control(
             path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
         )  # fmt: skip
@@ -265,7 +266,8 @@ def open_control(
     reader = DirectoryReader(
         target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files
     )
-    changing = partial(_spool_operations, path, target, reader, why, as_spool, clock, copies, files)
+    stale = observer.thresholds.lock_stale
+    changing = partial(_spool_operations, path, target, reader, why, as_spool, clock, copies, files, stale)
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
     )  # fmt: skip
@@ -300,15 +302,17 @@ def _writers(path: str) -> WriterWatch:
 
 def _spool_operations(
     path: str, target: Target, reader: DirectoryReader, why: str | None, as_spool: bool, clock: Callable[[], float],
-    copies: Callable[[str], None] | None, cursor_files: Sequence[str],
+    copies: Callable[[str], None] | None, cursor_files: Sequence[str], stale_after: float,
 ) -> Operations:  # fmt: skip
+    from .backends.directory import cursorbooks, lockbooks
+    from .backends.directory.besidebooks import SpoolBooks
     from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorbooks import SpoolBooks
     from .backends.directory.cursorset import CursorOperator
     from .backends.directory.fresh import FreshRows
+    from .backends.directory.lockset import LockOperator
     from .backends.directory.logfiles import LogFiles
     from .backends.directory.operator import DirectoryOperator
-    from .backends.directory.withcursors import WithCursors
+    from .backends.directory.together import Together
     from .operate.atwork import at_work
     from .operate.operations import Operations
 
@@ -319,26 +323,41 @@ def _spool_operations(
     def taking() -> str:
         return at_work(fresh.sight(), clock(), reader.last_claim_at)
 
-    books = SpoolBooks(reader.path, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(reader.path, books, beside=True, read_only=why, clock=clock, cursor_files=cursor_files)
+    books = partial(SpoolBooks, reader.path, LogFiles(), state_dir=STATE_DIR)
+    cursors = CursorOperator(
+        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=cursor_files
+    )
+    locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=stale_after)
     flags = ("--as", "spool") if as_spool else ()
-    return Operations(WithCursors(operator, cursors), path, clock, flags=flags, copies=copies, at_work=taking)
+    all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    return Operations(all_of_it, path, clock, flags=flags, copies=copies, at_work=taking)
 
 
 def _lone_operations(
-    path: str, file: str, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None,
-    cursor_files: Sequence[str],
+    path: str, target: Target, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None,
+    cursor_files: Sequence[str], stale_after: float,
 ) -> Operations:  # fmt: skip
-    """For cursor files alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
+    """For cursors or tickets alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
+    from .backends.directory import cursorbooks, lockbooks
+    from .backends.directory.besidebooks import StateBooks
     from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorbooks import StateBooks
     from .backends.directory.cursorset import CursorOperator
+    from .backends.directory.lockset import LockOperator
     from .backends.directory.logfiles import LogFiles
+    from .backends.directory.together import Together
     from .operate.operations import Operations
 
-    books = StateBooks(file, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    operator = CursorOperator(file, books, beside=False, clock=clock, cursor_files=cursor_files)
-    return Operations(operator, path, clock, copies=copies)
+    books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    alone = target.kind == "tickets"
+    locks = LockOperator(
+        target.path, books(what=lockbooks.JOURNAL), tickets=alone, above=alone, clock=clock, stale_after=stale_after
+    )
+    if alone:
+        return Operations(locks, path, clock, copies=copies)
+    cursors = CursorOperator(
+        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=cursor_files
+    )
+    return Operations(Together(cursors, locks, Action.UNLOCK), path, clock, copies=copies)
 
 
 def _poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:

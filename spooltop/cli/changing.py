@@ -1,4 +1,4 @@
-"""The commands that change: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, undo."""
+"""The commands that change: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, undo."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
 from . import render_json, render_text
 from .context import Context
-from .selecting import selection_of
+from .selecting import path_of, selection_of
 from .terminal import Terminal
 
-__all__ = ["change", "hold", "inject", "purge", "release", "requeue", "restore", "undo"]
+__all__ = ["change", "hold", "inject", "purge", "release", "requeue", "restore", "undo", "unlock"]
 
 DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
@@ -84,6 +84,15 @@ def undo(args: argparse.Namespace, context: Context) -> int:
     if args.operation is None:
         raise UsageError("undo wants an operation", advice=f"spooltop ops {escape(args.path)} lists them")
     return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
+
+
+def unlock(args: argparse.Namespace, context: Context) -> int:
+    if not args.what:
+        raise UsageError("unlock wants to know which lock", advice=f"spooltop locks {escape(args.path)} lists them")
+    if "ALL" in args.what and len(args.what) > 1:
+        raise UsageError("ALL and names together", advice="give one or the other")
+    selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
+    return _change(Action.UNLOCK, selection, args, context, {})
 
 
 def _some(
@@ -148,6 +157,10 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
             f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them all the same' if forceable else ''}"
         )
         return REFUSED
+    if plan.action is Action.UNLOCK:
+        which = f"no lock {', '.join(map(escape, plan.missing))} here" if plan.missing else "no lock here is stale"
+        terminal.error(f"{escape(plan.target)}: unlock: {which}; spooltop locks lists them")
+        return NOTHING_MATCHED
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     advice = "spooltop ls shows what is there"
     if plan.action is Action.UNDO:

@@ -261,6 +261,16 @@ def _ops(parser: Parser) -> None:
     _json(parser, "an object a line; of one operation one object")
 
 
+def _unlock(parser: Parser) -> None:
+    _path(parser)
+    parser.add_argument("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL")
+    parser.add_argument("--force", action="store_true", help="also where nobody here can tell whether its holder lives")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
+    parser.set_defaults(rate=None)
+    _json(parser, "the plan and what came of it as one object")
+
+
 def _list(parser: Parser) -> None:
     _path(parser, optional=True)
     _json(parser, "an object a line")
@@ -352,6 +362,14 @@ _TABLE = (
     Command(
         "tickets", "[PATH]", "list queues of tickets: who has the first, who waits, who is gone",
         "  spooltop tickets /run/lock/job.lock.queue", "looking:tickets", _list,
+    ),
+    Command(
+        "unlock", "PATH LOCK …", "remove stale locks, and tickets of the dead at the head of a queue",
+        "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
+        "changing:unlock", _unlock,
+        "Only where the file itself is the lock (soft locks, .lck links, leader files), its holder is gone and it is over 5m\n"
+        "old; a ticket of a dead process at once. Never the file of a kernel lock: that one ends with its holder, and without\n"
+        "its file two can hold it. What a living process has is never taken. undo puts it back where its place is free.",
     ),
 )  # fmt: skip
 

@@ -39,6 +39,7 @@ _DONE_WORDS = {
     Action.EMPTY: "emptied",
     Action.UNDO: "undone",
     Action.SET_CURSOR: "set",
+    Action.UNLOCK: "removed",
 }
 
 
@@ -119,7 +120,8 @@ def plan(plan: Plan) -> list[str]:
     lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
     oldest = max((held for item in plan.items if (held := item.row.in_box_age(now)) is not None), default=None)
     if oldest is not None:
-        lines.append(f"oldest in its box for {age(oldest)}")
+        stands = "stands" if plan.action is Action.UNLOCK else "in its box"
+        lines.append(f"oldest {stands} for {age(oldest)}")
     moving = [item for item in plan.items[:SAMPLE] if not item.words]
     lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
     if moving:
@@ -269,13 +271,13 @@ def tickets(queues: Sequence[Lock], now: float) -> list[str]:
 
 
 def _locks(some: Sequence[Lock]) -> list[str]:
-    lines = ["verdict  kind   holder                    waits  lock"]
+    lines = ["verdict  kind    holder                    waits  lock"]
     for lock in some:
         first = lock.holders[0] if lock.holders else None
         who = "—" if first is None else f"{'?' if first.pid is None else first.pid} {escape(first.command or '')}".rstrip()
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
-        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<5}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
     return lines
 
 

@@ -12,7 +12,7 @@ from ..model.units import parse_age
 from ..model.words import Box, Verdict
 from .terminal import Terminal
 
-__all__ = ["id_of", "selection_of"]
+__all__ = ["id_of", "path_of", "selection_of"]
 
 
 def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
@@ -60,6 +60,11 @@ def id_of(word: str) -> str:
     if not name or "\0" in name:
         raise UsageError(f"{word!r} is no id", advice="give the id as `spooltop ls` lists it")
     return name
+
+
+def path_of(word: str) -> str:
+    """The path or name of a file that was shown as ``word``. Raises ``UsageError``."""
+    return _unescaped(word, "a path")
 
 
 def _unescaped(word: str, what: str) -> str:

@@ -23,6 +23,7 @@ READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
 
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _libc = ctypes.CDLL(None, use_errno=True)
 _renameat2 = getattr(_libc, "renameat2", None)
@@ -237,12 +238,23 @@ class Files:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), name, None, to)
 
+    def exchange(self, name: str, to: str, dir_fd: int) -> None:
+        """``renameat2(2)`` with RENAME_EXCHANGE: neither name is ever empty. EINVAL where the file system has no such thing."""
+        if _renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
+        if _renameat2(dir_fd, os.fsencode(name), dir_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), name, None, to)
+
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have (a claim's)."""
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd)
 
     def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         os.link(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+
+    def symlink(self, text: str, name: str, dir_fd: int) -> None:
+        os.symlink(text, name, dir_fd=dir_fd)
 
     def _link_over(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         try:

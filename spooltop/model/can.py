@@ -9,6 +9,8 @@ from .words import Action
 
 __all__ = ["Can"]
 
+_NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK)
+
 
 @dataclass(frozen=True, slots=True)
 class Can:
@@ -23,7 +25,7 @@ class Can:
     @property
     def change(self) -> bool:
         """True where at least one action that moves, makes or deletes messages is available."""
-        return any(action not in self.refusals for action in Action if action not in (Action.UNDO, Action.SET_CURSOR))
+        return any(action not in self.refusals for action in Action if action not in _NO_MESSAGES)
 
     @staticmethod
     def nothing(reason: str) -> Can:

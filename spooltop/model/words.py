@@ -55,6 +55,7 @@ class Action(StrEnum):
     EMPTY = "empty"
     UNDO = "undo"
     SET_CURSOR = "set-cursor"
+    UNLOCK = "unlock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ __all__ = ["Operations"]
 _DOUBTFUL = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
 _UNDOABLE = (
     Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
+    Action.UNLOCK,
 )  # fmt: skip
 
 

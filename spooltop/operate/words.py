@@ -49,6 +49,9 @@ def command_words(
         return undo_words(target, str(options.get("undoes", "")), flags)
     if action is Action.SET_CURSOR:
         return _set_words(target, items, force=force, options=options, flags=flags)
+    if action is Action.UNLOCK:
+        names = dict.fromkeys(str(item.row.key) for item in items)
+        return ("spooltop", "unlock", target, *flags, *(["--force"] if force else []), *map(id_word, names))
     words = ["spooltop", "purge" if action is Action.EMPTY else str(action), target, *flags]
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:

@@ -26,6 +26,7 @@ CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
 HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
 FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
 SOURCES = frozenset({View.CURSORS, View.CURSOR})
+UNLOCKING = frozenset({View.LOCKS, View.OVERVIEW})
 WITH_FILE = LISTS | SOURCES | {View.MESSAGE, View.LOCKS}
 EVERYWHERE = frozenset(View)
 
@@ -119,6 +120,8 @@ COMMANDS: tuple[Command, ...] = (
             why.empty, dangerous=True, rank=4, group="change"),
     Command("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
             dangerous=True, rank=1, group="change"),
+    Command("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of the dead at the head (opens a plan)",
+            UNLOCKING, why.unlock, dangerous=True, rank=1, group="change"),
     Command("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2, group="change"),
     Command("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
             dangerous=True, group="change"),

@@ -46,7 +46,7 @@ def shell(words: Sequence[str]) -> str:
 PAST = {
     Action.REQUEUE: "requeued", Action.PURGE: "purged", Action.INJECT: "injected", Action.HOLD: "held",
     Action.RELEASE: "released", Action.RESTORE: "restored", Action.EMPTY: "emptied", Action.UNDO: "undid",
-    Action.SET_CURSOR: "set",
+    Action.SET_CURSOR: "set", Action.UNLOCK: "removed stale",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from .scene import Scene, View
 __all__ = [
     "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "followable",
     "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying", "on_a_source",
-    "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought", "undo",
+    "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought", "undo", "unlock",
 ]  # fmt: skip
 
 
@@ -125,6 +125,23 @@ def empty(scene: Scene) -> str | None:
 
 def set_cursor(scene: Scene) -> str | None:
     return _allowed(scene, Action.SET_CURSOR) or on_a_source(scene)
+
+
+def unlock(scene: Scene) -> str | None:
+    """Only what is stale: a kernel lock ends with its holder, and what lives is not taken."""
+    if reason := _allowed(scene, Action.UNLOCK):
+        return reason
+    if scene.view is View.OVERVIEW:
+        about = scene.problem is not None and scene.problem.code in ("lock-stale", "ticket-orphan")
+        return None if about else "remove: this line is not about a stale lock"
+    lock = scene.lock
+    if lock is None:
+        return "no lock file was found here"
+    if lock.kind not in ("soft", "ticket"):
+        return "remove: a kernel lock ends with its holder and a mere file is not held; without the file two could hold it"
+    if lock.verdict in ("held", "blocked"):
+        return "remove: its holder lives; end that, and it turns stale"
+    return "remove: nobody holds it" if lock.verdict == "free" else None
 
 
 def on_a_source(scene: Scene) -> str | None:

@@ -350,7 +350,7 @@ def test_the_command_line_loads_no_textual_and_help_nothing_but_argparse(spool: 
 def test_every_command_can_be_called(tmp_path: Path) -> None:
     for name in COMMANDS:
         words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"]}
-        words |= {change: ["id"] for change in ("hold", "release", "restore")}
+        words |= {change: ["id"] for change in ("hold", "release", "restore", "unlock")}
         before = ["--headless", "0", "--dir"] if name == "demo" else []
         done = spooltop(name, *before, tmp_path / "missing" / "spool", *words.get(name, []))
         assert done.code == 5, (name, done.err)

@@ -30,7 +30,7 @@ STATE_DIR = "/var/lib/spooltop"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What stops every change but those that free space."""
 
-_JOURNAL, _AUDIT, _CURSORS = "journal.jsonl", "audit.jsonl", "cursors.jsonl"
+_JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -65,13 +65,15 @@ class Books:
         """Raises ``AuditFailed``."""
         self._append(_AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
 
-    def write_cursors(self, line: bytes) -> None:
-        """The journal of set cursors. Raises ``AuditFailed``."""
-        self._append(_CURSORS, line)
+    def write_beside(self, name: str, line: bytes) -> None:
+        """A journal of what is no message (cursors, locks), ``name``. Raises ``AuditFailed``."""
+        self._append(name, line)
 
-    def cursors(self) -> list[tuple[list[bytes], bool, int]]:
-        """What ``AppendLog.lines`` gives of the journals of set cursors, the own one first. Raises ``OSError``."""
-        logs = [self._log(_CURSORS, apart=apart, create=False) for apart in ((True, False) if self._apart else (False,))]
+    def read_beside(self, name: str, *, own: bool = False) -> list[tuple[list[bytes], bool, int]]:
+        """What ``AppendLog.lines`` gives of the journals ``name``, the own one first, or (``own``) of that alone. Raises
+        ``OSError``."""
+        both = (True, False) if self._apart and not own else (self._apart,)
+        logs = [self._log(name, apart=apart, create=False) for apart in both]
         return [log.lines() for log in logs if log is not None]
 
     def audited(self) -> list[AuditLog]:

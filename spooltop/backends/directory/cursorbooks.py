@@ -3,31 +3,25 @@
 intent  schema line operation action time user undoes file source had before after
 result  schema line operation time outcome reason
 
-Of a spool it stands with the spool's own books; of cursor files alone below ``/var/lib/spooltop`` for root, else in the user's
-own state. In a spool that somebody else owns it is untrusted input: a line that is not exactly this is left out and counted.
+In a spool that somebody else owns it is untrusted input: a line that is not exactly this is left out and counted.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
-from ...engine.dirs import SpoolDirs
-from ...errors import AuditFailed
-from ...model.audit import AuditLog
 from ...model.plan import Outcome
 from ...model.text import escape, unescape
 from ...model.words import Action, Json
-from .applog import AppendLog
-from .books import Books, state_of
-from .logfiles import LogFiles, open_path
+from .besidebooks import BesideBooks
 from .places import OPERATION
 
-__all__ = ["CursorBooks", "Set", "SpoolBooks", "StateBooks", "decode", "gather", "intent", "result"]
+__all__ = ["JOURNAL", "Set", "decode", "gather", "intent", "result", "told"]
+
+JOURNAL = "cursors"
+"""What its journal is of."""
 
 _FIELDS = ("file", "source", "user")
 _MOST = 1e15
@@ -116,148 +110,14 @@ def gather(lines: Iterable[bytes]) -> tuple[dict[str, Set], int]:
     return found, bad
 
 
-class CursorBooks(Protocol):
-    """``journal`` and ``audit`` raise ``AuditFailed``."""
-
-    def journal(self, line: bytes) -> None: ...
-
-    def audit(self, entry: Mapping[str, Json]) -> None: ...
-
-    def audited(self) -> list[AuditLog]:
-        """The audit logs, the own one first. Raises ``OSError``."""
-        ...
-
-    def read(self) -> tuple[dict[str, Set], list[str]]:
-        """All operations by id, and what is wrong with the journal, in words."""
-        ...
-
-
-def _told(logs: Iterable[tuple[list[bytes], bool, int]]) -> tuple[dict[str, Set], list[str]]:
+def told(books: BesideBooks) -> tuple[dict[str, Set], list[str]]:
+    """All operations by id, and what is wrong with the journal, in words."""
     found: dict[str, Set] = {}
-    troubles: list[str] = []
-    for lines, torn, unread in logs:
+    logs, troubles = books.read()
+    for lines in logs:
         sets, bad = gather(lines)
         for operation, one in sets.items():
             found.setdefault(operation, one)
-        if unread:
-            troubles.append(f"the first {unread / 1e6:.0f} MB of the journal of cursors were not read")
-        if torn:
-            troubles.append("the last line of the journal of cursors is cut off: a crash or a full disk")
         if bad:
             troubles.append(f"{bad} lines of the journal of cursors are no journal lines and were left out")
     return found, troubles
-
-
-class SpoolBooks:
-    """With the books of the spool at ``path``."""
-
-    def __init__(self, path: str, files: LogFiles, *, state_dir: str) -> None:
-        self._path = path
-        self._files = files
-        self._state_dir = state_dir
-
-    def journal(self, line: bytes) -> None:
-        try:
-            with SpoolDirs(self._path, self._files) as dirs:
-                books = Books(dirs, self._files, state_dir=self._state_dir)
-                try:
-                    books.write_cursors(line)
-                finally:
-                    books.close()
-        except OSError as error:
-            raise _failed(self._path, error) from error
-
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        try:
-            with SpoolDirs(self._path, self._files) as dirs:
-                books = Books(dirs, self._files, state_dir=self._state_dir)
-                try:
-                    books.write_audit(entry)
-                finally:
-                    books.close()
-        except OSError as error:
-            raise _failed(self._path, error) from error
-
-    def audited(self) -> list[AuditLog]:
-        with SpoolDirs(self._path, self._files) as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                return books.audited()
-            finally:
-                books.close()
-
-    def read(self) -> tuple[dict[str, Set], list[str]]:
-        try:
-            with SpoolDirs(self._path, self._files) as dirs:
-                books = Books(dirs, self._files, state_dir=self._state_dir)
-                try:
-                    return _told(books.cursors())
-                finally:
-                    books.close()
-        except OSError as error:
-            return {}, [f"the journal of cursors cannot be read: {error.strerror}"]
-
-
-class StateBooks:
-    """Of cursor files alone, which lie in ``target``: in a directory of this user's own below ``state_dir``."""
-
-    def __init__(self, target: str, files: LogFiles, *, state_dir: str | None) -> None:
-        self._folder = None if state_dir is None else state_of(state_dir, target)
-        self._files = files
-
-    def journal(self, line: bytes) -> None:
-        self._append("cursors.jsonl", line)
-
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._append("audit.jsonl", json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-
-    def audited(self) -> list[AuditLog]:
-        if self._folder is None:
-            return []
-        try:
-            fd = self._files.open_dir(self._folder, follow=True)
-        except FileNotFoundError:
-            return []
-        try:
-            return [AuditLog(*AppendLog(self._files, fd, "audit.jsonl", self._files.fstat(fd)).lines(), True)]
-        finally:
-            self._files.close(fd)
-
-    def read(self) -> tuple[dict[str, Set], list[str]]:
-        if self._folder is None:
-            return {}, []
-        try:
-            fd = self._files.open_dir(self._folder, follow=True)
-        except FileNotFoundError:
-            return {}, []
-        except OSError as error:
-            return {}, [f"the journal of cursors cannot be read: {error.strerror}"]
-        try:
-            return _told([AppendLog(self._files, fd, "cursors.jsonl", self._files.fstat(fd)).lines()])
-        except OSError as error:
-            return {}, [f"the journal of cursors cannot be read: {error.strerror}"]
-        finally:
-            self._files.close(fd)
-
-    def _append(self, name: str, line: bytes) -> None:
-        if self._folder is None:
-            raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
-        try:
-            fd = open_path(self._files, self._folder)
-            try:
-                found = self._files.fstat(fd)
-                if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                    raise PermissionError(1, "others may write its directory")
-                AppendLog(self._files, fd, name, found).append(line)
-            finally:
-                self._files.close(fd)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
-
-
-def _failed(path: str, error: OSError) -> AuditFailed:
-    return AuditFailed(
-        f"what happens to cursors cannot be written down: {error.strerror or error}",
-        path=path,
-        advice="nothing is changed without it; free space or mend its rights",
-    )

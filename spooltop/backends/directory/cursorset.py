@@ -20,11 +20,12 @@ from ...model.selection import Selection
 from ...model.sight import CursorSource
 from ...model.text import escape
 from ...model.words import Action, Box, Json
-from .cursorbooks import CursorBooks, Set, intent, result
+from .besidebooks import BesideBooks
+from .cursorbooks import Set, intent, result, told
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights, folder_of, why_not
 from .disk import user_name
-from .logfiles import LogFiles
+from .logfiles import LogFiles, with_above
 
 __all__ = ["CursorOperator", "CursorRef"]
 
@@ -56,7 +57,7 @@ class CursorOperator:
     def __init__(
         self,
         path: str,
-        books: CursorBooks,
+        books: BesideBooks,
         *,
         beside: bool,
         read_only: str | None = None,
@@ -147,20 +148,20 @@ class CursorOperator:
             raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._path) from error
 
     def operations(self) -> list[OperationRecord]:
-        told, _ = self._books.read()
-        undone = {one.undoes: one.operation for one in told.values() if one.undoes and one.outcome is Outcome.DONE}
+        known, _ = told(self._books)
+        undone = {one.undoes: one.operation for one in known.values() if one.undoes and one.outcome is Outcome.DONE}
         now: dict[tuple[str, str], tuple[bool, Json]] = {}
-        if any(one.outcome is None for one in told.values()):
+        if any(one.outcome is None for one in known.values()):
             with self._telling(), self._folders() as folders:
                 for source in CursorFiles(named=self._named).look(folders, lambda _: ()):
                     now.update(((_real(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
-        records = [_record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in told.values()]
+        records = [_record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in known.values()]
         records.reverse()
         return sorted(records, key=lambda record: -record.at)
 
     def knows(self, operation: str) -> bool:
         """True where this operation set a cursor here, or put one back."""
-        return operation in self._books.read()[0]
+        return operation in told(self._books)[0]
 
     def close(self) -> None:
         return
@@ -228,11 +229,11 @@ class CursorOperator:
         return Outcome.DONE, ""
 
     def _undo(self, undoes: str, sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> Candidates:
-        told, troubles = self._books.read()
-        one = told.get(undoes)
+        known, troubles = told(self._books)
+        one = known.get(undoes)
         if one is None:
             return Candidates((), (), (f"no operation {undoes} in the journal of cursors", *troubles))
-        if any(other.undoes == undoes and other.outcome is Outcome.DONE for other in told.values()):
+        if any(other.undoes == undoes and other.outcome is Outcome.DONE for other in known.values()):
             return Candidates((), (), ("1 of 1 taken back already.", *troubles))
         file = next((source for source in sources if _real(source.path) == one.file), None)
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
@@ -255,23 +256,8 @@ class CursorOperator:
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
         """(path as shown, descriptor) of the target and, with ``beside``, of the directory it lies in."""
-        if self._named:
-            with named_folders(self._named) as named:
-                yield named
-            return
-        opened: list[tuple[str, int]] = []
-        try:
-            opened.append((self._path, self._files.open_dir(self._path, follow=True)))
-            above = os.path.dirname(self._path)
-            if self._beside and above != self._path:
-                try:
-                    opened.append((above, self._files.open_dir(above, follow=True)))
-                except PermissionError:
-                    pass  # closed to us: what lies there is not shown either
+        with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._beside) as opened:
             yield opened
-        finally:
-            for _, fd in opened:
-                self._files.close(fd)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

@@ -17,8 +17,8 @@ from spooltop.model.sight import Lock, LockParty
 
 from .mounts import is_local, mount_of
 from .processes import Processes
-from .softlocks import read_marker
-from .ticketqueue import ticket_queue
+from .softjudge import party, soft_lock
+from .ticketqueue import orphaned, ticket_queue
 
 __all__ = ["LockFiles", "LockLine", "LockTable", "parse_locks", "read_table"]
 
@@ -129,12 +129,16 @@ class LockFiles:
                     queue = ticket_queue(os.path.join(path, name), name, fd, self._processes, local=is_local(mount_of(fd)))
                     found += [queue] if queue is not None else []
                     continue
+                if stat.S_ISLNK(status.st_mode):
+                    link = soft_lock(os.path.join(path, name), name, fd, self._processes, self._clock())
+                    found += [link] if link is not None else []
+                    continue
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 known = known or table()
                 found.append(self._lock(os.path.join(path, name), name, fd, status, device, known, seen))
         self._since = seen
-        self._last = tuple(found)
+        self._last = orphaned(found)
         return self._last
 
     def _lock_names(self, path: str, fd: int) -> tuple[str, ...]:
@@ -182,9 +186,9 @@ class LockFiles:
                 key = (status.st_ino, status.st_dev, pid or 0, line.waits)
                 since = seen[key] = self._since.get(key, self._clock())
                 if (pid or 0) not in side:
-                    side[pid or 0] = self._party(pid, since)
-        if not lines and status.st_size:
-            soft = self._soft(path, name, fd)
+                    side[pid or 0] = party(pid, since, self._processes)
+        if not lines and (status.st_size or status.st_nlink > 1):
+            soft = soft_lock(path, name, fd, self._processes, self._clock())
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"
@@ -213,36 +217,3 @@ class LockFiles:
             if any(held.inode == line.inode and held.kind == line.kind for held in own):
                 heirs.append(pid)
         return heirs or [None]
-
-    def _party(self, pid: int | None, since: float) -> LockParty:
-        if pid is None:
-            return LockParty(None, since=since)
-        process = self._processes.process(pid, described=True)
-        return LockParty(
-            pid, process.command if process else None, process.user if process else None, since, self._processes.exists(pid)
-        )
-
-    def _soft(self, path: str, name: str, fd: int) -> Lock | None:
-        """A file whose existing is the lock; None where it is none."""
-        marker = read_marker(name, fd)
-        if marker is None:
-            return None
-        if marker.free:
-            return Lock(path, "soft", verdict="free", evidence="no claim is held beside it")
-        pid, since = marker.pid, marker.since
-        nobody = LockParty(pid, since=since)
-        if pid is None:
-            return Lock(path, "soft", (nobody,), (), "unknown", "it does not tell whose it is")
-        if marker.host != self._processes.host():
-            where = f"taken on host {marker.host}, ask there" if marker.host else f"pid {pid} of a host that it does not tell"
-            return Lock(path, "soft", (nobody,), (), "unknown", where)
-        there = self._processes.exists(pid)
-        if there:
-            return Lock(path, "soft", (self._party(pid, since),), (), "held", "the marker's process lives")
-        party = LockParty(pid, since=since, alive=None if there is None else False)
-        if there is None or not self._processes.in_first_namespace() or not is_local(mount_of(fd)):
-            return Lock(path, "soft", (party,), (), "unknown", f"pid {pid} is gone here")
-        why = f"pid {pid} is gone"
-        if marker.lease is not None:
-            why += f"; a lease of {marker.lease:g} s, then the next one takes it"
-        return Lock(path, "soft", (party,), (), "stale", why)

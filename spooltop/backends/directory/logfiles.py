@@ -9,10 +9,12 @@ import ctypes
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ...engine.files import Files
 
-__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_now"]
+__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_now", "with_above"]
 
 _KEEP_SIZE = 1
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
@@ -111,3 +113,21 @@ def open_path(files: Files, path: str) -> int:
         return files.open_dir(name, parent)
     finally:
         files.close(parent)
+
+
+@contextmanager
+def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
+    """(path, descriptor) of a directory and, with ``above``, of the one it lies in, where that is open to this user."""
+    opened: list[tuple[str, int]] = []
+    try:
+        opened.append((path, files.open_dir(path, follow=True)))
+        parent = os.path.dirname(path)
+        if above and parent != path:
+            try:
+                opened.append((parent, files.open_dir(parent, follow=True)))
+            except PermissionError:
+                pass  # closed to us: what lies there is not shown either
+        yield opened
+    finally:
+        for _, fd in opened:
+            files.close(fd)

@@ -24,7 +24,7 @@ from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
 from .mounts import is_local, mount_of
 from .processes import Processes
-from .ticketqueue import ticket_queue
+from .ticketqueue import orphaned, ticket_queue
 from .who import who_has_path
 from .writers import WriterWatch
 
@@ -72,7 +72,7 @@ class LoneReader:
         locks = self._locks.look(folders, lambda: table)
         if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
             queue = ticket_queue(self._path, ".", self._root, self._processes, local=is_local(mount))
-            locks = (*([queue] if queue is not None else []), *locks)
+            locks = orphaned([*([queue] if queue is not None else []), *locks])
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
 
         cursors: tuple[CursorSource, ...] = ()
@@ -96,10 +96,13 @@ class LoneReader:
         )
 
     def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
-        """Of cursors alone they can be set; nothing else is there to be changed."""
+        """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
         if self._read_only is not None:
             return Can.nothing(self._read_only)
         refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
+        del refusals[Action.UNLOCK]
+        if self._layout == "tickets":
+            del refusals[Action.UNDO]
         if self._layout == "cursors":
             with named_folders(self._named) as named:
                 why = cursor_rights(cursors, named or [(self._path, self._root)])

@@ -3,13 +3,16 @@
 - filelock's ``SoftFileLock``: ``pid\\nhost\\nstart\\n``; its ``SoftFileLease``: ``filelock/2`` and lines ``name=value``.
 - filelock's ``StrictSoftFileLock``: a marker that stays, beside it ``<lock>.filelock/claims/``. A file ``held-v1-….claim``
   there is the lock: magic, token, pid, host in hex, start.
-- files of JSON with a pid, as leaders leave: ``{"pid": 77, "host": "here"}``.
+- files of JSON, as leaders leave: with a pid, ``{"pid": 77, "host": "here"}``, or a lease, ``{"ownerId": …, "expiresAt": ms}``.
+- ``<element>.lck``, a second name of the element that it locks: it does not tell whose it is.
+- a symbolic link that leads nowhere and whose text has the pid: ``host:+pid``, ``user@host.pid``, ``host:pid``, ``pid``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from dataclasses import dataclass
 
@@ -19,28 +22,37 @@ _LIMIT = 1_024
 """Bytes: a marker is shorter."""
 _STRICT = b"filelock-strict-v1"
 _AT_MOST = 64
+_LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
     """What a soft lock says: the ``pid`` on ``host`` (None: it does not tell, or not yet) that has it ``since`` (epoch seconds,
-    of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end. ``free``: a
-    file that stays when nobody holds the lock."""
+    of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
+    end where it says it (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the
+    lock's folder) and ``names`` in it are what the lock consists of, names of one file; none where it is the file itself.
+    ``element`` is the name of what a link locks."""
 
     pid: int | None
     host: str | None
     since: float
     lease: float | None = None
     free: bool = False
+    until: float | None = None
+    below: str = ""
+    names: tuple[str, ...] = ()
+    element: str = ""
 
 
 def read_marker(name: str, dir_fd: int) -> Marker | None:
     """The soft lock in the file ``name`` below ``dir_fd``; None where it is none."""
     found = _content(name, dir_fd)
     if found is None:
-        return None
+        return _symbolic(name, dir_fd)
     data, since = found
+    if (linked := _linked(name, dir_fd)) is not None:
+        return linked
     if _STRICT in data:
         return _strict(name, dir_fd, since)
     lines = data.decode("utf-8", "replace").split("\n")
@@ -60,12 +72,16 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
             claims = os.open("claims", _FOLDER, dir_fd=beside)
         finally:
             os.close(beside)
-        for claim in sorted(os.listdir(claims))[:_AT_MOST]:
+        names = sorted(os.listdir(claims))
+        for claim in names[:_AT_MOST]:
             found = _content(claim, claims) if claim.startswith("held-v1-") and claim.endswith(".claim") else None
             if found is not None:
                 lines = found[0].decode("ascii", "replace").split("\n")
                 told = lines[0] == _STRICT.decode() and len(lines) >= 4
-                return Marker(_pid(lines[2]) if told else None, _unhex(lines[3]) if told else None, found[1])
+                pid, host = (_pid(lines[2]), _unhex(lines[3])) if told else (None, None)
+                intent = claim.replace("held-", "intent-", 1)  # stays beside it as long as it is held, and blocks as well
+                both = (claim, intent) if intent in names else (claim,)
+                return Marker(pid, host, found[1], below=f"{name}.filelock/claims", names=both)
     except FileNotFoundError:
         return Marker(None, None, since, free=True)  # its directory comes with the first claim
     except OSError:
@@ -81,10 +97,48 @@ def _leader(data: bytes, since: float) -> Marker | None:
         told = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or type(told.get("pid")) is not int or told["pid"] <= 0:
+    if not isinstance(told, dict):
+        return None
+    until = told.get("expiresAt")
+    if isinstance(told.get("ownerId"), str) and isinstance(until, (int, float)) and 1e12 < until < 1e14:
+        return Marker(None, None, since, until=until / 1000)
+    if type(told.get("pid")) is not int or told["pid"] <= 0:
         return None
     host = told.get("host", told.get("hostname"))
     return Marker(told["pid"], host if isinstance(host, str) and host else None, since)
+
+
+def _linked(name: str, dir_fd: int) -> Marker | None:
+    """``x.lck`` where it is another name of ``x``."""
+    element = name.removesuffix(".lck")
+    if element in (name, ""):
+        return None
+    try:
+        lock, locked = (os.stat(one, dir_fd=dir_fd, follow_symlinks=False) for one in (name, element))
+    except OSError:
+        return None  # no such element
+    # Its ctime, as the mtime may be that of the element: making the link moved it.
+    return Marker(None, None, lock.st_ctime, element=element) if os.path.samestat(lock, locked) else None
+
+
+def _symbolic(name: str, dir_fd: int) -> Marker | None:
+    try:
+        text = os.readlink(name, dir_fd=dir_fd)
+        if _leads(name, dir_fd):
+            return None
+        since = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mtime
+    except OSError:
+        return None  # gone, or no link
+    found = _LINK.match(text)
+    return Marker(_pid(found[2]), found[1], since) if found is not None and _pid(found[2]) else None
+
+
+def _leads(name: str, dir_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd)
+    except OSError:
+        return False
+    return True
 
 
 def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
+from dataclasses import replace
 
 from spooltop.model.sight import Lock, LockParty
 
 from .processes import Processes
+from .softjudge import party
 
-__all__ = ["ticket_queue"]
+__all__ = ["MEMBER", "members_in", "orphaned", "ticket_queue"]
 
-_MEMBER = re.compile(r"[0-9]{20}\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
+MEMBER = re.compile(r"[0-9]{20}\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
 _AT_MOST = 1_000
+_SUFFIX = ".queue"
+
+
+def members_in(names: Iterable[str]) -> list[str]:
+    """The tickets among some names, in their order."""
+    return sorted(name for name in names if MEMBER.match(name))
 
 
 def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, local: bool) -> Lock | None:
@@ -25,7 +34,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, loc
     try:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
         names = os.listdir(fd)
-        members = sorted(member for member in names if _MEMBER.match(member))[:_AT_MOST]
+        members = members_in(names)[:_AT_MOST]
         if not members and "seq" not in names:
             return None
         parties = [party for member in members if (party := _party(member, fd, processes)) is not None]
@@ -47,8 +56,25 @@ def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, loc
     return Lock(path, "ticket", (head,), waiting, verdict, evidence)
 
 
+def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+    """The same, where the first ticket of a queue is stale with what is known of the lock that is queued for: the kernel gave
+    that back when its holder died, and only the ticket stands in the way."""
+    found = tuple(locks)
+    by_path = {os.path.normpath(lock.path): lock for lock in found}
+
+    def told(queue: Lock) -> Lock:
+        path = os.path.normpath(queue.path)
+        base = by_path.get(path.removesuffix(_SUFFIX)) if path.endswith(_SUFFIX) else None
+        if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
+            return queue
+        name = os.path.basename(base.path)
+        return replace(queue, evidence=f"{queue.evidence}: an orphan ticket on a free lock, {name}")
+
+    return tuple(told(lock) for lock in found)
+
+
 def _party(member: str, fd: int, processes: Processes) -> LockParty | None:
-    found = _MEMBER.match(member)
+    found = MEMBER.match(member)
     try:
         status = os.stat(member, dir_fd=fd, follow_symlinks=False)
     except OSError:
@@ -56,8 +82,4 @@ def _party(member: str, fd: int, processes: Processes) -> LockParty | None:
     if found is None or not stat.S_ISREG(status.st_mode):
         return None
     pid = int(found.group(1))
-    there = processes.exists(pid)
-    process = processes.process(pid, described=True) if there else None
-    return LockParty(
-        pid, process.command if process else None, process.user if process else None, status.st_mtime, there
-    )
+    return party(pid, status.st_mtime, processes)

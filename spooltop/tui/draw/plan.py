@@ -50,6 +50,7 @@ _WHATEVER = {
     Action.INJECT: "Test messages are put into new; the consumers that run take them.",
     Action.UNDO: "What the operation moved goes back to where it was.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
+    Action.UNLOCK: "What the dead left is removed; an undo puts it back where its place is free.",
 }
 
 _MOST_REFUSALS = 4
@@ -65,6 +66,8 @@ def plan_words(plan: Plan) -> str:
     """What confirming it does: ``requeue 2``, ``delete 12 for good``."""
     if plan.action is Action.SET_CURSOR:
         return "set it"
+    if plan.action is Action.UNLOCK:
+        return f"remove {plan.count:,}"
     if plan.deletes:
         return f"delete {plan.count:,} for good"
     return poison_words(plan) if _holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
@@ -102,6 +105,8 @@ def plan_title(plan: Plan) -> str:
     by_force = ", by force" if plan.force else ""
     if plan.action is Action.SET_CURSOR:
         return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
+    if plan.action is Action.UNLOCK:
+        return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
     verb = "Delete" if plan.deletes else plan.action.value.capitalize()
     if _holds_poison(plan):
         return f"{poison_words(plan).capitalize()} of {asked:,} {_noun(box, asked)}{by_force}"

@@ -94,6 +94,18 @@ def _set_cursor(screen: MainScreen, key: str) -> None:
         screen.app.push_screen(SettingScreen(cursor))
 
 
+def _unlock(screen: MainScreen, key: str) -> None:
+    """The chosen lock; on a line of trouble all of its kind that are stale."""
+    scene = screen.scene()
+    paths = [scene.lock.path] if scene.lock is not None else []
+    if scene.problem is not None:
+        is_ticket = scene.problem.code == "ticket-orphan"
+        paths = [lock.path for lock in screen.locks if lock.verdict == "stale" and (lock.kind == "ticket") is is_ticket]
+        if is_ticket and scene.problem.subject in paths:
+            paths = [scene.problem.subject]
+    screen.app.push_screen(PlanScreen(Action.UNLOCK, Selection(keys=tuple(paths))), screen.after_plan)
+
+
 def _mute(screen: MainScreen, key: str) -> None:
     scene = screen.scene()
     if scene.cursor is None:
@@ -222,6 +234,8 @@ def _copy(screen: MainScreen, key: str) -> None:
         text = scene.problem.text
     elif scene.cursor is not None:
         text = f"{escape(scene.cursor.source)} {escape(scene.cursor.shown)} {scene.cursor.verdict}: {scene.cursor.evidence}"
+    elif scene.lock is not None:
+        text = escape(scene.lock.path)
     if not text:
         screen.say("copy: it has not been read yet")
         return
@@ -247,6 +261,7 @@ HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "follow": _follow,
     "set-cursor": _set_cursor,
     "mute": _mute,
+    "unlock": _unlock,
     "inject": _inject,
     "operations": _operations,
     "palette": _palette,

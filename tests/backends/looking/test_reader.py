@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursorbooks import SpoolBooks
+from spooltop.backends.directory.besidebooks import SpoolBooks
 from spooltop.backends.directory.cursorset import CursorOperator
+from spooltop.backends.directory.lockset import LockOperator
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.withcursors import WithCursors
+from spooltop.backends.directory.together import Together
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Sight
@@ -344,8 +345,11 @@ def test_what_a_look_allows_is_what_an_operator_does(
     sight = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
         messages = DirectoryOperator(str(spool), rows=lambda box: [], again=lambda box, names: {}, read_only=read_only)
-        books = SpoolBooks(str(spool), LogFiles(), state_dir=str(spool / "state"))
-        operator = WithCursors(messages, CursorOperator(str(spool), books, beside=True, read_only=read_only))
+        books = SpoolBooks(str(spool), LogFiles(), state_dir=str(spool / "state"), what="cursors")
+        operator = Together(
+            messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
+        )
+        operator = Together(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
         assert sight.can == operator.can()
         assert (sight.can.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "may change", "tmp": "may change some of it", "cur": "may change some of it", "new": "may look only"}[gone]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursorbooks import StateBooks
+from spooltop.backends.directory.besidebooks import StateBooks
 from spooltop.backends.directory.cursorfiles import CursorFiles
 from spooltop.backends.directory.cursorrights import cursor_rights
 from spooltop.backends.directory.cursorset import CursorOperator, CursorRef
@@ -54,7 +54,7 @@ class Desk:
         self.operations = Operations(self.operator, str(path), self.clock)
 
     def new_operator(self) -> CursorOperator:
-        books = StateBooks(str(self.path), LogFiles(), state_dir=str(self.state))
+        books = StateBooks(str(self.path), LogFiles(), state_dir=str(self.state), what="cursors")
         return CursorOperator(str(self.path), books, beside=False, clock=self.clock, wait=self.wait, user="ann")
 
     def clock(self) -> float:

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursorbooks import SpoolBooks
+from spooltop.backends.directory.besidebooks import SpoolBooks
 from spooltop.backends.directory.cursorset import CursorOperator
 from spooltop.backends.directory.fresh import FreshRows
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.withcursors import WithCursors
+from spooltop.backends.directory.together import Together
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.kind import ListQuery
@@ -94,8 +94,8 @@ class Ground:
         operator = DirectoryOperator(
             path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
-        cursors = CursorOperator(path, SpoolBooks(path, LogFiles(), state_dir=str(self.state)), beside=True)
-        return Operations(WithCursors(operator, cursors), path)
+        cursors = CursorOperator(path, SpoolBooks(path, LogFiles(), state_dir=str(self.state), what="cursors"), beside=True)
+        return Operations(Together(operator, cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:
         """What ``work`` says of it in a child: lines of errors that a person is shown. Fails where it blocks or breaks."""
