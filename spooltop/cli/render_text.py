@@ -219,6 +219,7 @@ def cursors(snapshot: Snapshot) -> list[str]:
         lines.append(
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
             f"{_loud(one.verdict)}{_because(one)}"
+            f"{f', muted until {until(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
     return lines
 
@@ -230,8 +231,11 @@ def _because(one: Cursor) -> str:
 
 
 def locks(snapshot: Snapshot) -> list[str]:
-    """The lock files, and who holds or waits for each."""
-    return _locks(snapshot.sight.locks)
+    """The lock files, and who holds or waits for each; how often the engine's own were waited for in vain."""
+    had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
+    tries = had + in_vain
+    used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} tries over 5m"
+    return [*_locks(snapshot.sight.locks), *([used] if tries else [])]
 
 
 def holders(found: Holders) -> list[str]:

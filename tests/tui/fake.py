@@ -245,11 +245,14 @@ class FakeControl:
         if reason := self.can.why_not(action):
             raise Refused(f"{action}: {reason}")
         chosen = dict(options or {})
-        rows = [] if action in (Action.INJECT, Action.UNDO, Action.SET_CURSOR) else self.chosen(selection)
+        rows = [] if action in (Action.INJECT, Action.UNDO, Action.SET_CURSOR, Action.UNLOCK) else self.chosen(selection)
         live = [row for row in rows if row.verdict is Verdict.ALIVE and not force]
         items = [Item(row, row.key) for row in rows if row not in live]
         if action is Action.UNDO:
             items = [Item(claim(99), ("cur", 99))]
+        if action is Action.UNLOCK:
+            named = [(str(key), Row(key=key, box=Box.CUR, id=str(key), name=str(key))) for key in selection.keys or ()]
+            items = [Item(row, path, words=f"soft lock {path} of pid 77") for path, row in named]
         if action is Action.SET_CURSOR:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))

@@ -27,7 +27,7 @@ def busy() -> FakeControl:
          replace(waiting(901), key=("trash", 901), box=Box.TRASH, reason="purged")]
     )  # fmt: skip
     fake.cursors = (a_cursor(), a_cursor("email", "advancing"))
-    fake.locks = (a_lock(), replace(a_lock(), path="/var/spool/memex/leader.lock"))
+    fake.locks = (a_lock(), replace(a_lock(), path="/var/spool/memex/leader.lock", kind="soft", verdict="stale"))
     fake.records = [OperationRecord(f"a{n}", Action.PURGE, NOW - 60 * n, "memex", 3, 3) for n in range(3)]
     return fake
 
@@ -69,6 +69,7 @@ RESULT = (*PLAN, ("y", "Requeued 6"))
 HELD: Step = ("7", "Aside held 1")
 TRASH = (HELD, ("7", "Aside rejected 0"), ("7", "Aside trash 1"))
 SOURCES: Step = ("5", "REVERTED")
+LOCKS: Step = ("6", "Locks 2")
 OPERATIONS: Step = ("z", "Operations 3")
 
 
@@ -127,6 +128,7 @@ CASES: dict[str, Case] = {
     "restore": Case((*TRASH, ready('"source"')), "Restore 1 message"),
     "empty": Case(TRASH, "type 1 to delete 1 for good"),
     "set-cursor": Case((SOURCES,), "Set the cursor of imessage"),
+    "unlock": Case((LOCKS,), "Remove 1 stale lock"),
     "mute": Case((SOURCES,), "imessage is muted until"),
     "inject": Case((OVERVIEW,), "Inject test messages"),
     "operations": Case((OVERVIEW,), "Operations 3"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from spooltop.model import units
 from spooltop.model.snapshot import Cursor, Snapshot
 
+from .lamp import when
 from .one_cursor import LOUD, cursor_detail, verdict_words
 from .spans import (
     BLANK,
@@ -76,7 +77,10 @@ def _writes(cursor: Cursor) -> str:
     return f"{cursor.writes:,}" + (f" ({cursor.put_back} put back)" if cursor.put_back else "")
 
 
-def _row(cursor: Cursor, width: int, now: float, *, chosen: bool | None = None) -> Line:
+def _row(
+    cursor: Cursor, width: int, now: float, *, chosen: bool | None = None, muted: float | None = None,
+    zone: datetime.tzinfo | None = None,
+) -> Line:  # fmt: skip
     source, value = _widths(width)
     age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     moved = ("≥" if cursor.moved_is_bound else "") + units.age(age)
@@ -86,10 +90,18 @@ def _row(cursor: Cursor, width: int, now: float, *, chosen: bool | None = None) 
         text += pad_left(units.interval(cursor.every), 7)
     if width >= 72:
         text += f"  {pad(_writes(cursor), 15)}"
-    line = join(text, "  ", _verdict_in(cursor, width - text_width(text) - 2))
+    mute = "" if muted is None else f"muted to {_end(muted, now, zone)} · "
+    line = join(text, "  ", Span(mute, Style.DIM), _verdict_in(cursor, width - text_width(text) - text_width(mute) - 2))
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
     return crop(line, width)
+
+
+def _end(at: float, now: float, zone: datetime.tzinfo | None) -> str:
+    """The time of day; from a day on the date."""
+    if at - now < 86_400:
+        return when(at, zone)[:5]
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%Y-%m-%d")
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
@@ -104,7 +116,7 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
         kept = ranked[: fits - 1]
         hidden = ranked[fits - 1 :]
         cursors = [one for one in cursors if one in kept]
-    lines = [_title(width), *(_row(cursor, width, now) for cursor in cursors)]
+    lines = [_title(width), *(_row(cursor, width, now, muted=snapshot.muted.get(cursor.source)) for cursor in cursors)]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them in trouble" if loud else ""
@@ -124,7 +136,11 @@ def cursor_table(
     room = max(1, height - 1 - (below + 1 if below else 0))
     top = max(0, min(chosen - room + 1, len(cursors) - room))
     visible = range(top, min(len(cursors), top + room))
-    lines = [_title(width), *(_row(cursors[i], width, now, chosen=i == chosen) for i in visible)]
+    mutes = snapshot.muted
+    lines = [
+        _title(width),
+        *(_row(cursors[i], width, now, chosen=i == chosen, muted=mutes.get(cursors[i].source), zone=zone) for i in visible),
+    ]
     if below:
         lines.append(BLANK)
         lines += cursor_detail(cursors[chosen], snapshot, width, below, now=now, chosen=-1, zone=zone)

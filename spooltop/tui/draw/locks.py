@@ -15,6 +15,8 @@ _STYLES = {"stale": Style.WARN, "blocked": Style.BAD}
 _STALE = "; the file itself is the lock, so nobody else gets it"
 _INDENT = 11
 _PARTIES = 6
+_TRIES = 20
+"""Of fewer no share is told."""
 
 
 def party(one: LockParty) -> str:
@@ -96,6 +98,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     troubled = sum(lock.verdict in _STYLES for lock in locks)
     tail = f" · {troubled:,} in trouble, first" if troubled else ""
     lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
+    lines += [used] if (used := _used(snapshot, width)) else []
     at = end = 0
     for i, lock in enumerate(locks):
         block = _block(lock, width, now, chosen=i == chosen)
@@ -106,6 +109,18 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     return lines[top:][:height]
 
 
+def _used(snapshot: Snapshot, width: int) -> Line:
+    """How often the engine's own locks were waited for in vain, where any were asked for: it counts them, others do not."""
+    had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
+    tries = had + in_vain
+    if not tries:
+        return BLANK
+    trouble = any(problem.code == "lock-failures" for problem in snapshot.problems)
+    share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
+    failed = Span(f"{in_vain:,} timed out", Style.WARN if trouble else Style.NORMAL)
+    return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} tries over 5m"), width)
+
+
 def _block(lock: Lock, width: int, now: float, *, chosen: bool) -> list[Line]:
     verdict = _verdict(lock)
     room = max(8, width - _INDENT - 2)
@@ -113,7 +128,8 @@ def _block(lock: Lock, width: int, now: float, *, chosen: bool) -> list[Line]:
     path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)
     sign = Span("▌" if chosen else " ", Style.KEY)
     lines: list[Line] = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
-    facts = [("", shown(lock.evidence) + (_STALE if lock.verdict == "stale" else ""))] if lock.evidence else []
+    alone = lock.verdict == "stale" and lock.kind == "soft" and "lease" not in lock.evidence
+    facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
     facts += _parties("held by", lock.holders, now)
     facts += _parties("waits", lock.waiters, now)
     for label, text in facts:
