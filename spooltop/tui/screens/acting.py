@@ -96,6 +96,8 @@ def _set_cursor(screen: MainScreen, key: str) -> None:
 
 def _unlock(screen: MainScreen, key: str) -> None:
     """The chosen lock; on a line of trouble all of its kind that are stale."""
+    from .plan import PlanScreen
+
     scene = screen.scene()
     paths = [scene.lock.path] if scene.lock is not None else []
     if scene.problem is not None:
