@@ -163,6 +163,50 @@ def test_another_user_sees_who_holds_it() -> None:
             assert look_by(nobody, Path(folder)) == ["held", str(pid)]
 
 
+@pytest.fixture
+def overlay() -> Iterator[Path]:
+    """A mounted overlayfs(5) whose lower directory has a lock file ``lower.lock``, in a file system of its own."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-overlay-") as folder:
+        base = Path(folder)
+        if subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True).returncode:
+            pytest.skip("mounting is root's")
+        try:
+            for name in ("lower", "upper", "work", "merged"):
+                (base / name).mkdir()
+            (base / "lower" / "lower.lock").touch()
+            options = f"lowerdir={base / 'lower'},upperdir={base / 'upper'},workdir={base / 'work'}"
+            made = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(base / "merged")], capture_output=True)
+            if made.returncode:
+                pytest.skip("this kernel mounts no overlay here")
+            try:
+                yield base / "merged"
+            finally:
+                subprocess.run(["umount", str(base / "merged")], check=True)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("name", ["lower.lock", "upper.lock"])
+@pytest.mark.parametrize("how", ["flock", "posix", "ofd"])
+def test_on_an_overlay_it_is_held_by_who_holds_it(overlay: Path, name: str, how: str) -> None:
+    """A file has another device and inode there than in the layer that it comes from, and another one after it was copied up."""
+    assert look(overlay).get(name) is None or look(overlay)[name].verdict == "free"
+    with holder(how, overlay / name) as pid:
+        lock = look(overlay)[name]
+        told = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,PATH"], capture_output=True, check=True).stdout)["locks"]
+    assert (lock.verdict, lock.kind, [party.pid for party in lock.holders]) == ("held", how, [pid])
+    assert how == "ofd" or pid in [line["pid"] for line in told]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting is root's")
+def test_on_an_overlay_a_lock_on_a_file_that_was_only_read(overlay: Path) -> None:
+    """flock(2) needs no right to write: the file stays in the layer below."""
+    with (overlay / "lower.lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (lock,) = look(overlay).values()
+    assert (lock.verdict, [party.pid for party in lock.holders]) == ("held", [os.getpid()])
+
+
 def test_child_of_a_dead_holder_is_the_holder(tmp_path: Path) -> None:
     with holder("flock", tmp_path / "job.lck", "fork") as pid:
         lock = look(tmp_path)["job.lck"]
@@ -195,6 +239,8 @@ def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -
         ("filelock/2\npid=", "unknown"),
         ('{"pid": 77, "host": "here"}', "stale"),
         ('{"pid": 77}', "unknown"),
+        ('{"ownerId": "8131-41e2", "expiresAt": 1795220930708}', "stale"),
+        ('{"ownerId": "8131-41e2", "expiresAt": 99795220930708}', "held"),
     ],
 )
 def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
@@ -204,6 +250,40 @@ def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
     (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
     os.close(fd)
     assert lock.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("ann@here.77:1795", "stale"), ("here:+77", "stale"), ("here.78", "held"), ("127.0.1.1:+77", "unknown"), ("../x.9", None)],
+)
+def test_links_that_lead_nowhere_and_name_a_process(tmp_path: Path, text: str, verdict: str | None) -> None:
+    (tmp_path / "x.lock").symlink_to(text)
+    table = FakeProcesses(hidden=[78])
+    fd = os.open(tmp_path, os.O_RDONLY)
+    locks = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
+    os.close(fd)
+    assert [lock.verdict for lock in locks] == ([verdict] if verdict else [])
+
+
+def test_a_second_name_of_an_element_does_not_tell_whose_it_is(real_spools: Path) -> None:
+    (lock,) = look(real_spools / "dirq_simple" / "6b00e590").values()
+    assert (lock.kind, lock.verdict) == ("soft", "unknown")
+    assert lock.evidence == "a link to 6b00e5b7c2149f: it does not tell whose it is"
+
+
+def test_the_first_ticket_of_the_dead_on_a_free_lock_is_an_orphan(real_spools: Path) -> None:
+    """And where somebody has the lock all the same, it is not."""
+    folder = real_spools / "stouputils_lockfifo"
+    table = FakeProcesses()
+    fd = os.open(folder, os.O_RDONLY)
+    locks = LockFiles(table).look([(str(folder), fd, None)], lambda: read_table(table))
+    os.close(fd)
+    queue = next(lock for lock in locks if lock.kind == "ticket")
+    assert (queue.verdict, len(queue.waiters)) == ("stale", 2)
+    assert queue.evidence == "pid 9167 is gone and has the first ticket: an orphan ticket on a free lock, job.lock"
+    with (folder / "job.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "orphan" not in look(folder)["job.lock.queue"].evidence
 
 
 @pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
