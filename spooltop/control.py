@@ -312,7 +312,7 @@ def _spool_operations(
     from .backends.directory.lockset import LockOperator
     from .backends.directory.logfiles import LogFiles
     from .backends.directory.operator import DirectoryOperator
-    from .backends.directory.together import Together
+    from .backends.directory.withcursors import Together
     from .operate.atwork import at_work
     from .operate.operations import Operations
 
@@ -344,7 +344,7 @@ def _lone_operations(
     from .backends.directory.cursorset import CursorOperator
     from .backends.directory.lockset import LockOperator
     from .backends.directory.logfiles import LogFiles
-    from .backends.directory.together import Together
+    from .backends.directory.withcursors import Together
     from .operate.operations import Operations
 
     books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)

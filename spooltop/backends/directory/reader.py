@@ -44,10 +44,10 @@ from .rows import claim_row
 from .scan import BoxScan, generation_of, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
-from .together import can_both
 from .traffic import Traffic
 from .watch import Source, kernel_source
 from .who import who_has, who_has_path
+from .withcursors import can_both
 from .writers import WriterWatch
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
@@ -277,8 +277,7 @@ class DirectoryReader:
         try:
             with self._beside.folders(dirs) as folders:
                 why = cursor_rights(cursors, folders)
-            cursors_can = Can() if why is None else Can({Action.SET_CURSOR: why})
-            return can_both(can_both(can_change(dirs), cursors_can, Action.SET_CURSOR), Can(), Action.UNLOCK)
+            return can_both(can_change(dirs), Can() if why is None else Can({Action.SET_CURSOR: why}))
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Can.nothing(str(problem.strerror))
 

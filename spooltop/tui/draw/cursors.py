@@ -90,8 +90,11 @@ def _row(
         text += pad_left(units.interval(cursor.every), 7)
     if width >= 72:
         text += f"  {pad(_writes(cursor), 15)}"
-    mute = "" if muted is None else f"muted to {_end(muted, now, zone)} · "
-    line = join(text, "  ", Span(mute, Style.DIM), _verdict_in(cursor, width - text_width(text) - text_width(mute) - 2))
+    mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
+    room = width - text_width(text) - 2 - text_width(mute)
+    if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
+        cursor = replace(cursor, evidence="", put_back=0)  # that it is muted is of more use here than how often
+    line = join(text, "  ", _verdict_in(cursor, room), Span(mute, Style.DIM))
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
     return crop(line, width)

@@ -18,7 +18,7 @@ from spooltop.backends.directory.lockset import LockOperator
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.together import Together
+from spooltop.backends.directory.withcursors import Together
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Sight

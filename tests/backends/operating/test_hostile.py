@@ -31,7 +31,7 @@ from spooltop.backends.directory.fresh import FreshRows
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.together import Together
+from spooltop.backends.directory.withcursors import Together
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.kind import ListQuery

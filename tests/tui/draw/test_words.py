@@ -16,7 +16,7 @@ from spooltop.model.sight import LockParty, Watch, Who
 from spooltop.model.words import Box
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
-from spooltop.tui.draw.cursors import cursor_glance
+from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
@@ -139,7 +139,9 @@ def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
     assert spark((0, 0), 2) == "▁▁"
 
 
-@pytest.mark.parametrize(("index", "hint"), [(0, ("r", "requeue 2")), (1, ("Enter", "")), (4, ("d", "purge 3"))])
+@pytest.mark.parametrize(
+    ("index", "hint"), [(0, ("r", "requeue 2")), (1, ("Enter", "")), (4, ("d", "purge 3")), (5, ("d", "remove"))]
+)
 def test_a_line_of_trouble_offers_what_does_most(index: int, hint: tuple[str, str]) -> None:
     assert problem_hint(values.problems()[index], Can()) == hint
 
@@ -310,6 +312,29 @@ def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
     assert "pid 99 is gone; the file itself is the lock" in words
     assert "   held by 5304 import.py of memex, for ≥10s" in words
     assert "   waits   5307 import.py of memex, for ≥10s" in words
+
+
+def test_the_locks_view_tells_the_share_of_tries_that_were_in_vain() -> None:
+    whole = values.trouble()
+    told = {
+        (604, 3): " the engine's own locks: 3 timed out (<1%) of 607 tries over 5m", (9, 10): "10 timed out (—) of 19 tries",
+        (15, 5): "5 timed out (25%) of 20 tries",
+    }  # fmt: skip
+    for (had, given_up), words in told.items():
+        sight = replace(whole.sight, locks_had=had, locks_given_up=given_up)
+        assert words in text(lock_table(replace(whole, sight=sight), 80, 40, now=NOW))
+    unused = replace(whole, sight=replace(whole.sight, locks_had=0, locks_given_up=0))
+    assert "own locks" not in text(lock_table(unused, 80, 40, now=NOW))
+
+
+def test_a_muted_source_says_until_when_in_its_row() -> None:
+    whole = values.trouble()
+    soon, later = (
+        text(cursor_table(replace(whole, muted={"imessage": NOW + end}), 80, 10, now=NOW, zone=ZONE)).splitlines()[1]
+        for end in (3600, 90_000)
+    )
+    assert soon.endswith("REVERTED · muted to 03:41")
+    assert "muted to 20" in later and "REVERTED" in later
 
 
 def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:

@@ -63,7 +63,7 @@ class Together:
         return self._main
 
 
-def can_both(main: Can, side: Can, action: Action) -> Can:
+def can_both(main: Can, side: Can, action: Action = Action.SET_CURSOR) -> Can:
     """What ``action`` is about as the second says, all else as the first does."""
     refusals = dict(main.refusals)
     why = side.why_not(action)
