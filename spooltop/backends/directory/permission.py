@@ -26,7 +26,9 @@ _OF_LOCKS = (Action.UNLOCK,)
 def can_change(dirs: SpoolDirs) -> Can:
     """Asks the kernel for each directory that an action writes. Root may everything but what the file system forbids."""
     refusals: dict[Action, str] = {
-        action: "this version has no such action for a directory spool" for action in Action if action not in (*_OFFERED, *_OF_LOCKS)
+        action: "this version has no such action for a directory spool"
+        for action in Action
+        if action not in (*_OFFERED, *_OF_LOCKS)
     }
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
     beside = _why_not_beside(dirs)

@@ -101,10 +101,10 @@ def _row(
 
 
 def _end(at: float, now: float, zone: datetime.tzinfo | None) -> str:
-    """The time of day; from a day on the date."""
+    """The time of day; from a day on the month and the day, as it ends within a year."""
     if at - now < 86_400:
         return when(at, zone)[:5]
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%Y-%m-%d")
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%m-%d")
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:

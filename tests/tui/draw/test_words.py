@@ -334,7 +334,7 @@ def test_a_muted_source_says_until_when_in_its_row() -> None:
         for end in (3600, 90_000)
     )
     assert soon.endswith("REVERTED · muted to 03:41")
-    assert "muted to 20" in later and "REVERTED" in later
+    assert later.endswith("REVERTED · muted to 11-22")
 
 
 def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:
