@@ -115,6 +115,8 @@ class Disk:
     inodes_total: int | None = None
     readonly: bool = False
     root_bytes_free: int | None = None
+    apart: tuple[Box, ...] = ()
+    """Boxes that are on another file system than ``new``: no rename(2) leads from one to the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,10 @@ def _disk(seen: Seen) -> Iterator[Problem]:
     if disk.readonly:
         yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
         return
+    fails = {Box.TMP: "every put", Box.CUR: "every claim"}
+    for box in disk.apart:
+        text = f"{box} is on another file system than new, rename(2) leads to none: {fails[box]} fails"
+        yield Problem("fs-readonly", Severity.CRITICAL, text)
     if disk.bytes_free is not None and disk.bytes_total:
         root = disk.root_bytes_free
         for_root = f" (root still has {size(root)})" if root is not None and root > disk.bytes_free + _FULL else ""

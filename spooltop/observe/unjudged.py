@@ -35,6 +35,9 @@ def not_visible(seen: Seen) -> Iterator[str]:
             yield f"{box} ({escape(state.error)})" if state.error else str(box)
         elif not state.complete:
             yield f"all of {box}"
+    if sight.watch.mode == "scan" and seen.has_boxes:
+        why = f": {escape(sight.watch.reason)}" if sight.watch.reason else ""
+        yield f"what comes and goes between two looks ({sight.watch.period or 0:g}s apart{why})"
     if not sight.judged_all:
         yield "holders of all claims"
     if sight.disk.bytes_free is None:

@@ -20,7 +20,7 @@ __all__ = ["disk_of", "user_name", "who_am_i"]
 _CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
 
 
-def disk_of(fd: int, mount: Mount | None) -> Disk:
+def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk:
     """What statvfs(3) tells of the file system of ``fd``: f_bavail and f_favail count for users, root has a little more."""
     kind = mount.fs_type if mount is not None else "?"
     try:
@@ -38,7 +38,16 @@ def disk_of(fd: int, mount: Mount | None) -> Disk:
         inodes_total=free.f_files if inodes else None,
         readonly=readonly,
         root_bytes_free=free.f_bfree * unit,
+        apart=_apart(dirs),
     )
+
+
+def _apart(dirs: SpoolDirs | None) -> tuple[Box, ...]:
+    if dirs is None or dirs.new is None:
+        return ()
+    device = os.fstat(dirs.new).st_dev
+    others = ((Box.TMP, dirs.tmp), (Box.CUR, dirs.cur))
+    return tuple(box for box, fd in others if fd is not None and os.fstat(fd).st_dev != device)
 
 
 def user_name(uid: int) -> str:

@@ -149,7 +149,7 @@ class DirectoryReader:
         flow = self._traffic.look(
             now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=self._ear.beginning(heard), exact=not reopened
         )  # fmt: skip
-        disk = disk_of(dirs.root, mount)
+        disk = disk_of(dirs.root, mount, dirs)
         cursors = self._beside.cursors(dirs)
         can = self._can(dirs, cursors)
         claims = None if self._layout == "mail" else self._claims

@@ -1,0 +1,219 @@
+"""What befalls a spool, a machine or a terminal while somebody looks: figures stay true or say what they are, and keys answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool
+
+from .person import Person, all_of, in_one_line
+from .terminal import SPOOLTOP, Terminal
+from .test_scenes import anybodys  # noqa: F401  a fixture
+from .test_who_lives import NOBODY, needs_root
+
+Dashboard = Callable[..., Terminal]
+
+
+def depth(box: str, count: int) -> Callable[[str], bool]:
+    """True of an Overview whose row of ``box`` counts so many."""
+    return lambda text: re.search(rf"^ {box} +{count:,} ".replace(",", ","), text, re.MULTILINE) is not None
+
+
+def put(path: Path, count: int) -> None:
+    with Spool(str(path), durable=False) as spool:
+        spool.put_many([b"x"] * count)
+
+
+def leaves(screen: Terminal) -> None:
+    assert Person(screen).leaves() == 0
+
+
+def test_a_name_that_is_not_utf8_and_what_comes_after_it(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    os.close(os.open(os.fsencode(spool_path / "new") + b"/\xff\xfe\x1b[31m", os.O_CREAT | os.O_WRONLY))
+    screen.wait_for(depth("new", 4))
+    put(spool_path, 2)
+    screen.wait_for(depth("new", 6))
+    leaves(screen)
+
+
+@pytest.mark.parametrize("box", ["tmp", "new", "cur"])
+def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard, box: str) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(all_of("live · as of", "nothing wrong"))
+    (spool_path / box).rename(spool_path / f".{box}")
+    screen.wait_for(lambda text: f"{box} is missing" in text or f"no {box}" in text)
+    (spool_path / box).mkdir()
+    put(spool_path, 2)
+    screen.wait_for(depth("new", 2 if box == "new" else 5))
+    put(spool_path, 1)  # heard of too, not only found by the first look
+    screen.wait_for(depth("new", 3 if box == "new" else 6))
+    leaves(screen)
+
+
+def test_the_whole_spool_is_replaced_by_another(spool_path: Path, dashboard: Dashboard) -> None:
+    other = spool_path.with_name("other")
+    Spool.create(str(other), durable=False).close()
+    put(other, 17)
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    spool_path.rename(spool_path.with_name("away"))
+    other.rename(spool_path)
+    screen.wait_for(depth("new", 17))
+    put(spool_path, 1)
+    screen.wait_for(depth("new", 18))
+    leaves(screen)
+
+
+def test_by_a_link(spool_path: Path, dashboard: Dashboard) -> None:
+    link = spool_path.with_name("link")
+    link.symlink_to(spool_path)
+    screen = dashboard(str(link))
+    screen.wait_for(depth("new", 3))
+    put(spool_path, 1)
+    screen.wait_for(depth("new", 4))
+    leaves(screen)
+
+
+@needs_root
+def test_tmp_on_another_device_is_said(spool_path: Path) -> None:
+    mount = f'mount -t tmpfs none "{spool_path}/tmp" && exec "$@"'
+    with Terminal(["unshare", "--mount", "sh", "-c", mount, "sh", *SPOOLTOP, str(spool_path)]) as screen:
+        screen.wait_for(all_of("tmp", "another file system"))
+        screen.wait_for(depth("new", 3))
+        leaves(screen)
+
+
+@pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
+def test_where_nothing_can_be_watched_it_scans_and_says_so(spool_path: Path, limit: str) -> None:
+    script = f'echo 0 >/proc/sys/user/{limit} && exec "$@"'
+    with Terminal(["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", *SPOOLTOP, str(spool_path)]) as screen:
+        screen.wait_for(in_one_line("Not visible: what comes and goes between two looks (1s apart: "))
+        screen.wait_for("inotify")
+        screen.wait_for(depth("new", 3))
+        put(spool_path, 4)
+        screen.wait_for(depth("new", 7))
+        leaves(screen)
+
+
+def test_out_of_descriptors_for_a_while(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    soft, hard = resource.prlimit(screen.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(screen.process.pid, resource.RLIMIT_NOFILE, (3, hard))
+    put(spool_path, 1)
+    screen.wait_for("Too many open files")
+    screen.type("3")
+    screen.wait_for("Claims")
+    resource.prlimit(screen.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    screen.type("q")
+    screen.wait_for(depth("new", 4))
+    leaves(screen)
+
+
+@needs_root
+def test_rights_that_go_and_come_back(anybodys: Path) -> None:  # noqa: F811
+    path = anybodys / "spool"
+    Spool.create(str(path), durable=False).close()
+    put(path, 3)
+    for part in (path, *path.iterdir()):
+        part.chmod(0o755)
+    with Terminal([*NOBODY, *SPOOLTOP, str(path)], env={"HOME": "/"}) as screen:
+        screen.wait_for(depth("new", 3))
+        (path / "new").chmod(0o700)
+        put(path, 1)
+        screen.wait_for("Permission denied")
+        (path / "new").chmod(0o755)
+        screen.wait_for(depth("new", 4))
+        leaves(screen)
+
+
+def test_stopped_while_much_happens_it_is_exact_again(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    screen.process.send_signal(signal.SIGSTOP)
+    with Spool(str(spool_path), durable=False) as spool:
+        for _ in range(4):
+            spool.put_many([b"x"] * 500)
+            spool.ack_many(spool.claims())
+        spool.put_many([b"x"] * 234)
+    screen.process.send_signal(signal.SIGCONT)
+    screen.wait_for(depth("new", 234))
+    put(spool_path, 1)
+    screen.wait_for(depth("new", 235))
+    leaves(screen)
+
+
+def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    for number in range(150):  # nothing is read meanwhile: the pty is full long before the end
+        screen.type("2345"[number % 4] + "\x0c")
+        os.sched_yield()
+    put(spool_path, 7)
+    screen.type("1")
+    screen.wait_for(depth("new", 10))
+    screen.type("2")
+    screen.wait_for("New 10")
+    screen.type("q")
+    screen.wait_for(depth("new", 10))
+    leaves(screen)
+
+
+@pytest.mark.parametrize(
+    ("term", "lang"),
+    [("linux", "C"), ("screen", "C.UTF-8"), ("xterm", "C"), ("tmux-256color", "C.UTF-8"), ("no-such-terminal", "C")],
+)
+def test_any_kind_of_terminal(spool_path: Path, dashboard: Dashboard, term: str, lang: str) -> None:
+    screen = dashboard(str(spool_path), env={"TERM": term, "LANG": lang, "LC_ALL": ""})
+    screen.wait_for(all_of("live", "nothing wrong"))
+    screen.type("2")
+    screen.wait_for("New 3")
+    screen.type("q")
+    screen.wait_for("nothing wrong")
+    leaves(screen)
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: Dashboard, term: str) -> None:
+    screen = dashboard(str(spool_path), env={"TERM": term})
+    screen.wait_for(all_of("one look", "nothing wrong"))
+    assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw
+
+
+def test_a_window_that_shrinks_to_nothing_and_back(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    screen.resize(20, 5)
+    screen.wait_for("40")
+    screen.resize(80, 23)
+    screen.wait_for(depth("new", 3))
+    leaves(screen)
+
+
+def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard: Dashboard) -> None:
+    future = 4_102_444_800
+    for box in ("tmp", "new", "cur"):
+        file = spool_path / box / f"{future}000000.P1R0123456789abcdef.vm"
+        file.write_bytes(b"x")
+        os.utime(file, (future, future))
+    told = subprocess.run([*SPOOLTOP, "ls", str(spool_path)], capture_output=True, text=True, check=True).stdout
+    assert not re.search(r"(?<![\w.-])-\d", told), told
+    screen = dashboard(str(spool_path))
+    screen.wait_for(all_of("clock", "future"))
+    for key, word in (("2", "New 4"), ("3", "Claims 1"), ("4", "Tmp 1")):
+        screen.type(key)
+        text = screen.wait_for(word)
+        assert not re.search(r"(?<![\w.-])-\d", text), text
+    screen.type("q")
+    screen.wait_for("q quit")
+    leaves(screen)
