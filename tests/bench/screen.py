@@ -89,6 +89,23 @@ def latencies(screen: Terminal, presses: int) -> list[float]:
     return sorted(found)
 
 
+def arrivals(screen: Terminal, spool: Path, number: int = 60) -> list[float]:
+    """Milliseconds from the rename into ``new`` until the message stands on the screen, in order."""
+    found: list[float] = []
+    for at in range(number):
+        name = f"{time.time_ns() // 1000}.P1R{at:016x}.arrival"
+        (spool / "tmp" / name).write_bytes(b"x")
+        (spool / "tmp" / name).rename(spool / "new" / name)
+        began = time.monotonic()
+        while f"R{at:016x}.arrival"[-12:] not in screen.text and time.monotonic() - began < 5.0:
+            screen.pump(0.5)
+        found.append(1000 * (time.monotonic() - began))
+        screen.collect(0.4 + 0.013 * (at % 10))
+        (spool / "new" / name).unlink()
+        screen.collect(0.6)
+    return sorted(found)
+
+
 def _marked(screen: Terminal) -> int:
     return next((row for row, line in enumerate(screen.screen.display) if line.startswith(MARK)), -1)
 
@@ -141,6 +158,13 @@ def main() -> None:
             ("New, at a tenth", ours, "live · as of", "2", args.rate / 10, True),
         ):
             print(f"| {name} | {measured(argv, word, keys, path, rate, args.seconds, mark=mark)}", flush=True)
+        with Terminal(ours, cols=120, rows=24) as screen:
+            screen.wait_for("live · as of")
+            screen.type("2/arrival\r")
+            screen.wait_for("nothing matches arrival")
+            times = arrivals(screen, path)
+        said = f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}"
+        print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {said}")
     finally:
         shutil.rmtree(folder)
 
