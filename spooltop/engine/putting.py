@@ -57,13 +57,28 @@ class Putter:
 
     def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
         """One message under an id of our own and without a key: as ``put``, by the shortest way."""
-        if type(data) is not bytes:
-            _check(data)
         id = name = self._ids.next(self._clock)
         if source is not None or not_before is not None or canary:
             name = self._name(id, source, not_before, canary)
         try:
-            self._draft(name, data, durable, True)
+            if type(data) is bytes and not self._strange:
+                files = self._files
+                fd = files.create(name, self._tmp)
+                try:  # the same as _draft without the detours: most of what a producer does
+                    try:
+                        files.lock(fd)
+                        if (written := files.write(fd, data)) != len(data):
+                            files.write_rest(fd, data, written)
+                        if durable:
+                            files.sync(fd)
+                    finally:
+                        files.close(fd)
+                except BaseException:
+                    self._discard(name)
+                    raise
+            else:
+                _check(data)
+                self._draft(name, data, durable, True)
             try:
                 self._files.move(name, self._tmp, name, self._new, None, True)
             except FileNotFoundError:

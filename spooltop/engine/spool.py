@@ -141,11 +141,11 @@ class Spool:
     ) -> str:
         """Puts one message, bytes or a binary file; its id.
 
-        With ``id`` it is a no-op while a message of that id is in any box; with ``key`` it is a no-op ever after the first put
-        with that key, whatever became of the message, and returns that message's id (``key_window``). ``not_before`` (epoch
-        seconds) holds it back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``LockTimedOut``,
-        ``UsageError`` (a ``ValueError``) for an id or a source that is too long; after any error but ``PutUnknown`` nothing was
-        delivered.
+        With ``id`` it is a no-op while a message of that id is in any box. For that every box is listed, which grows with what
+        lies there; ``key`` costs the same at any depth. With ``key`` it is a no-op ever after the first put with that key,
+        whatever became of the message, and returns that message's id (``key_window``). ``not_before`` (epoch seconds) holds it
+        back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``LockTimedOut``, ``UsageError`` (a
+        ``ValueError``) for an id or a source that is too long; after any error but ``PutUnknown`` nothing was delivered.
 
         What ``key`` promises: of all puts with one key within ``key_window``, in any process, before and after any crash or
         restart, one makes a message, and the others return its id. The record of the key names the message, is complete before

@@ -3,6 +3,24 @@
 The state on disk and in Redis is that of stouputils' ``lock.queue``, so both can stand in one queue: a directory with ``seq``
 (the last ticket given) and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` for each member; in Redis the counter
 ``{name}:seq`` and the sorted set ``{name}:queue`` of members ``{ticket}:{token}:{ts_ms}``. The lowest ticket owns the lock.
+
+>>> import tempfile, time
+>>> def in_turn(queue: BaseTicketQueue, work):
+...     ticket, member = queue.register()
+...     try:
+...         while not queue.is_head(ticket):
+...             queue.cleanup_stale()
+...             time.sleep(0.01)
+...         return work()
+...     finally:
+...         queue.remove(member)
+...         queue.maybe_cleanup()
+>>> with tempfile.TemporaryDirectory() as folder:
+...     in_turn(FileTicketQueue(folder + "/printer"), lambda: "printed")
+'printed'
+>>> queue = RedisTicketQueue("printer", stale_timeout=60)                  # connects at the first ticket
+>>> (isinstance(queue, BaseTicketQueue), queue.name, queue.stale_timeout)
+(True, 'printer', 60)
 """
 
 from __future__ import annotations
