@@ -182,6 +182,9 @@ class Spool:
     def put_many(self, messages: Iterable[Data], *, source: str | None = None, durable: bool | None = None) -> list[str]:
         """Puts all of them in one group commit: all are complete and synced before the first is visible. Their ids, in order.
 
+        From 32 durable messages on the one sync is that of the whole file system, syncfs(2): what other programs have written
+        there is waited for too.
+
         Raises as ``put``; after ``PutUnknown`` its ``ids`` are those that arrived or may have.
 
         >>> import tempfile
