@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import __version__
-from ..errors import NotASpool, SpooltopError, UsageError
+from ..errors import NotASpool, SpooltopError, Unreadable, UsageError
+from ..model.text import escape
 from .context import Context, Dashboard, Opener, here_or, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
@@ -52,6 +53,10 @@ def run(
             _leave_stdout(terminal)
         terminal.error(str(error))
         return error.exit_code
+    except OSError as error:
+        _debug(terminal)
+        terminal.error(str(_in_words(error)))
+        return Unreadable.exit_code
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
         if not _debug(terminal):
             terminal.error(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where")
@@ -110,6 +115,14 @@ def _dashboard(args: Namespace, context: Context) -> int:
         if near is None or "did you mean" in error.advice:
             raise
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
+
+
+def _in_words(error: OSError) -> SpooltopError:
+    """What the system refused where nobody had more to say of it."""
+    from ..engine.troubles import advice
+
+    about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
+    return Unreadable(error.strerror or str(error), path=about, advice=advice(error))
 
 
 def _leave_stdout(terminal: Terminal) -> None:

@@ -363,7 +363,8 @@ class Spool:
             if self._watch is not None:
                 self._watch.close()
                 self._watch = None
-            self._dirs.close()
+            with telling(self.path, "close"):
+                self._dirs.close()
 
     def __enter__(self) -> Spool:
         return self

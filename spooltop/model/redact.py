@@ -13,24 +13,36 @@ REDACTED = "‹redacted›"
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _PLAIN = re.compile(rb"[^,}\]\s]*+")
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED_QUOTE = re.compile(rb'\\(?:"|u0022)|\\u005[cC]')
+_MEANT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+_DEEPEST = 8
+"""Strings within strings that are looked into; deeper ones are hidden as a whole: each costs a copy of all that is within."""
+
 _NESTING = re.compile(rb'["\[{\]}]')
 
 
 def redact(data: bytes, fields: Collection[str]) -> bytes:
-    """``data`` with the value of each JSON field named in ``fields``, whatever its case, replaced. A value that does not end
-    within ``data`` is taken to its end. What is no JSON stays as it is.
+    """``data`` with the value of each JSON field named in ``fields``, whatever its case, replaced, also in JSON that stands in a
+    JSON string. A value that does not end within ``data`` is taken to its end. What is no JSON stays as it is.
 
     >>> redact(b'{"id":1,"Token":"abc","a":{"password":[1,{"x":"]"}]}}', ["token", "password"]).decode()
     '{"id":1,"Token":"‹redacted›","a":{"password":"‹redacted›"}}'
     """
-    if not fields:
-        return data
-    wanted = {field.casefold() for field in fields}
+    return _redact(data, {field.casefold() for field in fields}, 0) if fields else data
+
+
+def _redact(data: bytes, wanted: Collection[str], depth: int) -> bytes:
     out: list[bytes] = []
     done = at = 0
     while (found := data.find(b'"', at)) >= 0:
         key = None if data[found - 1 : found] == b"\\" else _KEY.match(data, found)
         if key is None:
+            string = None if data[found - 1 : found] == b"\\" else _STRING.match(data, found)
+            if string is not None and (inner := _inside(string.group(), wanted, depth)) is not None:
+                out += [data[done:found], inner]
+                done = at = string.end()
+                continue
             at = found + 1  # not past the string: in what is no clean JSON nobody knows which quote begins one
             continue
         at = key.end()
@@ -38,6 +50,28 @@ def redact(data: bytes, fields: Collection[str]) -> bytes:
             out += [data[done:at], f'"{REDACTED}"'.encode()]
             done = at = _end_of_value(data, at)
     return b"".join((*out, data[done:])) if out else data
+
+
+def _inside(string: bytes, wanted: Collection[str], depth: int) -> bytes | None:
+    """A JSON string, maybe cut off, with what it holds redacted; None where there was nothing to redact in it."""
+    if _ESCAPED_QUOTE.search(string) is None:
+        return None
+    if depth >= _DEEPEST:
+        return f'"{REDACTED}"'.encode()
+    closed = len(string) > 1 and string.endswith(b'"')
+    told = _ESCAPE.sub(_unescaped, string[1 : -1 if closed else None])
+    hidden = _redact(told, wanted, depth + 1)
+    if hidden == told:
+        return None
+    for meant, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
+        hidden = hidden.replace(meant, written)
+    return b'"' + hidden + (b'"' if closed else b"")
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    if found[1] is not None:
+        return chr(int(found[1], 16)).encode("utf-8", "surrogatepass")
+    return _MEANT.get(found[2], found[2])
 
 
 def _word(raw: bytes) -> str:

@@ -180,11 +180,28 @@ def test_what_is_redacted_is_in_no_payload(spool: Path) -> None:
         b'{"token":"SECRET"}', b'{"t\\u006fken" :\n "SECRET"}', b'{"TOKEN":"SE\\"CRET"',
         b'{"token":"SECRET', b'{"token": SECRET}',
         b'[{"a":"x"},\n{"token":["SECRET",{"]":"SECRET"}]}]', b'{"token":{"a":"SECRET"', b'{"a":1}\n{"token":"SECRET"}\n',
+        b'{"body":"{\\"token\\":\\"SECRET\\"}"}', b'{"body":"{\\"token\\": [\\"SECRET',
+        b'{"b":"\\u007b\\u0022token\\u0022:\\u0022SECRET"}',
+        b'"{\\"b\\":\\"{\\\\\\"token\\\\\\":\\\\\\"SECRET\\\\\\"}\\"}"',
         b'not 5" json {"token":"SECRET"}', b'{"a":"\\\\","token":"SECRET"}', b'\xff\xfe{"token":"SECRET\xff"}',
     ],
 )  # fmt: skip
 def test_no_form_of_a_field_gets_through(data: bytes) -> None:
     assert b"CRET" not in redact(data, ["Token"])
+
+
+def test_json_within_a_string_stays_json_and_only_its_field_goes() -> None:
+    inner = {"token": "SECRET", "text": 'a "b"\n\\'}
+    told = json.loads(redact(json.dumps({"body": json.dumps(inner), "id": 1}).encode(), ["token"]))
+    assert told["id"] == 1
+    assert json.loads(told["body"]) == {**inner, "token": REDACTED}
+
+
+def test_strings_within_strings_without_end_are_hidden_as_a_whole() -> None:
+    data = '"token":"SECRET"'
+    for _ in range(12):
+        data = '"' + data.replace("\\", "\\u005c").replace('"', "\\u0022") + '"'
+    assert b"CRET" not in redact(data.encode(), ["token"])
 
 
 @pytest.mark.parametrize("data", [b"", b'{"a":"token"}', b"token: x", b'{"tokens":"x"}', bytes(range(256)), b'"' * 999])

@@ -16,7 +16,10 @@ from .figures import Figure
 
 __all__ = ["PROOFS", "Proof", "proof"]
 
-PROOFS = ("crash", "powercut", "storm", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets", "machine")
+PROOFS = (
+    "crash", "powercut", "storm", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets", "machine",
+    "straced", "names",
+)  # fmt: skip
 """The modules, in the order of the table."""
 
 

@@ -20,6 +20,8 @@ LEAST = {
     "calls": 500,
     "tickets": 800,
     "machine": 3_000,
+    "straced": 40,
+    "names": 100,
 }
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import encode_value
-from ...errors import AuditFailed
+from ...engine.troubles import advice
+from ...errors import AuditFailed, Unreadable
 from ...model.audit import AuditLog
 from ...model.words import Json
 from .applog import AppendLog
@@ -90,12 +91,13 @@ class Books:
         return [told for told in self._gathered(unfinished, []).values() if told.open]
 
     def read(self) -> tuple[dict[str, Operation], list[str]]:
-        """All operations by id, in the order of their begin, and what is wrong with the journals, in words."""
+        """All operations by id, in the order of their begin, and what is wrong with the journals, in words. Raises ``Unreadable``
+        where the own one cannot be read: what is not known of is not what was not done."""
         troubles: list[str] = []
-        return self._gathered(iter, troubles), troubles
+        return self._gathered(iter, troubles, whole=True), troubles
 
     def _gathered(
-        self, narrowed: Callable[[list[bytes]], Iterator[bytes]], troubles: list[str]
+        self, narrowed: Callable[[list[bytes]], Iterator[bytes]], troubles: list[str], *, whole: bool = False
     ) -> dict[str, Operation]:
         found: dict[str, Operation] = {}
         for trusted in (True, False) if self._apart else (True,):
@@ -105,7 +107,10 @@ class Books:
                     continue
                 lines, torn, unread = log.lines()
             except OSError as error:
-                troubles.append(f"the journal cannot be read: {error.strerror}")
+                words = f"the journal cannot be read: {error.strerror}"
+                if whole and trusted:
+                    raise Unreadable(words, path=self._dirs.path, advice=advice(error)) from error
+                troubles.append(words)
                 continue
             entries: list[Entry] = []
             bad = 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
-from ...errors import Refused
+from ...errors import Refused, Unreadable
 from ...model import query
 from ...model.plan import Candidates, Item, Refusal
 from ...model.row import Row
@@ -73,7 +73,8 @@ def choose(
 ) -> Candidates:
     """``half_moved`` are inodes that may have a second name, which the first change takes away.
 
-    Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense.
+    Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense,
+    ``Unreadable`` where nothing was found and a box did not let itself be read.
     """
     rule = RULES[action]
     options = options or {}
@@ -85,14 +86,22 @@ def choose(
     wanted = _Wanted(selection, now)
     found: list[tuple[Row, dict[str, Json]]] = []
     every: Counter[str] = Counter()
+    unread: list[Unreadable] = []
     for box in (selection.box,) if selection.box is not None else rule.sources:
         if not wanted.may_be_in(box):
             continue
-        for row, known in _aside_rows(dirs, box) if box in ASIDE else ((row, _NOTHING) for row in rows(box)):
+        try:
+            listed = _aside_rows(dirs, box) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
+        except Unreadable as error:
+            unread.append(error)
+            continue
+        for row, known in listed:
             if box is Box.CUR:
                 every[row.id] += 1
             if wanted.takes(row):
                 found.append((row, known))
+    if unread and not found:
+        raise unread[0]
     found.sort(key=lambda one: (one[0].enqueued_at is None, one[0].enqueued_at or 0.0, one[0].name))
     by_now, hold = bool(options.get("now")), bool(options.get("hold_poison"))
     plans: list[tuple[Row, str | None, Goal]] = []
@@ -104,6 +113,7 @@ def choose(
     for row, token, goal in plans:
         chooser.add(row, token, goal, doubled=every[row.id] > 1)
     notes = _notes(action, chooser, wanted, deletes=rule.target is None or by_now)
+    notes += tuple(f"{error.what}: what stands there is not in this plan." for error in unread)
     return Candidates(chooser.items, chooser.refused, notes, wanted.missing(), chooser.poison)
 
 

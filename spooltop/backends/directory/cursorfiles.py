@@ -134,7 +134,8 @@ class CursorFiles:
         shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
         if shared is not None:
             sources.append(replace(shared, litter=litter) if (litter := self._beside(path, fd)) != shared.litter else shared)
-            self._known[shared.path].source = sources[0]
+            if shared.path in self._known:  # not where it could not even be looked at
+                self._known[shared.path].source = sources[0]
             sources[0] = self._with(sources[0], told, fd)
         folder = -1
         try:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from ...errors import Unreadable
 from ...model.kind import ListQuery
 from ...model.row import Row
 from ...model.sight import Sight
@@ -20,9 +21,10 @@ __all__ = ["FreshRows"]
 
 
 class FreshRows:
-    """``make`` opens a reader that does not watch and judges everything (``judged_at_most``). Thread-safe."""
+    """``make`` opens a reader of ``path`` that does not watch and judges everything (``judged_at_most``). Thread-safe."""
 
-    def __init__(self, make: Callable[[], DirectoryReader]) -> None:
+    def __init__(self, path: str, make: Callable[[], DirectoryReader]) -> None:
+        self._path = path
         self._make = make
         self._reader: DirectoryReader | None = None
         self._one_at_a_time = threading.Lock()
@@ -30,15 +32,23 @@ class FreshRows:
     @classmethod
     def of(cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float]) -> FreshRows:
         return cls(
+            path,
             lambda: DirectoryReader(
                 path, watch=False, layout=layout, read_only=read_only, clock=clock, judged_at_most=sys.maxsize
-            )
+            ),
         )
 
     def rows(self, box: Box) -> Sequence[Row]:
-        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out."""
+        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out. Raises ``Unreadable`` where the box was not listed
+        to its end: that nothing was seen in it is no word on what is there."""
         with self._one_at_a_time:
-            reader = self._looked()
+            reader = self._made()
+            state = reader.see(rescan=True).boxes.get(box)
+            if state is not None and state.error:
+                raise Unreadable(
+                    state.error if box in state.error else f"{box}: {state.error}", path=self._path,
+                    advice="nothing was done; try again when it can be read",
+                )  # fmt: skip
             listing = reader.listing(ListQuery(box))
             return listing.window(0, len(listing))
 
@@ -50,9 +60,7 @@ class FreshRows:
     def sight(self) -> Sight:
         """What is there now; what was looked at just before is not scanned again where nothing has changed."""
         with self._one_at_a_time:
-            if self._reader is None:
-                self._reader = self._make()
-            return self._reader.see()
+            return self._made().see()
 
     def close(self) -> None:
         with self._one_at_a_time:
@@ -60,8 +68,7 @@ class FreshRows:
                 self._reader.close()
                 self._reader = None
 
-    def _looked(self) -> DirectoryReader:
+    def _made(self) -> DirectoryReader:
         if self._reader is None:
             self._reader = self._make()
-        self._reader.see(rescan=True)
         return self._reader

@@ -6,6 +6,7 @@ Nothing here knows Textual. Text that came from a spool goes through ``safe`` on
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -73,7 +74,8 @@ def safe(name: str) -> str:
 def shown(words: str) -> str:
     r"""Words of ours with names in them that are escaped already: as they are, but for what no terminal should get all the
     same. Besides what is not printable, that is every mark without a cell of its own beyond one on a character: terminals
-    disagree about their width, and a thousand of them on one letter cover the lines around.
+    disagree about their width, and a thousand of them on one letter cover the lines around. A letter without a cell of its own
+    (a Hangul vowel) is one for some terminals, and for others nothing.
     """
     if words.isascii() and words.isprintable():
         return words
@@ -93,7 +95,7 @@ def _unstack(text: str) -> str:
         if cell_len(char):
             out.append(char)
             stacked = False
-        elif stacked or char == "\ufe0f":
+        elif stacked or char == "\ufe0f" or not unicodedata.category(char).startswith("M"):
             out.append(_hex(char))
         else:
             out.append(char)

@@ -1,0 +1,76 @@
+"""What cannot be read is told as that: never that nothing matched, never as a defect."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.fresh import FreshRows
+from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.engine import Spool
+from spooltop.errors import Unreadable
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+
+from .streams import spooltop
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    with Spool.create(tmp_path / "spool", durable=False) as made:
+        made.put(b"data")
+    return tmp_path / "spool"
+
+
+def operator(spool: Path) -> DirectoryOperator:
+    """Of a spool whose ``cur`` does not let itself be listed."""
+    fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time)
+
+    def rows(box: Box) -> Sequence[Row]:
+        if box is Box.CUR:
+            raise Unreadable("cur: Input/output error", path=spool)
+        return fresh.rows(box)
+
+    return DirectoryOperator(str(spool), rows=rows, again=fresh.again, on_close=fresh.close)
+
+
+def test_a_box_that_cannot_be_listed_is_no_box_without_matches(spool: Path) -> None:
+    operating = operator(spool)
+    with pytest.raises(Unreadable, match="cur: Input/output error"):
+        operating.candidates(Action.REQUEUE, Selection(everything=True), force=False, options={}, now=0.0)
+    operating.close()
+
+
+def test_what_stands_in_other_boxes_is_acted_on_all_the_same(spool: Path) -> None:
+    operating = operator(spool)
+    ids = tuple(os.listdir(spool / "new"))
+    found = operating.candidates(Action.PURGE, Selection(ids=ids), force=False, options={}, now=time.time())
+    operating.close()
+    assert len(found.items) == 1
+    assert "cur: Input/output error: what stands there is not in this plan." in found.notes
+
+
+@pytest.mark.parametrize("words", [["ops"], ["undo", "abc", "--yes"]])
+def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(spool: Path, words: list[str]) -> None:
+    assert spooltop("purge", spool, "--box", "new", "ALL", "--yes").code == 0
+    journal = spool / ".spooltop" / "journal.jsonl"
+    journal.unlink()
+    journal.mkdir()
+    done = spooltop(words[0], spool, *words[1:])
+    assert done.code == 5
+    assert "the journal cannot be read" in done.err
+
+
+def test_what_the_system_refuses_is_one_line_with_what_to_do(spool: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(5, os.strerror(5), "a\nb")
+
+    done = spooltop("status", spool, opener=refuse)  # type: ignore[arg-type]
+    assert done.code == 5
+    assert done.err.startswith("spooltop: a\\x0ab: Input/output error; look at the kernel's log")
+    assert "defect" not in done.err

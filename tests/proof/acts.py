@@ -1,0 +1,180 @@
+"""The operations as commands, each on a spool of its own that is made ready for it, and what has to be true of it afterwards."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from spooltop.engine import Spool
+from spooltop.errors import SpooltopError
+
+from .forked import command
+from .world import CURSORS, body, build
+
+__all__ = ["ACTS", "NAMES", "Ground", "do"]
+
+LABELS = ("d1", "m1", "m2", "m3")
+INJECTED = "injected by a test"
+OPERATION = re.compile(r"operation ([0-9a-f]+)")
+
+ACTS: dict[str, tuple[str, ...]] = {
+    "requeue": ("requeue", "ROOT", "--verdict", "dead", "--yes"),
+    "purge": ("purge", "ROOT", "--box", "new", "ALL", "--yes"),
+    "hold": ("hold", "ROOT", "--box", "new", "ALL", "--yes"),
+    "reject": ("a consumer rejects", "ROOT"),
+    "inject": ("inject", "ROOT", "--count", "2", "--text", INJECTED, "--yes"),
+    "undo": ("undo", "ROOT", "OPERATION", "--yes"),
+    "empty the trash": ("purge", "ROOT", "--box", "trash", "ALL", "--yes"),
+    "set a cursor": ("cursors", "ROOT", "--set", "email=9", "--yes"),
+}
+NAMES = tuple(ACTS)
+PURGED_FIRST = ("undo", "empty the trash")
+
+
+def do(words: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """A command, or what a consumer does, in this process; the exit code."""
+    if words[0] != "a consumer rejects":
+        return command(words, out, err)
+    try:
+        with Spool(words[1]) as spool:
+            spool.recover()
+            claim = spool.claim()
+            if claim is not None:
+                claim.reject("no use for it")
+    except SpooltopError as error:
+        err.write(f"spooltop: {error}\n")
+        return 1
+    return 0
+
+
+class Ground:
+    """The spool of one act."""
+
+    def __init__(self, act: str, folder: Path) -> None:
+        self.act, self.root, self.template = act, folder / "spool", folder / "template"
+        folder.mkdir()
+        build(self.template, False)
+        (self.template / ".cursors.lock").touch()
+        self.operation = ""
+        self._ready: frozenset[tuple[str, int, int, int]] = frozenset()
+
+    def make(self) -> list[str]:
+        """Makes it anew, unless it is as it was made; the words of the act."""
+        if self._ready and self.untouched:
+            return self.words(*ACTS[self.act])
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(self.template, self.root)
+        if self.act in PURGED_FIRST:
+            code, out, err = self._told("purge", "ROOT", "--box", "new", "ALL", "--yes")
+            found = OPERATION.search(out)
+            assert code == 0 and found is not None, err
+            self.operation = found[1]
+        self._ready = self._state()
+        return self.words(*ACTS[self.act])
+
+    def _state(self) -> frozenset[tuple[str, int, int, int]]:
+        """Every name below it, with what file it is and when that was written last."""
+        found = []
+        for folder, folders, files in os.walk(self.root):
+            for name in (*folders, *files):
+                at = os.lstat(path := os.path.join(folder, name))
+                found.append((path, at.st_ino, at.st_size if name in files else 0, at.st_mtime_ns))
+        return frozenset(found)
+
+    @property
+    def untouched(self) -> bool:
+        """True where it is as it was made: to do the act again is to do it for the first time."""
+        return self._state() == self._ready
+
+    def words(self, *words: str) -> list[str]:
+        told = {"ROOT": str(self.root), "OPERATION": self.operation}
+        return [told.get(word, word) for word in words]
+
+    def _told(self, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        return do(self.words(*words), out, err), out.getvalue(), err.getvalue()
+
+    def census(self) -> dict[str, list[str]]:
+        """Where each message stands, by what it says. What is whole nowhere goes by ``?``; ``tmp`` is nobody's place."""
+        found: dict[str, dict[int, str]] = {}
+        aside = self.root / ".spooltop"
+        for path in [*self.root.glob("new/*"), *self.root.glob("cur/*"), *aside.glob("held/*/[!.]*"),
+                     *aside.glob("rejected/*/[!.]*"), *aside.glob("trash/*/[!.]*")]:  # fmt: skip
+            data = path.read_bytes()
+            label = data.decode(errors="replace").partition(":")[0]
+            whole = data == body(label) if label in LABELS else data == INJECTED.encode()
+            found.setdefault(label if whole else "?", {})[path.stat().st_ino] = str(path.relative_to(self.root))
+        return {label: sorted(places.values()) for label, places in found.items()}
+
+    def lost(self) -> list[str]:
+        """What is not in exactly one place."""
+        census = self.census()
+        wrong = [f"{places} hold a part of a message" for label, places in census.items() if label == "?"]
+        for label in LABELS:
+            places = census.get(label, [])
+            gone = self.act == "empty the trash" and label != "d1"
+            if len(places) != 1 and not (gone and not places):
+                wrong.append(f"{label} stands in {places}")
+        try:
+            cursors = json.loads((self.root / "cursors.json").read_text())
+        except (OSError, ValueError) as error:
+            return [*wrong, f"cursors.json: {error}"]
+        if cursors not in (CURSORS, {**CURSORS, "email": 9}):
+            wrong.append(f"the cursors are {cursors}")
+        return wrong
+
+    @property
+    def done(self) -> bool:
+        """True where the act is done, whole."""
+        census = self.census()
+        where = {label: places[0] for label, places in census.items() if places}
+        waiting = [label for label in LABELS if where.get(label, "").startswith("new/")]
+        begun: dict[str, Callable[[], bool]] = {
+            "requeue": lambda: waiting == list(LABELS),
+            "purge": lambda: all(where[label].startswith(".spooltop/trash/") for label in LABELS[1:]),
+            "hold": lambda: all(where[label].startswith(".spooltop/held/") for label in LABELS[1:]),
+            "reject": lambda: any(place.startswith(".spooltop/rejected/") for place in where.values()),
+            "inject": lambda: len(census.get(INJECTED, [])) == 2,
+            "undo": lambda: waiting == list(LABELS[1:]),
+            "empty the trash": lambda: not any(label in where for label in LABELS[1:]),
+            "set a cursor": lambda: json.loads((self.root / "cursors.json").read_text())["email"] == 9,
+        }
+        return begun[self.act]()
+
+    def finish(self) -> list[str]:
+        """What is wrong once it was done again, or taken back."""
+        wrong = []
+        code, _, err = self._told("ops", "ROOT")
+        if code not in (0, 4):
+            wrong.append(f"ops afterwards: {code} {err}")
+        if self.act == "inject":
+            wrong += self._injected_taken_back()
+        elif not self.done:
+            code, out, err = self._told(*ACTS[self.act])
+            if not self.done:
+                wrong.append(f"again, it ends with {code} and is not done: {out} {err}")
+        wrong += self.lost()
+        if self.act != "reject":
+            with Spool(self.root) as spool:
+                spool.recover()
+        wrong += [f"{path} is left in cur" for path in self.root.glob("cur/*") if self.act != "reject"]
+        return wrong + self.lost()
+
+    def _injected_taken_back(self) -> list[str]:
+        """One that was cut off is taken back, as far as it came; one that never began is done anew."""
+        if not self.census().get(INJECTED):
+            code, _, err = self._told(*ACTS["inject"])
+            return [] if self.done else [f"again, it ends with {code}: {err}"]
+        code, out, _ = self._told("ops", "ROOT", "--json")
+        operations = [json.loads(line) for line in out.splitlines()]
+        if code or not operations:
+            return [f"no operation is known, and yet there are {self.census()[INJECTED]}"]
+        code, out, err = self._told("undo", "ROOT", operations[0]["operation"], "--yes")
+        left = [place for place in self.census().get(INJECTED, []) if place.startswith("new/")]
+        return [f"undo: {code} {out} {err}: {left} are left"] if left else []

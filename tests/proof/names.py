@@ -1,0 +1,313 @@
+"""Hostile names through everything that shows or takes one: the drawings, a real terminal, plain output, JSON, the operations.
+
+What is drawn is printable, no wider than asked, and the cells that a terminal shows of it are the ones that were meant. What is
+printed has no control character but its line ends. Each message is acted on by the id that ``ls --json`` told, and comes back
+under the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pyte
+
+from spooltop.cli.main import run as command
+from spooltop.cli.terminal import Terminal
+from spooltop.engine import Spool
+from spooltop.engine import names as grammar
+from spooltop.model.holders import Holders, Holding
+from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
+from spooltop.model.redact import redact
+from spooltop.model.row import Payload, Row
+from spooltop.model.sight import CursorSection, Lock, LockParty
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape, unescape
+from spooltop.model.words import Box, Owner, Verdict
+from spooltop.tui.draw.cursors import cursor_table
+from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.follow import follow_lines
+from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.header import header
+from spooltop.tui.draw.holders import holders_lines
+from spooltop.tui.draw.lists import columns_for, list_header, row_line
+from spooltop.tui.draw.locks import lock_table
+from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.result import result_lines
+from spooltop.tui.draw.spans import Line, line_text, line_width
+from spooltop.tui.draw.trouble import problem_lines
+
+from ..pictures import asked, values
+from ..pictures.values import NOW, ZONE
+from .crash import scratch
+from .figures import Figure
+from .hostile import LONGEST, SECRET, made_name, made_payload
+
+__all__ = ["BAR", "NAME", "run"]
+
+NAME = "hostile names and payloads through every view, plain output, JSON and every operation"
+BAR = "0 interpreted, 0 raw bytes, all acted on by the id that was printed"
+
+MANY, FEW = 100_000, 120
+PAYLOADS, FEW_PAYLOADS = 1_000, 60
+GROUP = 250
+"""Messages that stand in a spool at a time."""
+SHOWN_TOGETHER = 10
+WIDTHS = (40, 80, 161)
+CLAIM_TAIL = b":2,P4194999"
+"""A pid beyond the highest: of nobody."""
+
+
+@cache
+def snapshot() -> Snapshot:
+    return values.trouble()
+
+
+def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
+    """Everything that a screen may show of some names."""
+    rows = [
+        Row(
+            key=("cur", name), box=Box.CUR, id=name, name=name, source=other, verdict=Verdict.DEAD, evidence=other, note=other,
+            reason=other, owner=Owner(host=other, pid=3, command=other, user=name),
+        )
+        for name, other in zip(names, reversed(names), strict=True)
+    ]  # fmt: skip
+    name, other = names[0], names[-1]
+    for at, row in enumerate(rows):
+        for box in (list(Box)[at % len(Box)], list(Box)[(at + 1) % len(Box)]):
+            yield row_line(row, columns_for(box, width), width, now=NOW, zone=ZONE)
+        payload = Payload(data, len(data) + 9, True, ((row.id, row.id),)) if at == 0 else None
+        yield from detail(row, payload, width, 20, now=NOW, zone=ZONE)
+    items = [Item(row, at, row.id) for at, row in enumerate(rows)]
+    refused = [Refusal(row, row.id, True) for row in rows]
+    plan = replace(asked.plan(), items=items, refused=refused, notes=(other,), command=("x", *names))
+    yield from plan_lines(plan, width, 60, now=NOW, zone=ZONE)
+    results = [ItemResult(one, one, Outcome.FAILED, one) for one in names]
+    yield from result_lines(replace(asked.result(), items=results, notes=(name,)), width, 60, since=(other,), zone=ZONE)
+    party = LockParty(1, other, name, NOW)
+    base = snapshot()
+    section = CursorSection(NOW, other, 1, (name,), (party,))
+    cursors = tuple(replace(base.cursors[0], source=one, shown=escape(one), file=one, history=(section,)) for one in names)
+    locks = tuple(Lock(one, "flock", (party,), (LockParty(None),), "blocked", one) for one in names)
+    problems = tuple(replace(base.problems[0], text=one, subject=one) for one in names)
+    hostile = replace(
+        base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
+        sight=replace(base.sight, target=name, locks=locks),
+    )  # fmt: skip
+    yield from cursor_table(hostile, width, 40, now=NOW, zone=ZONE)
+    yield from lock_table(hostile, width, 40, now=NOW)
+    yield from problem_lines(hostile, width, 40)
+    yield from header(hostile, width, target=name, now=NOW, zone=ZONE)
+    yield list_header(hostile, "Claims", 3, width, now=NOW, filter=name, zone=ZONE)
+    holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
+    yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
+    yield from follow_lines([name], (), {name: other}, width, 20, since=NOW, zone=ZONE)
+
+
+def judged_lines(lines: Sequence[Line], width: int) -> list[str]:
+    """What is wrong with what is drawn: first by itself, then in the cells of a terminal."""
+    wrong = []
+    for line in lines:
+        text = line_text(line)
+        if line_width(line) > width:
+            wrong.append(f"wider than {width}: {text!r}")
+        if not text.isprintable():
+            wrong.append(f"not printable: {text!r}")
+        if not line_text(ASCII.line(line)).isascii():
+            wrong.append(f"not ASCII with --ascii: {text!r}")
+    return wrong
+
+
+def judged_cells(lines: Sequence[Line], width: int) -> list[str]:
+    """Each line, written to a terminal, stays on its line and shows its own words."""
+    wrong = []
+    for start in range(0, len(lines), 50):
+        some = lines[start : start + 50]
+        screen = pyte.Screen(width + 2, len(some))
+        stream = pyte.ByteStream(screen)
+        for y, line in enumerate(some):
+            stream.feed(f"\x1b[{y + 1};1H{line_text(line)}".encode())
+        for y, line in enumerate(some):
+            cells = "".join(screen.buffer[y][x].data for x in range(width + 2)).rstrip()
+            if cells != (meant := _composed(line_text(line)).rstrip()):
+                wrong.append(f"a terminal shows {cells!r} for {meant!r}")
+        if screen.title or screen.icon_name:
+            wrong.append("the title was set")
+    return wrong
+
+
+def _composed(text: str) -> str:
+    """As pyte keeps a character and the marks on it: normalised."""
+    return unicodedata.normalize("NFC", text)
+
+
+def told(*words: str, given: str = "") -> tuple[int, str, str]:
+    """The exit code, the output and the errors of a command."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    stdin = io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
+    code = command(list(words), Terminal(stdin, out, err, {}), dashboard=lambda *_: 70)
+    streams = []
+    for stream in (out, err):
+        stream.flush()
+        raw = stream.buffer
+        assert isinstance(raw, io.BytesIO)
+        streams.append(raw.getvalue().decode())
+    return code, streams[0], streams[1]
+
+
+def raw(text: str) -> bool:
+    return not text.replace("\n", "").isprintable()
+
+
+class Acting:
+    """A spool of hostile names, and what is done to all of them by what was printed."""
+
+    def __init__(self, folder: Path, names: Sequence[bytes]) -> None:
+        self.root, self.names, self.wrong = folder / "spool", names, list[str]()
+        Spool.create(self.root, durable=False).close()
+
+    def box(self, box: str) -> set[bytes]:
+        return {name for name in os.listdir(os.fsencode(self.root / box)) if not name.startswith(b".")}
+
+    def fill(self, box: str, tail: bytes = b"") -> set[bytes]:
+        made = {name[: LONGEST - len(tail)] + tail for name in self.names}
+        for name in made:
+            with open(os.path.join(os.fsencode(self.root / box), name), "wb") as file:
+                file.write(b"data")
+            os.utime(os.path.join(os.fsencode(self.root / box), name), (1, 1))
+        return made
+
+    def command(self, *words: str, given: str = "", codes: Sequence[int] = (0,)) -> str:
+        # A name as of mail makes the spool a mail folder, which its owner may want as well as an attacker.
+        code, out, err = told(words[0], str(self.root), "--as", "spool", *words[1:], given=given)
+        if code not in codes:
+            self.wrong.append(f"{' '.join(words)} ended with {code}: {err[:300]} {out[-300:]}")
+        if raw(out) or raw(err):
+            self.wrong.append(f"{' '.join(words)} printed a control character")
+        return out
+
+    def listed(self, box: str, known: set[bytes]) -> list[str]:
+        """The ids as ``ls --json`` tells them; each line names what is there."""
+        ids = []
+        for line in self.command("ls", "--box", box, "--json").splitlines():
+            one = json.loads(line)
+            ids.append(one["id"])
+            if os.fsencode(unescape(one["name"])) not in known:
+                self.wrong.append(f"ls names {one['name']!r}, which is not there")
+        if len(ids) != len(known):
+            self.wrong.append(f"ls lists {len(ids)} of {len(known)} in {box}")
+        self.command("ls", "--box", box)
+        return ids
+
+    def acted(self, action: str, box: str, ids: Sequence[str], *more: str) -> str:
+        """One operation on all of them, by lines of ``ls --json``; its id."""
+        lines = "".join(json.dumps({"id": one}) + "\n" for one in ids)
+        out = self.command(action, "--box", box, "-", "--yes", "--json", *more, given=lines)
+        try:
+            result = json.loads(out.splitlines()[-1])
+        except (ValueError, IndexError):
+            self.wrong.append(f"{action} printed no JSON")
+            return ""
+        self.command(action, "--box", box, "-", "--dry-run", *more, given=lines, codes=(0, 1, 3, 4))
+        return str(result["operation"])
+
+    def is_in(self, box: str, wanted: set[bytes], after: str) -> None:
+        found = self.box(box)
+        if found != wanted:
+            lost = sorted(wanted - found)[:3]
+            more = sorted(found - wanted)[:3]
+            self.wrong.append(f"after {after}, {box} has {len(found)} of {len(wanted)}: without {lost}, with {more}")
+
+    def all(self) -> None:
+        claims = self.fill("cur", CLAIM_TAIL)
+        ids = self.listed("cur", claims)
+        self.command("status")
+        self.command("status", "--json")
+        undo = self.acted("requeue", "cur", list(dict.fromkeys(ids)))
+        self.is_in("cur", set(), "requeue")
+        waiting = {os.fsencode(grammar.parse(os.fsdecode(name), claimed=True).base) for name in claims}
+        self.is_in("new", waiting, "requeue")
+        self.command("undo", undo, "--yes")
+        self.is_in("cur", claims, "the undo of a requeue")
+        self.acted("purge", "cur", list(dict.fromkeys(ids)))
+        self.is_in("cur", set(), "purge")
+        waiting = self.fill("new")
+        ids = self.listed("new", waiting)
+        for action, aside in (("hold", "held"), ("purge", "trash")):
+            undo = self.acted(action, "new", ids)
+            self.is_in("new", set(), action)
+            self.command("ls", "--box", aside, "--json")
+            self.command("ls", "--box", aside)
+            self.command("undo", undo, "--yes")
+            self.is_in("new", waiting, f"the undo of {action}")
+        for one in ids[:: max(1, len(ids) // 5)]:
+            self.command("show", "--", one)
+            self.command("show", "--json", "--", one)
+            self.command("purge", "--box", "new", "--yes", "--", one)
+            waiting.discard(os.fsencode(unescape(one)))
+        self.is_in("new", waiting, "purge by the word of an id")
+        self.command("ops")
+        self.command("ops", "--json")
+        self.command("purge", "--box", "trash", "ALL", "--yes")
+
+
+def group(task: tuple[int, int]) -> list[str]:
+    """What is wrong with the names of these numbers."""
+    start, stop = task
+    raws = [made_name(number) for number in range(start, stop)]
+    names = [os.fsdecode(one) for one in raws]
+    wrong = [f"{one!r} does not come back from what is shown" for one in names if unescape(escape(one)) != one]
+    wrong += [f"{one!r} is shown raw" for one in names if not escape(one).isprintable()]
+    for at in range(0, len(names), SHOWN_TOGETHER):
+        width = WIDTHS[(start + at) // SHOWN_TOGETHER % len(WIDTHS)]
+        lines = list(drawn(names[at : at + SHOWN_TOGETHER], raws[at], width))
+        wrong += judged_lines(lines, width)
+        if at % (5 * SHOWN_TOGETHER) == 0:
+            wrong += judged_cells(lines, width)
+    with tempfile.TemporaryDirectory(prefix="spooltop-proof-", dir=scratch()) as folder:
+        acting = Acting(Path(folder), raws)
+        acting.all()
+    return wrong + acting.wrong
+
+
+def payloads(count: int) -> list[str]:
+    """What is wrong with generated payloads: shown raw, or with a secret that is redacted."""
+    wrong = []
+    row = Row(key=("new", 1), box=Box.NEW, id="x", name="x")
+    for number in range(count):
+        data = made_payload(number)
+        hidden = redact(data, ["token"])
+        secret = SECRET.format(number)[:5].encode()
+        if secret in hidden:
+            wrong.append(f"payload {number} tells its secret: {data[:300]!r} {hidden[:300]!r}")
+        width = WIDTHS[number % len(WIDTHS)]
+        lines = detail(row, Payload(hidden, len(hidden), False), width, 60, now=NOW, zone=ZONE)
+        wrong += judged_lines(lines, width)
+    return wrong
+
+
+def run(quick: bool, say: Callable[[str], None]) -> Figure:
+    names, some = (FEW, FEW_PAYLOADS) if quick else (MANY, PAYLOADS)
+    tasks = [(start, min(start + GROUP, names)) for start in range(0, names, GROUP)]
+    wrong = payloads(some)
+    if quick:
+        wrong += [words for task in tasks for words in group(task)]
+    else:
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+            for number, found in enumerate(pool.map(group, tasks), 1):
+                wrong += found
+                if number % 40 == 0:
+                    say(f"{number} of {len(tasks)}, {len(wrong)} wrong")
+    for words in wrong[:50]:
+        say(words)
+    seen = f"{some:,} payloads besides; 12 views, requeue, hold, purge, undo of each name"
+    return Figure(NAME, BAR, names, len(wrong), explained=seen)
