@@ -123,8 +123,8 @@ def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
     return told if isinstance(told, dict) else {}
 
 
-def entries(dirs: SpoolDirs, box: Box) -> Iterator[Entry]:
-    """All messages set aside in ``box``, in no order."""
+def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
+    """All messages set aside in ``box``, in no order. ``denied`` gets the operations whose directory gives no permission."""
     above = dirs.own(box.value)
     if above is None:
         return
@@ -134,8 +134,12 @@ def entries(dirs: SpoolDirs, box: Box) -> Iterator[Entry]:
         try:
             with _looking(dirs, box, operation) as target:
                 names = dirs.files.list(target)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
+        except (FileNotFoundError, NotADirectoryError):
             continue  # emptied meanwhile, or not one of ours
+        except PermissionError:
+            if denied is not None:
+                denied.append(operation)
+            continue
         for name in names:
             if not name.startswith("."):
                 yield Entry(box, operation, name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,3 +76,29 @@ def test_what_the_system_refuses_is_one_line_with_what_to_do(spool: Path) -> Non
     assert done.code == 5
     assert done.err.startswith("spooltop: a\\x0ab: Input/output error; look at the kernel's log")
     assert "defect" not in done.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone becomes another user, whom something is closed to")
+def test_a_trash_that_is_closed_to_us_is_not_empty() -> None:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.chdir("/")
+            folder = tempfile.mkdtemp()
+            os.chown(folder, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            path = Path(folder) / "spool"
+            with Spool.create(path, durable=False) as made:
+                made.put(b"data")
+            assert spooltop("purge", path, "--box", "new", "ALL", "--yes").code == 0
+            [trashed] = (path / ".spooltop" / "trash").iterdir()
+            trashed.chmod(0)
+            done = spooltop("purge", path, "--box", "trash", "ALL", "--yes")
+            assert (done.code, "you may not list trash/" in done.err) == (5, True), done
+            trashed.chmod(0o700)
+            shutil.rmtree(path)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0

@@ -14,7 +14,7 @@ from ...model import query
 from ...model.plan import Candidates, Item, Refusal
 from ...model.row import Row
 from ...model.selection import Selection
-from ...model.text import program
+from ...model.text import escape, program
 from ...model.units import size
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
@@ -35,10 +35,10 @@ POISON = 3
 """In work so often, each time given up by a death: it may be the message that kills."""
 
 
-def _aside_rows(dirs: SpoolDirs, box: Box) -> Iterator[tuple[Row, dict[str, Json]]]:
+def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[Row, dict[str, Json]]]:
     """What was set aside, with what is known of it. ``key`` is (box, ``OPERATION/NAME``)."""
     folders = Folders(dirs)
-    for entry in aside.entries(dirs, box):
+    for entry in aside.entries(dirs, box, denied):
         if not OPERATION.match(entry.operation):
             continue
         meta = known_of(folders, Place(box, entry.name, entry.operation))
@@ -90,8 +90,9 @@ def choose(
     for box in (selection.box,) if selection.box is not None else rule.sources:
         if not wanted.may_be_in(box):
             continue
+        denied: list[str] = []
         try:
-            listed = _aside_rows(dirs, box) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
+            listed = _aside_rows(dirs, box, denied) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
         except Unreadable as error:
             unread.append(error)
             continue
@@ -100,6 +101,7 @@ def choose(
                 every[row.id] += 1
             if wanted.takes(row):
                 found.append((row, known))
+        unread += [_shut(dirs, box, operation) for operation in denied]
     if unread and not found:
         raise unread[0]
     found.sort(key=lambda one: (one[0].enqueued_at is None, one[0].enqueued_at or 0.0, one[0].name))
@@ -115,6 +117,11 @@ def choose(
     notes = _notes(action, chooser, wanted, deletes=rule.target is None or by_now)
     notes += tuple(f"{error.what}: what stands there is not in this plan." for error in unread)
     return Candidates(chooser.items, chooser.refused, notes, wanted.missing(), chooser.poison)
+
+
+def _shut(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
+    what = f"you may not list {box}/{escape(operation)}"
+    return Unreadable(what, path=dirs.path, advice="nothing was done; its owner, or root, may")
 
 
 _NOTHING: dict[str, Json] = {}
