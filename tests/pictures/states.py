@@ -167,7 +167,7 @@ def demo() -> Snapshot:
     imessage, teams, signal, email, messenger = cursors()
     lock = Lock(
         "/tmp/spooltop-demo-k3v9x2aq/memex/import.lock", "flock", (LockParty(14360, "import.py", "ann", NOW - 20),),
-        (LockParty(14361, "import.py", "ann", NOW - 18),), "blocked", "1 wait for it",
+        (LockParty(14361, "import.py", "ann", NOW - 18),), "blocked", "1 waits for it",
     )  # fmt: skip
     problems = (
         Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers, pid 14356 and 14357, longest 20s", 2,

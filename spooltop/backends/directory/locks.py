@@ -193,7 +193,7 @@ class LockFiles:
                 return soft
         kind = lines[0].kind if lines else "none"
         if waiters:
-            verdict, evidence = "blocked", f"{len(waiters)} wait for it"
+            verdict, evidence = "blocked", f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
         elif holders:
             verdict, evidence = "held", ""
         elif table.whole:

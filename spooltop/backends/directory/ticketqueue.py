@@ -48,7 +48,8 @@ def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, loc
     head, waiting = parties[0], tuple(parties[1:])
     sure = local and processes.in_first_namespace()
     if head.alive:
-        verdict, evidence = ("blocked", f"{len(waiting)} wait for it") if waiting else ("held", "")
+        wait = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
+        verdict, evidence = ("blocked", wait) if waiting else ("held", "")
     elif head.alive is False and sure:
         verdict, evidence = "stale", f"pid {head.pid} is gone and has the first ticket"
     else:
