@@ -75,7 +75,7 @@ class DirectoryReader:
         processes: Processes | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        least: float = 1.0,
+        least: float = 0.1,
         judged_at_most: int = JUDGED_AT_MOST,
         source: Source = kernel_source,
         writers: WriterWatch | None = None,
@@ -322,7 +322,7 @@ class DirectoryReader:
             self._state = state
         due = self._boxes.due
         if self._traffic.unsettled:
-            soon = self._monotonic() + self._least / 2
+            soon = self._monotonic() + self._least * 5
             due = soon if due is None else min(due, soon)
         self._due = due
 

@@ -20,6 +20,8 @@ _COARSE_NS = 20_000_000
 _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _SAMPLE = 100
+_EACH = 1e-4
+"""Seconds without another listing for each name."""
 _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
@@ -214,7 +216,8 @@ def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
 
 class BoxScanner:
     """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
-    last listing lies ``max(least, 20 × its duration)`` back, so that looking takes at most a twentieth of the time.
+    last listing lies ``max(least, 20 × its duration)`` back, so that looking takes at most a twentieth of the time; of a box with
+    thousands of names ten times ``least``.
 
     ``clock`` is the wall clock in seconds, ``monotonic`` one that only runs forward.
     """
@@ -224,7 +227,7 @@ class BoxScanner:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        least: float = 1.0,
+        least: float = 0.1,
         sizes: bool = True,
     ) -> None:
         self._clock = clock
@@ -262,8 +265,8 @@ class BoxScanner:
         if last is not None and same and not force:
             if current == last.generation and last.clean and not self._coarse and last.complete:
                 return last
-            wait = max(self._least, 20 * last.duration)
-            if now - self._last_at < wait:
+            wait = self._rest(last)
+            if now < self._last_at + wait:
                 self.due = self._last_at + wait
                 return last
         elif last is not None and last.error and not force and now - self._last_at < self._least:
@@ -280,5 +283,9 @@ class BoxScanner:
             scan.generation, scan.clean, scan.complete, scan.error, scan.duration, as_of, self._number,
         )  # fmt: skip
         if not scan.clean or self._coarse:
-            self.due = now + max(self._least, 20 * scan.duration)
+            self.due = now + self._rest(scan)
         return self.last
+
+    def _rest(self, scan: BoxScan) -> float:
+        """Seconds from the beginning of this listing to that of the next, at least. What is made of many names costs as well."""
+        return max(self._least, 20 * scan.duration, min(self._least * 10, len(scan.names) * _EACH))
