@@ -146,9 +146,9 @@ class FlowCounter:
             if passage.source is not None:
                 self._sources[passage.source] += 1
         self._claimed += 1
-        claimed_at = at if passage.claimed_us is None else passage.claimed_us / 1e6
-        if self.last_claim_at is None or claimed_at > self.last_claim_at:
-            self.last_claim_at = claimed_at
+        claimed_at = None if passage.claimed_us is None else passage.claimed_us / 1e6  # when within the batch nobody knows
+        if self.last_claim_at is None or (claimed_at or at) > self.last_claim_at:
+            self.last_claim_at = claimed_at or at
         self._gone[id] = _Gone(self._turn, at, passage.put_us / 1e6, claimed_at, passage.source)
 
     def _count(self, id: str, moved: _Moves, at: float, aside: Set[str], in_new: Callable[[str], bool]) -> None:
@@ -176,7 +176,10 @@ class FlowCounter:
             self._remember(id, _last(taken), at)
         if ended and not here and (passed or not taken):
             name = _last(ended)
-            self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), self._claim_time(id, name), name.source)
+            claimed_at = self._claim_time(id, name)
+            if passed and name.claimed_us is None:
+                claimed_at = None  # when within the batch nobody knows
+            self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), claimed_at, name.source)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
         when = at if name.claimed_us is None else name.claimed_us / 1e6

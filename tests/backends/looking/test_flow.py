@@ -148,6 +148,16 @@ def test_a_batch_that_knows_what_came_last_is_believed(back: set[str], expected:
     assert count(replace(through, back=back), in_new=not back) == expected
 
 
+@pytest.mark.parametrize("base", ["plain", f"{OWN_IDS[0]},s=email"])
+def test_when_within_a_batch_a_foreign_consumer_took_it_nobody_knows(base: str) -> None:
+    counter = FlowCounter(lambda _: False)
+    counter.begin(0.0)
+    counter.add(batch(base, f"{base}:2,P4", base, f"{base}:2,P4"))
+    counter.take(11.0, exact=True, measured=True)
+    (passage,) = counter.take(12.0, exact=True, measured=True).passages
+    assert (passage.claimed_at, passage.gone_at, counter.last_claim_at) == (None, 10.0, 10.0)
+
+
 def test_of_two_claims_in_one_batch_the_last_is_remembered() -> None:
     first, second = (f"order,c={TOKEN}.{us}:2,P7" for us in (1795220925443129, 1795220925443131))
     for order in ([first, second], [second, first]):
