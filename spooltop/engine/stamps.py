@@ -35,7 +35,6 @@ class Ids:
         if _last - _STEP < us <= _last:
             us = _last + 1
         _last = us
-        # Eight bytes a time are quicker than some hundreds kept: those are cold when they are wanted.
         rest = self._middle + _random(8).hex() + self._tail
         return f"{us}{rest}" if us >= _DIGITS_16 else f"{us:016d}{rest}"
 
