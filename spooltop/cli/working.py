@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..engine.claim import backoff
-from ..engine.spool import MAX_ATTEMPTS
+from ..engine.limits import MAX_ATTEMPTS
 from ..engine.waiting import LONGEST, Watch
 from ..errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from ..model.text import escape

@@ -16,6 +16,7 @@ from .consumer import Consumer
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, read, total
 from .dirs import SpoolDirs
 from .files import Files
+from .limits import MAX_ATTEMPTS
 from .machine import this_machine
 from .mail import mail_sign
 from .putting import Data, Putter
@@ -24,8 +25,6 @@ from .troubles import advice, in_words, telling
 from .waiting import Watch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
-
-MAX_ATTEMPTS = 10
 
 
 class Spool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
+from ...engine.limits import MAX_ATTEMPTS
 from ...errors import Refused, Unreadable
 from ...model import query
 from ...model.plan import Candidates, Item, Refusal
@@ -198,7 +199,7 @@ class _Chooser:
         self.refused: list[Refusal] = []
         self.frees = 0
         """Bytes on the disk of what was taken."""
-        self.poison = self.unknown = self.forced = self.foreign = self.held = 0
+        self.poison = self.unknown = self.forced = self.foreign = self.held = self.rejected = 0
 
     def add(self, row: Row, token: str | None, goal: Goal, *, doubled: bool) -> None:
         """``doubled``: another claim has its id."""
@@ -228,13 +229,16 @@ class _Chooser:
         self.poison += bool(poison) and row.box is Box.CUR
         self.frees += found.st_blocks * 512
         forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
-        self._items.append(Item(row, ref, forced or goal.warning or poison))
+        warning = "; ".join(filter(None, (goal.warning, forced))) or poison
+        self._items.append(Item(row, ref, warning))
         if row.verdict is Verdict.UNKNOWN:
             self.unknown += 1
         if row.box is Box.CUR:
             self.forced += row.verdict is Verdict.ALIVE
             self.foreign += token is None and row.verdict is not Verdict.ALIVE
-        self.held += self._action is Action.REQUEUE and goal.box is Box.HELD
+        if self._action is Action.REQUEUE:
+            self.held += goal.box is Box.HELD
+            self.rejected += goal.box is Box.REJECTED
 
     @property
     def items(self) -> Sequence[Item]:
@@ -310,6 +314,11 @@ def _notes(action: Action, chooser: _Chooser, wanted: _Wanted, *, deletes: bool)
         notes.append("No consumer takes what is held, until it is released.")
     if held:
         notes.append(f"{held} held instead of requeued, where no consumer takes them, until released.")
+    if chooser.rejected:
+        notes.append(
+            f"{chooser.rejected} rejected instead of requeued: in work {MAX_ATTEMPTS} times or more, which is the limit. "
+            "A requeue from rejected counts anew."
+        )
     if wanted.ageless:
         notes.append(f"{wanted.ageless} left out: how long they stand there is not known.")
     return tuple(notes)

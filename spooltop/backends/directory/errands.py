@@ -23,7 +23,8 @@ class Errand(NamedTuple):
 
     ``meta`` goes beside it where it is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
     the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own. ``was``
-    is what was known of it where it was set aside, which goes with the move.
+    is what was known of it where it was set aside, which goes with the move. ``elsewhere``: it goes not where the action
+    says, and the warning of its item tells why.
     """
 
     ref: Ref
@@ -34,6 +35,7 @@ class Errand(NamedTuple):
     gone: str
     alone: bool
     was: Mapping[str, Json] | None = None
+    elsewhere: bool = False
 
     def as_move(self) -> Move:
         """As the journal announces it."""
@@ -42,7 +44,8 @@ class Errand(NamedTuple):
 
     def result(self, item: Item, moved: Moved) -> ItemResult:
         became = self.target.name if moved.moved and self.target is not None else ""
-        return ItemResult(item.row.id, self.ref.place.name, moved.outcome, moved.reason, became)
+        reason = moved.reason or (item.warning if moved.moved and self.elsewhere else "")
+        return ItemResult(item.row.id, self.ref.place.name, moved.outcome, reason, became)
 
 
 def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
@@ -62,9 +65,10 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
             # The undo of what was put sets it aside.
             target = Place(box, place.name, plan.operation)
         was = (known_of(folders, place) or None) if place.folder and target is not None else None
+        elsewhere = plan.action is Action.REQUEUE and ref.box is not None
         if ref.meta:
             meta = _open_json(ref.meta)
-        elif ref.box is Box.HELD and plan.action is Action.REQUEUE:
+        elif elsewhere:
             meta = _open_json({"origin": place.box.value, **said, "reason": f"{item.warning}, by {user}"})
         elif was is not None and target is not None and target.folder:
             # Where it had been set aside, and why, is kept for the day when it goes back there.
@@ -72,7 +76,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
         else:
             meta = metas[place.box]
         alone = target is not None and target.folder == plan.operation
-        yield Errand(ref, target, item.row.verdict, forced, meta, _gone(place.box, undo), alone, was)
+        yield Errand(ref, target, item.row.verdict, forced, meta, _gone(place.box, undo), alone, was, elsewhere)
 
 
 def _gone(box: Box, undo: bool) -> str:

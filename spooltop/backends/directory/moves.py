@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...engine import names
+from ...engine.limits import MAX_ATTEMPTS
 from ...model.words import ASIDE, Action, Box, Json
 
 __all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
@@ -52,7 +53,8 @@ class Goal(NamedTuple):
 
 def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool) -> Goal:
     """Of a message that stands in ``box`` under the name ``told``. ``known`` is what lies beside it where it was set aside:
-    anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash."""
+    anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim
+    at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
     if action is Action.RESTORE:
         return _origin(box, told, known)
     target = RULES[action].target
@@ -62,6 +64,8 @@ def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json
         return Goal(target)
     if poison:
         return Goal(Box.HELD, warning=f"held instead: {poison}")
+    if box is Box.CUR and told.own and (attempt := (told.attempts or 0) + 1) >= MAX_ATTEMPTS:
+        return Goal(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
     return Goal(Box.NEW, _in_new(box, told, known.get("origin")))
 
 

@@ -38,6 +38,43 @@ def test_claims_of_a_dead_consumer_go_back_with_their_attempt_counted(desk):
     assert result.undo == ("spooltop", "undo", str(desk.path), plan.operation)
 
 
+def test_a_claim_at_the_limit_of_attempts_is_rejected_instead_and_the_plan_says_so(desk):
+    last, before = desk.put(f"{desk.id(1)},n=9"), desk.put(f"{desk.id(2)},n=8")
+    desk.claim_and_die(last, before)
+    claims = desk.names(Box.CUR)
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, DEAD)
+    why = "rejected instead: in work 10 times, the limit is 10"
+    assert [item.warning for item in plan.items] == [why, "in work at 9 deaths"]
+    assert any(note.startswith("1 rejected instead of requeued") for note in plan.notes)
+    assert outcomes(operations.apply(plan)) == [(Outcome.DONE, why), (Outcome.DONE, "")]
+    assert (desk.names(Box.NEW), desk.names(Box.REJECTED)) == ([f"{desk.id(2)},n=9"], [claims[0]])
+    undone = operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation}))
+    assert (undone.count(Outcome.DONE), desk.names(Box.CUR)) == (2, claims)
+
+
+def test_what_was_rejected_at_the_limit_tells_why_and_a_requeue_from_there_counts_anew(desk):
+    desk.claim_and_die(desk.put(f"{desk.id(1)},n=9"))
+    operations = desk.operations()
+    operations.apply(operations.plan(Action.REQUEUE, DEAD))
+    redrive = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
+    assert redrive.items[0].row.reason == "rejected instead: in work 10 times, the limit is 10, by ann"
+    assert operations.apply(redrive).count(Outcome.DONE) == 1
+    assert desk.names(Box.NEW) == [desk.id(1)]
+
+
+def test_force_does_not_lift_the_limit_and_foreign_claims_have_none(desk):
+    desk.claim(desk.put(f"{desk.id(1)},n=9"))
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(desk.id(1),)), force=True)
+    assert plan.items[0].warning.endswith("the limit is 10; taken from a living holder, whose ack will find out")
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    assert (len(desk.names(Box.REJECTED)), desk.names(Box.NEW)) == (1, [])
+    desk.put("1795220920443125.9155.vm:2,P4242", box=Box.CUR)
+    foreign = operations.plan(Action.REQUEUE, Selection(ids=("1795220920443125.9155.vm",)))
+    assert [item.warning for item in foreign.items] == [""]
+
+
 def test_a_living_consumer_is_refused_and_only_force_takes_its_claim(desk):
     desk.claim(desk.put(desk.id(1)))
     operations = desk.operations()
