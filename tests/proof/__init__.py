@@ -17,8 +17,8 @@ from .figures import Figure
 __all__ = ["PROOFS", "Proof", "proof"]
 
 PROOFS = (
-    "crash", "powercut", "storm", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets", "machine",
-    "straced", "names",
+    "crash", "powercut", "storm", "operators", "containers", "power", "errors", "faults", "spin", "full", "calls", "tickets",
+    "machine", "straced", "names",
 )  # fmt: skip
 """The modules, in the order of the table."""
 

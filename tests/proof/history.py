@@ -7,9 +7,12 @@ survives a SIGKILL. So of each step is known whether it had returned, was under 
     P? uid …                puts begin            P! uid id …         they returned
     C?                      a claim begins        B n uid id attempt key    the n-th claim of this process returned
     A? n … / A! n …         an ack                R? n / R! n         a release
+    J? n / J! n             a reject by the consumer
     L n …                   ``ClaimLost``         V?  V! id …         a recover
     Q? key … / Q! key …     a requeue, which takes nothing from the living
     F? key … / F! key …     a forced one          U? / U!             an undo
+    O action done untouched what an operator did to how many messages
+    N id …                  what was rejected is about to begin anew, its attempts with it
     K actor ns              the actor, or all whose names begin so, were alive at ``ns`` and killed then
     X words                 an error that nobody expected
     END                     the actor came to its end
@@ -23,7 +26,7 @@ import os
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -103,6 +106,8 @@ class Found:
     kills: int = 0
     requeued: int = 0
     undone: int = 0
+    operated: Counter[str] = field(default_factory=Counter)
+    """What operators said they did: an action → messages; ``untouched``: those they found gone, changed or alive."""
 
 
 @dataclass
@@ -111,11 +116,16 @@ class _Taken:
 
     done: dict[str, int] = field(default_factory=dict)
     forced: dict[str, int] = field(default_factory=dict)
+    anew: set[str] = field(default_factory=set)
+    """Ids of what was rejected and began anew."""
 
 
-def check(folder: Path, standing: Iterable[str]) -> Found:
-    """``standing`` are the uids of what is still in the spool, in any box, when all came to an end."""
+def check(folder: Path, standing: Iterable[str], *, drained: bool = True) -> Found:
+    """``standing`` are the uids of what is still in the spool, in any box, when all came to an end; nothing may be where it was
+    to be ``drained``."""
     found = Found()
+    left = Counter(standing)
+    found.wrong += [f"{uid} is there {times} times" for uid, times in left.items() if times > 1]
     files = {path.name: path for path in folder.iterdir()}
     killed = _kills(files, found)
     taken = _taken(files, found)
@@ -141,19 +151,19 @@ def check(folder: Path, standing: Iterable[str]) -> Found:
                     nameless.append(hold)
                 else:
                     messages[rest[1]].holds.append(hold)
-            elif word in ("A?", "R?"):
+            elif word in ("A?", "R?", "J?"):
                 for number in map(int, rest):
                     holds[number].sure = at
                     if word == "A?":
                         acking.add(number)
                     else:
-                        holds[number].how = "released"
+                        holds[number].how = "released" if word == "R?" else "rejected"
             elif word in ("A!", "L"):
                 for number in map(int, rest):
                     hold = holds.pop(number)
                     hold.how = "acked" if word == "A!" else "lost"
                     hold.sure = hold.sure or hold.begin
-            elif word == "R!":
+            elif word in ("R!", "J!"):
                 holds.pop(int(rest[0]))
             elif word == "X":
                 found.wrong.append(f"{actor}: {' '.join(rest)}")
@@ -171,8 +181,8 @@ def check(folder: Path, standing: Iterable[str]) -> Found:
                 hold.sure = hold.sure or died
             elif hold.how == "open":
                 found.wrong.append(f"{actor} ended and had not ended its claim on {hold.id}")
-    _name(messages, nameless, found)
-    _judge(messages, tried, taken, hidden, set(standing), found)
+    _name(messages, nameless, found, drained)
+    _judge(messages, tried, taken, hidden, left.keys(), found, drained)
     return found
 
 
@@ -208,6 +218,10 @@ def _taken(files: dict[str, Path], found: Found) -> _Taken:
             elif word == "Q!":
                 found.requeued += len(rest)
                 taken.done.update((key, at) for key in rest)
+            elif word == "O":
+                found.operated.update({rest[0]: int(rest[1]), "untouched": int(rest[2])})
+            elif word == "N":
+                taken.anew.update(rest)
             elif word == "U!":
                 found.undone += 1
         for key in forcing:  # killed in between: it may have been done
@@ -215,7 +229,7 @@ def _taken(files: dict[str, Path], found: Found) -> _Taken:
     return taken
 
 
-def _name(messages: dict[str, Message], nameless: list[Hold], found: Found) -> None:
+def _name(messages: dict[str, Message], nameless: list[Hold], found: Found, drained: bool) -> None:
     """Gives the claims that were lost before anybody could read them to their messages."""
     if not nameless:
         return
@@ -223,12 +237,12 @@ def _name(messages: dict[str, Message], nameless: list[Hold], found: Found) -> N
     for hold in nameless:
         if hold.id in uids:
             messages[uids[hold.id]].holds.append(hold)
-        elif hold.how == "lost":
+        elif hold.how == "lost" and drained:
             found.wrong.append(f"{hold.id} was taken from {hold.actor} and never seen again")
 
 
 def _judge(
-    messages: dict[str, Message], tried: set[str], taken: _Taken, hidden: int, standing: set[str], found: Found
+    messages: dict[str, Message], tried: set[str], taken: _Taken, hidden: int, standing: Set[str], found: Found, drained: bool
 ) -> None:
     wrong = found.wrong
     unseen = 0
@@ -244,8 +258,9 @@ def _judge(
             wrong.append(f"{uid} is lost")
         if ends["acked"] > 1 or (ends["acked"] and uid in standing):
             wrong.append(f"{uid} was acked and is there again")
-        if uid in standing:
+        if uid in standing and drained:
             wrong.append(f"{uid} is left over")
+        anew = any(hold.id in taken.anew for hold in holds)
         for hold in holds:
             if hold.how == "lost" and hold.key not in taken.forced:
                 wrong.append(f"{uid} was taken from {hold.actor}, which lived, and nobody forced it")
@@ -261,13 +276,15 @@ def _judge(
                 found.redelivered["a kill"] += 1
             elif before.how == "released":
                 found.redelivered["a release"] += 1
+            elif before.how == "rejected" and anew:
+                found.redelivered["a redrive"] += 1
             elif forced is not None:
                 found.redelivered["a force"] += 1
             else:
                 wrong.append(f"{uid} came again to {after.actor}, and nothing explains it")
-            if after.attempt <= before.attempt:
+            if after.attempt <= before.attempt and not anew:
                 wrong.append(f"{uid} came again as attempt {after.attempt} after {before.attempt}")
-        if holds:
+        if holds and not anew:
             missing = holds[-1].attempt - len(holds)
             unseen += max(0, missing)
             if missing < 0:

@@ -90,10 +90,11 @@ def produce(path: Path, history: History, shared: Shared, writer: int, quota: in
 
 
 def consume(
-    path: Path, history: History, over: Callable[[], bool], *, recover: bool, between: Callable[[], object] = int
+    path: Path, history: History, over: Callable[[], bool], *, recover: bool, between: Callable[[], object] = int,
+    rejects: float = 0.0,
 ) -> None:
     """Claims and acks; now and then slowly, now and then several with one sync, now and then a release. ``between`` is called
-    while a claim is held."""
+    while a claim is held; a part of ``rejects`` is rejected."""
     number = 0
 
     def begin() -> tuple[int, Claim] | None:
@@ -137,7 +138,9 @@ def consume(
             between()
             if chance < 0.05:
                 time.sleep(random.random() * (0.5 if chance < 0.003 else 0.04))  # at work
-            if chance < 0.98:
+            if random.random() < rejects:
+                end([mine], partial(claim.reject, "as it came"), "J")
+            elif chance < 0.98:
                 end([mine], claim.ack, "A")
             elif chance < 0.99:
                 end([mine], claim.release, "R")
@@ -322,5 +325,7 @@ def figured(
     else:
         shutil.rmtree(folder)
     again = ", ".join(f"{count:,} after {what}" for what, count in sorted(found.redelivered.items()) if count)
+    operated = ", ".join(f"{what} {count:,}" for what, count in found.operated.most_common())
     explained = f"{found.kills:,} kills; {found.requeued:,} requeued; redelivered: {again or 'none'}"
+    explained += f"; operators: {operated}" if operated else ""
     return Figure(name, bar, found.messages, len(found.wrong), explained=explained)

@@ -11,10 +11,10 @@ from .history import Found, body, check, uid_of
 PUT = {"producer-1.": ["1 P? m", "2 P! m id-m", "3 END"]}
 
 
-def judged(folder: Path, files: dict[str, list[str]], standing: tuple[str, ...] = ()) -> Found:
+def judged(folder: Path, files: dict[str, list[str]], standing: tuple[str, ...] = (), *, drained: bool = True) -> Found:
     for actor, lines in files.items():
         (folder / actor).write_text("".join(f"{line}\n" for line in lines))
-    return check(folder, standing)
+    return check(folder, standing, drained=drained)
 
 
 def consumer(*lines: str) -> list[str]:
@@ -101,6 +101,36 @@ def test_nothing_is_wrong_where_all_is_explained(case: str, tmp_path: Path) -> N
 def test_what_is_wrong_is_found(case: str, tmp_path: Path) -> None:
     files, standing, words = WRONG[case]
     assert any(words in told for told in judged(tmp_path, files, standing).wrong)
+
+
+REJECTED = consumer(*HELD, "20 J? 1", "21 J! 1")
+AGAIN = consumer("40 C?", "41 B 1 m id-m 1 u.1", "50 A? 1", "51 A! 1")
+REDRIVEN = {**PUT, "operator-1.": ["30 N id-m", "31 Q?", "32 Q!", "33 O requeue 1 0", "34 END"]}
+
+
+def test_what_is_set_aside_may_stand_there_where_nothing_was_drained(tmp_path: Path) -> None:
+    found = judged(tmp_path, {**PUT, "consumer-1.": REJECTED}, ("m",), drained=False)
+    assert found.wrong == []
+
+
+def test_what_was_rejected_begins_anew_where_an_operator_said_so(tmp_path: Path) -> None:
+    found = judged(tmp_path, {**REDRIVEN, "consumer-1.": REJECTED, "consumer-2.": AGAIN}, drained=False)
+    assert (found.wrong, +found.redelivered, found.operated["requeue"]) == ([], {"a redrive": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "standing", "words"),
+    [
+        ({"consumer-1.": REJECTED}, (), "m is lost"),
+        ({"consumer-1.": REJECTED}, ("m", "m"), "m is there 2 times"),
+        ({"consumer-1.": ACKED}, ("m",), "m was acked and is there again"),
+        ({"consumer-1.": REJECTED, "consumer-2.": AGAIN}, (), "m came again to consumer-2., and nothing explains it"),
+    ],
+)
+def test_what_is_wrong_where_nothing_was_drained(
+    files: dict[str, list[str]], standing: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    assert any(words in told for told in judged(tmp_path, {**PUT, **files}, standing, drained=False).wrong)
 
 
 def test_redeliveries_are_counted_by_what_explains_them(tmp_path: Path) -> None:
