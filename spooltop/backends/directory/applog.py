@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from .logfiles import LogFiles, make_file, plain, plain_now
+from .logfiles import LogFiles, make_file, plain_but_for_draft, plain_now
 
 __all__ = ["READ_AT_MOST", "RESERVED", "AppendLog"]
 
@@ -55,8 +55,7 @@ class AppendLog:
         except FileNotFoundError:
             return [], False, 0
         try:
-            found = self._files.fstat(fd)
-            plain(found, self._name)
+            found = plain_but_for_draft(self._files, fd, self._dir_fd, self._name)
             start = max(0, found.st_size - READ_AT_MOST)
             data = self._files.read_at(fd, READ_AT_MOST, start)
         finally:

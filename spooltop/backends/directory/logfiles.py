@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ...engine.files import Files
 
-__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_now", "with_above"]
+__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above"]
 
 _KEEP_SIZE = 1
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
@@ -64,13 +64,29 @@ def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
     """``plain`` of the open file ``name``, after taking away the draft that ``make_file``, cut off between link and unlink, has
     left as its second name."""
     found = files.fstat(fd)
-    if found.st_nlink == 2 and stat.S_ISREG(found.st_mode):
-        for other in files.list(dir_fd):
-            if other.startswith(f".{name}.") and files.stat(other, dir_fd).st_ino == found.st_ino:
-                files.unlink(other, dir_fd)
+    drafts = _drafts(files, found, dir_fd, name)
+    for other in drafts:
+        files.unlink(other, dir_fd)
+    if drafts:
         found = files.fstat(fd)
     plain(found, name)
     return found
+
+
+def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
+    """As ``plain_now``, for those who only look: it takes nothing away."""
+    found = files.fstat(fd)
+    if not _drafts(files, found, dir_fd, name):
+        plain(found, name)
+    return found
+
+
+def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list[str]:
+    """The draft, if that is the one other name of the file ``found``."""
+    if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
+        return []
+    inodes = {other: files.stat(other, dir_fd).st_ino for other in files.list(dir_fd) if other.startswith(f".{name}.")}
+    return [other for other, inode in inodes.items() if inode == found.st_ino]
 
 
 def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
