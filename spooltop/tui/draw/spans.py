@@ -92,7 +92,10 @@ def _unstack(text: str) -> str:
     out: list[str] = []
     stacked = True  # a mark at the very beginning stands on nothing
     for char in text:
-        if cell_len(char):
+        if "\U0001f1e6" <= char <= "\U0001f1ff":  # half a flag: one cell for Rich, two for most terminals
+            out.append(_hex(char))
+            stacked = False
+        elif cell_len(char):
             out.append(char)
             stacked = False
         elif stacked or char == "\ufe0f" or not unicodedata.category(char).startswith("M"):

@@ -151,3 +151,9 @@ def test_only_rows_that_differ_are_named() -> None:
     after = [(Span("one"),), (Span("twx"),)]
     assert changed_rows(before, after, 5) == [(1, 3), (2, 5)]
     assert changed_rows(before, after, 2) == [(1, 3)]
+
+
+@pytest.mark.parametrize("char", ["\U0001f1e9", "\u1161", "\U0001f3fb"])
+def test_what_terminals_give_another_width_than_we_do_is_escaped(char: str) -> None:
+    assert safe(f"a{char}").isascii()
+    assert unescape(safe(f"a{char}")) == f"a{char}"
