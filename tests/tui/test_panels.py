@@ -61,8 +61,8 @@ async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
         await driver.press("6")
-        await driver.see("▌held")
-        await driver.press("j", "x")
+        await driver.see("▌STALE")
+        await driver.press("x")
         await driver.see("Who has /var/spool/memex/leader.lock")
         await driver.press("escape", "enter")
         await driver.see("Who has /var/spool/memex/leader.lock")
