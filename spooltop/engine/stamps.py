@@ -14,8 +14,21 @@ _STEP = 2_000_000
 """µs. A clock that goes back by less is being adjusted, and the order is kept; one that goes back further was wrong, and what is
 put from now on has the right time rather than one from the future."""
 
-_random = os.urandom
+_POOL = 64
+"""Ids for which random bits are fetched at once: a call for each would cost as much as the rest of an id."""
+
 _last = 0
+_pool: list[str] = []
+
+
+def _random() -> str:
+    """64 random bits in hex, each given once in a process."""
+    while True:
+        try:
+            return _pool.pop()  # one thread gets each
+        except IndexError:
+            block = os.urandom(8 * _POOL).hex()
+            _pool.extend(block[start : start + 16] for start in range(0, len(block), 16))
 
 
 class Ids:
@@ -35,9 +48,10 @@ class Ids:
         if _last - _STEP < us <= _last:
             us = _last + 1
         _last = us
-        rest = self._middle + _random(8).hex() + self._tail
+        rest = self._middle + _random() + self._tail
         return f"{us}{rest}" if us >= _DIGITS_16 else f"{us:016d}{rest}"
 
     def forget(self) -> None:
-        """In a forked child: names its own pid."""
+        """In a forked child: names its own pid, and gives none of the random bits that the parent gives."""
+        _pool.clear()
         self._middle = f".P{os.getpid()}R"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from spooltop.engine.names import parse
 from spooltop.engine.stamps import Ids
 
@@ -16,3 +19,20 @@ def test_a_clock_that_was_set_right_gives_the_right_time_again() -> None:
     ids, now = Ids("vm"), iter([7e9, 6e9])
     times = [parse(ids.next(lambda: next(now)), claimed=False).put_us for _ in range(2)]
     assert times == [7_000_000_000_000_000, 6_000_000_000_000_000]
+
+
+def test_parent_and_child_share_no_random_bits() -> None:
+    ids = Ids("vm")
+    bits = {ids.next(time.time).split("R")[1] for _ in range(3)}
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        ids.forget()
+        os.write(write, " ".join(ids.next(time.time).split("R")[1] for _ in range(200)).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as told:
+        of_child = set(told.read().decode().split())
+    assert os.waitpid(child, 0)[1] == 0
+    of_parent = {ids.next(time.time).split("R")[1] for _ in range(200)}
+    assert len(bits | of_parent) == 203 and len(of_child) == 200 and not of_child & (bits | of_parent)
