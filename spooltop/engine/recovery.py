@@ -17,6 +17,9 @@ from .presence import CONSUMERS, judge, look
 
 __all__ = ["recover"]
 
+_GOING = ".gone-"
+"""What the name of a presence file begins with while it is taken away."""
+
 
 def recover(
     dirs: SpoolDirs, clock: Callable[[], float], host: str, *, mine: str | None, durable: bool, max_attempts: int
@@ -115,18 +118,38 @@ def _finish_puts(dirs: SpoolDirs) -> None:
 
 
 def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: bool) -> None:
-    """Takes away the presence files of the dead that hold no claim any more. A token that is dead never claims again, so what is
-    listed after the look is all there can be."""
+    """Takes away the presence files of the dead that hold no claim any more.
+
+    A token that is dead never claims again, but an operator's undo may put a claim of it back into ``cur``. So a file is put out
+    of sight first, and comes back where a claim turned up meanwhile: without it nobody could tell that its holder is dead.
+    """
     consumers = dirs.own(CONSUMERS)
     if consumers is None:
         return
-    tokens = [token for token in dirs.files.list(consumers) if not token.startswith(".") and token != mine]
+    files = dirs.files
+    listed = files.list(consumers)
+    tokens = [token for token in listed if not token.startswith(".") and token != mine]
     dead = {token for token in tokens if judge(look(dirs, token), boot_id, network=network)[0] is Verdict.DEAD}
-    if not dead:
+    going = {name.removeprefix(_GOING) for name in listed if name.startswith(_GOING)}  # left by one that was cut off
+    if not dead and not going:
         return
-    held = {parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if ",c=" in name}
-    for token in dead - held:
+    for token in dead - _holding(dirs):
         try:
-            dirs.files.unlink(token, consumers)
+            files.rename(token, consumers, _GOING + token, consumers)
         except FileNotFoundError:
             continue  # another recover was quicker
+        going.add(token)
+    held = _holding(dirs) if going else set()
+    for token in going:
+        try:
+            if token in held:
+                files.move(_GOING + token, consumers, token, consumers)
+            else:
+                files.unlink(_GOING + token, consumers)
+        except (FileNotFoundError, FileExistsError):
+            continue  # another recover was quicker
+
+
+def _holding(dirs: SpoolDirs) -> set[str | None]:
+    """The tokens of the claims in ``cur``."""
+    return {parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if ",c=" in name}

@@ -696,6 +696,43 @@ def test_claims_of_the_dead_go_back_and_those_of_the_living_do_not(spool: Spool)
     spool.ack_many([held, again])
 
 
+class GivenBack(Interposed):
+    """An operator's undo puts a claim back while the presence file of its consumer is being taken away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.claim = path, ""
+
+    def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        super().rename(name, dir_fd, to, to_fd)
+        if self.claim and to.endswith(name):
+            (waiting,) = os.listdir(self.path / "new")
+            os.rename(self.path / "new" / waiting, self.path / "cur" / self.claim)
+
+
+def test_a_presence_file_stays_where_a_claim_comes_back_meanwhile(tmp_path: Path) -> None:
+    files = GivenBack(tmp_path)
+    with Spool.create(tmp_path, durable=False, files=files) as spool:
+        id = spool.put(b"")
+
+        def work() -> None:
+            held = Spool(tmp_path, durable=False).claim()
+            assert held is not None
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        assert in_child(work) == signal.SIGKILL
+        (files.claim,) = os.listdir(tmp_path / "cur")
+        token = files.claim.partition(",c=")[2].partition(".")[0]
+        assert spool.recover() == [id] and os.listdir(tmp_path / "cur") == [files.claim]
+        assert os.listdir(tmp_path / ".spooltop" / "consumers") == [token]
+        files.claim = ""
+        assert spool.recover() == [id]
+        assert os.listdir(tmp_path / ".spooltop" / "consumers") == []
+        left = tmp_path / ".spooltop" / "consumers" / f".gone-{token}"
+        left.touch()  # of one that was cut off
+        assert spool.recover() == [] and not left.exists()
+
+
 def test_a_consumer_that_lives_keeps_its_claim(spool: Spool) -> None:
     code = (
         "import sys; from spooltop.engine import Spool\n"

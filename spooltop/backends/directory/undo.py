@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ...engine import names
+from ...engine import names, presence
 from ...engine.dirs import SpoolDirs
 from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from ...model.row import Row
@@ -111,6 +111,8 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
             refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
         elif found.st_nlink != 1 and not half_moved:
             refused.append(Refusal(row, "it has a second name (a hard link)"))
+        elif back is not None and back.box is Box.CUR and _cleared(dirs, back):
+            refused.append(Refusal(row, f"its consumer is gone and forgotten, in cur nobody could tell: it stays in {place.box}"))
         elif back is not None and _taken(folders, back, ref.ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
@@ -165,6 +167,12 @@ def _is(folders: Folders, place: Place, ino: int) -> bool:
     except OSError:
         return False  # not there, or not to be seen: nothing is known to stand there
     return ino in (0, found.st_ino)
+
+
+def _cleared(dirs: SpoolDirs, place: Place) -> bool:
+    """True where the consumer that a claim names has no presence file any more."""
+    token = names.parse(place.name, claimed=True).token
+    return token is not None and presence.look(dirs, token).state == "missing"
 
 
 def _taken(folders: Folders, place: Place, ino: int) -> bool:

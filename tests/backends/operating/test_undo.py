@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
@@ -37,6 +38,19 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(desk):
     ]
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert claims[2] in desk.names(Box.CUR)
+
+
+def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
+    """In ``cur`` it would be unknown for ever: whether its consumer lives is told by that file alone."""
+    operations, operation, _ = requeued(desk, 1)
+    with Spool(desk.path, durable=False) as spool:
+        assert spool.recover() == []
+    assert os.listdir(desk.path / ".spooltop" / "consumers") == []
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
+    assert [refusal.reason for refusal in plan.refused] == [
+        "its consumer is gone and forgotten, in cur nobody could tell: it stays in new"
+    ]
+    assert operations.apply(plan).count(Outcome.DONE) == 0 and desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
 
 
 def test_a_consumer_that_is_quicker_than_the_undo_keeps_its_message(desk):
