@@ -17,7 +17,7 @@ from ..model.text import escape
 from ..model.units import count, duration
 from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
-from . import render_json, render_text
+from . import render_json, render_text, tracing
 from .context import Context
 from .selecting import path_of, selection_of
 from .terminal import Terminal
@@ -77,7 +77,13 @@ def inject(args: argparse.Namespace, context: Context) -> int:
             options[name] = value
     if args.canary:
         options["canary"] = True
-    return _change(Action.INJECT, Selection(), args, context, options)
+    if not args.canary or args.dry_run or args.timeout <= 0:
+        return _change(Action.INJECT, Selection(), args, context, options)
+    if args.rate is not None:
+        options["rate"] = args.rate
+    with context.control(args, args.path, watch=True) as control:
+        control.look()  # from now on it is heard who takes what
+        return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
 
 
 def undo(args: argparse.Namespace, context: Context) -> int:
@@ -115,9 +121,10 @@ def _change(action: Action, selection: Selection, args: argparse.Namespace, cont
 
 def change(
     control: Control, action: Action, selection: Selection, args: argparse.Namespace, context: Context,
-    options: Mapping[str, Json], *, said: str = "",
+    options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
 ) -> int:  # fmt: skip
-    """Plan, question, result, exit code. ``said`` is a line that goes with the plan."""
+    """Plan, question, result, exit code. ``said`` is a line that goes with the plan; what was put is followed
+    for ``traced`` seconds at most."""
     terminal = context.terminal
     plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
     if said:
@@ -137,16 +144,30 @@ def change(
         return DONE
     if not args.yes:
         _confirm(plan, terminal, shown=not args.json)
+    began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
-    if args.json:
-        terminal.out(render_json.dumps(render_json.outcome(plan, result, dry_run=False)))
-    else:
+    told = render_json.outcome(plan, result, dry_run=False) if args.json else {}
+    if not args.json:
         for line in render_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)
+    code = _code(plan, result)
+    if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
+        found = tracing.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
+        told["trace"] = tracing.as_json(found, began)
+        words = tracing.verdict(found, began, traced)
+        if all(map(tracing.through, found.values())):
+            terminal.status("")
+            if not args.json:
+                terminal.out(words)
+        else:
+            terminal.error(f"inject: {words}")
+            code = code or SOME
+    if args.json:
+        terminal.out(render_json.dumps(told))
     if plan.deletes:
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
-    return _code(plan, result)
+    return code
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:

@@ -39,12 +39,12 @@ class Context:
     open: Opener = _open_control
     dashboard: Dashboard = _no_dashboard
 
-    def control(self, args: argparse.Namespace, path: str) -> Control:
-        """The target of a command that looks once, or changes once."""
+    def control(self, args: argparse.Namespace, path: str, *, watch: bool = False) -> Control:
+        """The target of a command that looks once, or changes once; one that ``watch``es hears what happens meanwhile."""
         more = watching(args)
         if args.syslog:
             more["syslog"] = True
-        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=False, **more)
+        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, **more)
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:

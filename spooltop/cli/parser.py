@@ -226,7 +226,10 @@ def _inject(parser: Parser) -> None:
     parser.add_argument("--text", help="the payload")
     parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
     parser.add_argument("--source", metavar="NAME", help="as from this source")
-    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates")
+    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; tells their way: new, cur, gone")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="with --canary: follow them so long at most; 0: not"
+    )
     _change(parser)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.parser import COMMANDS
+from spooltop.engine import Spool
 
 from .streams import ROOT, finish, spooltop, start
 
@@ -199,11 +200,39 @@ def test_purge_by_box_leaves_alone_what_is_young(spool: Path) -> None:
 
 
 def test_inject_names_what_it_put(spool: Path) -> None:
-    done = spooltop("inject", spool, "--count", "2", "--canary", "--yes")
+    done = spooltop("inject", spool, "--count", "2", "--canary", "--timeout", "0", "--yes")
     assert done.code == 0
     ids = {str(line["id"]) for line in listed(spool, "--box", "new") if line["canary"]}
     assert len(ids) == 2
     assert ids <= set(done.out.splitlines())
+
+
+def test_a_canary_is_followed_until_it_is_gone(tmp_path: Path) -> None:
+    with Spool.create(tmp_path / "s", durable=False) as spool:
+        worker = start("work", spool.path, "--", "true")
+        try:
+            done = spooltop("inject", spool.path, "--canary", "--timeout", "60", "--yes")
+            told = spooltop("inject", spool.path, "--canary", "--count", "2", "--timeout", "60", "--yes", "--json")
+        finally:
+            worker.kill()
+            worker.communicate()
+    assert (done.code, done.err) == (0, "")
+    [id] = [line for line in done.out.splitlines() if ".P" in line and "  " not in line.strip()]
+    steps = [line.removeprefix(f"{id.strip()}  ") for line in done.out.splitlines() if line.startswith(f"{id.strip()}  ")]
+    assert [step.partition(" after ")[0] for step in steps if not step.startswith("new")] == [
+        f"cur, claimed by {worker.pid}", "gone",
+    ]  # fmt: skip
+    assert done.out.splitlines()[-1].startswith("1 of 1 went through, after ")
+    trace = json.loads(told.out)["trace"]
+    assert [one["pid"] for one in trace] == [worker.pid] * 2
+    assert all(one["put_at"] <= one["claimed_at"] <= one["gone_at"] for one in trace)
+
+
+def test_a_canary_that_nobody_takes_is_told_and_counts_as_trouble(tmp_path: Path) -> None:
+    with Spool.create(tmp_path / "s", durable=False) as spool:
+        done = spooltop("inject", spool.path, "--canary", "--timeout", "0.2", "--yes")
+    assert done.code == 1
+    assert done.err == "spooltop: inject: 0 of 1 went through; after 0.2s 1 in new, nobody has it\n"
 
 
 @pytest.mark.parametrize("tail", [b"", b":2,P4242"])

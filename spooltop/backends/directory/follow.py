@@ -43,12 +43,15 @@ class _Track:
 
 
 class Follower:
-    """``in_box`` tells whether a name stands in a box now. Costs nothing while no id is followed."""
+    """``in_box`` tells whether a name stands in a box now. While no id is followed only what
+    canaries do is kept in mind."""
 
     def __init__(self, in_box: Callable[[Box, str], bool], asides: Asides) -> None:
         self._in_box = in_box
         self._asides = asides
         self._tracks: dict[str, _Track] = {}
+        # A canary is there to be followed, and most likely gone before anybody can have told its id.
+        self._canaries: dict[str, _Track] = {}
         self._since = 0.0
         self._scanned = -1
         self._placed: tuple[int, frozenset[str]] | None = None
@@ -57,19 +60,29 @@ class Follower:
 
     def hear(self, batches: Iterable[Batch]) -> None:
         """What came and went since the last look."""
-        if not self._tracks:
-            return
         for batch in batches:
-            for raw in batch.added.get(Box.NEW, ()):
-                if (track := self._tracks.get(grammar.parse(raw, claimed=False).id)) is not None:
+            for raw in self._heard(batch.added.get(Box.NEW, ())):
+                name = grammar.parse(raw, claimed=False)
+                if name.canary and name.id not in self._tracks and name.id not in self._canaries:
+                    if len(self._canaries) == FOLLOWED_AT_MOST:
+                        del self._canaries[next(iter(self._canaries))]
+                    self._canaries[name.id] = _Track(batch.at)
+                if (track := self._track(name.id)) is not None:
                     track.new = raw
-            for raw in batch.added.get(Box.CUR, ()):
+            for raw in self._heard(batch.added.get(Box.CUR, ())):
                 name = grammar.parse(raw, claimed=True)
-                if (track := self._tracks.get(name.id)) is not None:
+                if (track := self._track(name.id)) is not None:
                     self._claimed(track, raw, batch.at if name.claimed_us is None else name.claimed_us / 1e6, name.pid)
-            for raw in batch.deleted.get(Box.CUR, ()):
-                if (track := self._tracks.get(grammar.parse(raw, claimed=True).id)) is not None and track.cur == raw:
+            for raw in self._heard(batch.deleted.get(Box.CUR, ())):
+                if (track := self._track(grammar.parse(raw, claimed=True).id)) is not None and track.cur == raw:
                     track.left_at = batch.at
+
+    def _heard(self, raws: Iterable[str]) -> Iterable[str]:
+        """Of names that were heard of those that may be followed: of a million only the canaries are parsed where none is."""
+        return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
+
+    def _track(self, id: str) -> _Track | None:
+        return self._tracks.get(id) or self._canaries.get(id)
 
     def where(
         self,
@@ -88,7 +101,7 @@ class Follower:
         ids = ids[:FOLLOWED_AT_MOST]
         if any(id not in self._tracks for id in ids):
             self._scanned = -1
-        self._tracks = {id: self._tracks.get(id) or _Track(now) for id in ids}
+        self._tracks = {id: self._tracks.get(id) or self._canaries.pop(id, None) or _Track(now) for id in ids}
         self._since = since
         if not ids:
             return {}
@@ -175,7 +188,8 @@ class Follower:
             if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
                 gone = track.missing_at if track.left_at is None else track.left_at
         waiting = box is Box.NEW
+        put = quick_put_us(id)
         return Followed(
             id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
-            track.verdict if box is Box.CUR else None,
+            track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,
         )  # fmt: skip

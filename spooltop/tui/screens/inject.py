@@ -79,7 +79,7 @@ class InjectScreen(TableScreen[None]):
         if not 1 <= count <= MOST:
             self.say(f"count: a number from 1 to {MOST:,}")
             return
-        options: dict[str, Json] = {"count": count}
+        options: dict[str, Json] = {"count": count, "canary": True}  # as the form says: marked as tests
         if self.fields["size"].text:
             options["size"] = int(self.fields["size"].text)
         else:

@@ -54,6 +54,7 @@ def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozens
         ([batch(from_cur=CLAIM, new=AGAIN, from_new=AGAIN, cur=LATER)], (0, 1, 1, 0)),
         ([batch(from_new=NEW)], (0, 0, 0, 0)),
         ([batch(new=NEW + ",x=1"), batch(from_new=NEW + ",x=1", cur=f"{NEW},x=1,c={TOKEN}.5:2,P7")], (0, 0, 0, 0)),
+        ([batch(NEW + ",x=1", f"{NEW},x=1,c={TOKEN}.5:2,P7", NEW + ",x=1", f"{NEW},x=1,c={TOKEN}.5:2,P7")], (0, 0, 0, 0)),
         ([batch(new="plain"), batch(from_new="plain", cur="plain:2,P4"), batch(from_cur="plain:2,P4")], (1, 1, 0, 1)),
     ],
 )

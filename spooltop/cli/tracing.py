@@ -1,0 +1,95 @@
+"""The way of test messages through a spool, told as it is seen: new, cur, gone, each with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..control import Control
+from ..model.followed import Followed
+from ..model.text import escape
+from ..model.units import duration
+from ..model.words import ASIDE, Box, Json
+
+__all__ = ["as_json", "through", "trace", "verdict"]
+
+_EACH = 20
+"""Of so many messages each step of each is told; of more only what it came to."""
+_LOOK = 0.25
+"""Seconds to the next look at the latest: that a message is gone shows by a second look."""
+
+
+def trace(
+    control: Control, ids: Sequence[str], began: float, seconds: float, say: Callable[[str], None]
+) -> Mapping[str, Followed]:
+    """Follows ``ids``, put since ``began`` (epoch seconds), until all went through or ``seconds`` are over: where each is."""
+    end = control.now() + seconds
+    told: set[tuple[str, str]] = set()
+    while True:
+        found = control.follow(ids, began)
+        for id, one in found.items() if len(ids) <= _EACH else ():
+            for words in _steps(one, began):
+                if (id, step := words.partition(",")[0] + str(one.claimed_at)) not in told:
+                    told.add((id, step))
+                    say(f"{escape(id)}  {words}")
+        left = end - control.now()
+        if left <= 0 or all(one.gone_at is not None or one.box in ASIDE for one in found.values()):
+            return found
+        control.changes(min(left, _LOOK))
+        control.look()
+
+
+def through(one: Followed) -> bool:
+    """True where it was taken and ended: acked."""
+    return one.gone_at is not None
+
+
+def verdict(found: Mapping[str, Followed], began: float, seconds: float) -> str:
+    """``3 of 3 went through, after 12ms to 0.8s``, and what the others wait for."""
+    took = sorted(_since(one, one.gone_at, began) for one in found.values() if one.gone_at is not None)
+    words = f"{len(took):,} of {len(found):,} went through"
+    if took:
+        least, most = duration(took[0]), duration(took[-1])
+        words += f", after {least}" + (f" to {most}" if most != least else "")
+    left = [one for one in found.values() if one.gone_at is None]
+    parts = []
+    if waits := sum(1 for one in left if one.box is Box.NEW):
+        parts.append(f"{waits:,} in new, nobody has it")
+    if taken := sum(1 for one in left if one.box is Box.CUR):
+        parts.append(f"{taken:,} in work")
+    if aside := sum(1 for one in left if one.box in ASIDE):
+        parts.append(f"{aside:,} set aside")
+    if lost := sum(1 for one in left if one.box is None):
+        parts.append(f"{lost:,} on the way")
+    return words if not parts else f"{words}; after {duration(seconds)} {', '.join(parts)}"
+
+
+def as_json(found: Mapping[str, Followed], began: float) -> list[Json]:
+    """One object for each, times in epoch seconds, null where not seen."""
+    return [
+        {
+            "id": escape(id), "put_at": began if one.put_at is None else one.put_at, "claimed_at": one.claimed_at, "pid": one.pid,
+            "gone_at": one.gone_at, "box": None if one.box is None else str(one.box),
+        }
+        for id, one in found.items()
+    ]  # fmt: skip
+
+
+def _steps(one: Followed, began: float) -> list[str]:
+    """Where it was since it was put, as far as it was seen, in order. What was told before is told once."""
+    claimed = "" if one.claimed_at is None else (
+        f"cur, claimed by {'somebody not visible' if one.pid is None else one.pid} after "
+        f"{duration(_since(one, one.claimed_at, began))}"
+    )  # fmt: skip
+    if one.gone_at is not None:
+        gone = f"gone after {duration(_since(one, one.gone_at, began))}"
+        return [claimed, gone] if claimed else [gone]
+    if one.box is Box.CUR:
+        return [claimed or "cur"]
+    if one.box is Box.NEW:
+        place = f", place {one.place:,} of {one.of:,}" if one.place is not None and one.of is not None else ""
+        return [f"new again, given back{place}" if claimed else f"new{place}"]
+    return [f"set aside in {one.box}"] if one.box is not None else []
+
+
+def _since(one: Followed, at: float, began: float) -> float:
+    return max(0.0, at - (began if one.put_at is None else one.put_at))
