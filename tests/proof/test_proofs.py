@@ -11,7 +11,7 @@ LEAST = {
     "crash": 250,
     "powercut": 250,
     "storm": 20_000,
-    "operators": 1_000,
+    "operators": 500,
     "containers": 6_000,
     "power": 150,
     "errors": 2_500,

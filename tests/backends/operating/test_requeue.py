@@ -180,6 +180,26 @@ def test_what_arrived_or_changed_after_the_plan_is_untouched(desk):
     assert result.undo == ()
 
 
+@pytest.mark.parametrize("action", [Action.REQUEUE, Action.HOLD, Action.PURGE])
+def test_a_plan_that_is_a_minute_old_takes_only_what_is_still_the_same(desk, action):
+    same, again, acked, touched = (desk.put(desk.id(number), f"{number}") for number in range(4))
+    claims = desk.claim_and_die(same, again, acked, touched)
+    operations, other = desk.operations(), desk.operations()
+    ids = tuple(desk.id(number) for number in range(4))
+    plan = operations.plan(action, Selection(box=Box.CUR, ids=ids))
+    desk.now += 60
+    other.apply(other.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(again,))))
+    later = desk.claim_and_die(f"{again},n=1", desk.put(desk.id(9), "9"))
+    (desk.path / "cur" / claims[2]).unlink()
+    os.chmod(desk.path / "cur" / claims[3], 0o600 if os.stat(desk.path / "cur" / claims[3]).st_mode & 0o77 else 0o644)
+    result = operations.apply(plan)
+    gone = "gone or requeued by another"
+    assert outcomes(result) == [
+        (Outcome.DONE, ""), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, "changed since the plan"),
+    ]  # fmt: skip
+    assert desk.names(Box.CUR) == sorted([*later, claims[3]])
+
+
 def test_the_same_name_with_another_file_behind_it_is_untouched(desk):
     claim = desk.put("a:2,P1", "same", box=Box.CUR)
     operations = desk.operations()
