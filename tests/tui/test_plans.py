@@ -169,7 +169,7 @@ async def test_injecting_by_the_form() -> None:
         await driver.see("Inject test messages")
         await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", *"email")
         await planned(driver, "enter")
-        assert driver.control.planned[0][3] == {"count": 3, "text": "hello", "source": "email"}
+        assert driver.control.planned[0][3] == {"count": 3, "canary": True, "text": "hello", "source": "email"}
         await driver.press("y")
         await driver.see("Injected")
         await driver.press("escape")
