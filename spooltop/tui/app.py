@@ -22,6 +22,7 @@ from .looker import Control, Looker
 from .scene import View
 from .screens.acting import OPENED
 from .screens.main import MainScreen
+from .terminal import TerminalDriver
 
 __all__ = ["SpooltopApp"]
 
@@ -61,7 +62,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     ) -> None:
         """``looker`` is one on the same control that looks already."""
         # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.spool = control
         self.options = options or Options()
         self.glyphs = ASCII if self.options.ascii else UNICODE

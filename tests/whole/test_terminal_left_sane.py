@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import termios
@@ -14,12 +15,13 @@ from .terminal import Terminal
 
 Dashboard = Callable[..., Terminal]
 
+ALTERNATE = b"\x1b[?1049h"
 LEAVE_ALTERNATE, SHOW_CURSOR, POP_KEYBOARD = b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[<u"
 
 
 def assert_sane(screen: Terminal) -> None:
     raw = bytes(screen.raw)
-    assert raw.rfind(LEAVE_ALTERNATE) > raw.rfind(b"\x1b[?1049h")
+    assert raw.rfind(LEAVE_ALTERNATE) > raw.rfind(ALTERNATE)
     assert raw.rfind(SHOW_CURSOR) > raw.rfind(b"\x1b[?25l")
     assert raw.count(POP_KEYBOARD) >= raw.count(b"\x1b[>")
     assert termios.tcgetattr(screen.slave)[:4] == screen.before[:4]
@@ -38,6 +40,22 @@ def test_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard, how: 
     else:
         screen.process.send_signal(how)
     assert screen.wait_exit() in ((code, 130) if how is signal.SIGINT else (code,))
+    assert_sane(screen)
+
+
+def test_stopped_and_continued_from_outside_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for("live · as of")
+    for view, shown in (("2", "New 3 ·"), ("4", "Tmp 0 ·"), ("1", "nothing wrong")):
+        begun = screen.raw.count(ALTERNATE)
+        screen.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, screen.process.pid, os.WSTOPPED)
+        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_for(lambda _, begun=begun: screen.raw.count(ALTERNATE) > begun)
+        screen.type(view)
+        screen.wait_for(shown)
+    screen.type("q")
+    assert screen.wait_exit() == 0
     assert_sane(screen)
 
 
