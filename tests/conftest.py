@@ -44,6 +44,7 @@ def real_spools(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means: one more than there are cores, because many tests wait for a terminal or another process."""
     return len(os.sched_getaffinity(0)) + 1

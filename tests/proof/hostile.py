@@ -6,10 +6,12 @@ import json
 import random
 from collections.abc import Callable
 
-__all__ = ["LONGEST", "made_name", "made_payload"]
+__all__ = ["LONGEST", "TOKEN", "made_name", "made_payload"]
 
 LONGEST = 255
 """Bytes of a name, at most (NAME_MAX)."""
+TOKEN = b"a" * 32
+"""A consumer's, as our own claims name it."""
 
 PIECES: tuple[bytes, ...] = (
     b"\x1b[31m", b"\x1b[2J", b"\x1b]0;owned\x07", b"\x1b]52;c;cm0gLXJm\x1b\\", b"\x1bP1$r\x1b\\", b"\x1bc",
@@ -24,7 +26,7 @@ PIECES: tuple[bytes, ...] = (
     b"$(id)", b"`id`", b"${HOME}", b"{placeholder}", b"{0}", b"{row.key}", b"%s%n", b"%2F", b"%zz", b"%",
     b"\\x1b", b"\\", b"\\\\", b"'", b'"', b" ",
     b"  ", b";rm -rf *", b"&", b"|", b"<script>", b"]]>", b"&#27;", b"*", b"?", b"~", b"!", b"#", b"=", b",", b":", b"..", b".",
-    b",s=", b",s=%1B%5B31m", b",n=9", b",n=-1", b",t=9", b",x=1", b",c=", b",c=" + b"a" * 32 + b".1", b":2,", b":2,P", b":2,S",
+    b",s=", b",s=%1B%5B31m", b",n=9", b",n=-1", b",t=9", b",x=1", b",c=", b",c=" + TOKEN + b".1", b":2,", b":2,P", b":2,S",
     b":2,P0", b":2,P99999999999999999999", b":P7", b"1795222800000000.P7R" + b"0" * 16 + b".vm", b"1795222800.M1P2.vm", b"9" * 30,
     b"src:x", b"age:>1", b"--yes", b"ALL", b"NaN", b"null", b'{"id":"x"}', b"a", b"Z", b"0",
 )  # fmt: skip

@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.engine import Spool, names
 from spooltop.engine.claim import Claim
+from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import ClaimLost
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
@@ -40,14 +41,13 @@ BAR = "0 steps after which a message is elsewhere than it must be"
 LENGTH = 50
 """Steps of one run."""
 MOST_ATTEMPTS = 5
-DEAD, NOBODY = -1, -2
-"""The holder of a claim: its consumer was killed; its presence was tidied away while the message was in ``new``, so
-that after an undo nobody can tell any more, and only an operator moves it."""
+DEAD = -1
+"""The holder of a claim: its consumer was killed, or is closed."""
 
 
 @dataclass
 class Message:
-    """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``, ``NOBODY``) with its ``claim``; ``until``: not
+    """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``until``: not
     claimed before."""
 
     data: bytes
@@ -102,9 +102,9 @@ class Consumers(RuleBasedStateMachine):
         message.box, message.holder, message.claim, message.until = Box.NEW, DEAD, None, until
         message.attempts += 1
 
-    def ends(self, message: Message) -> None:
-        """Given back or recovered: in ``new``, or at the limit of attempts rejected."""
-        if message.attempts + 1 >= MOST_ATTEMPTS:
+    def ends(self, message: Message, limit: int = MOST_ATTEMPTS) -> None:
+        """Given back, recovered or requeued: in ``new``, or at the limit of attempts rejected."""
+        if message.attempts + 1 >= limit:
             message.box, message.claim = Box.REJECTED, None
         else:
             self.back(message)
@@ -237,7 +237,7 @@ class Consumers(RuleBasedStateMachine):
             message = self.messages[id]
             if message.claim is not None:
                 self.lost.append(message.claim)
-            self.back(message)
+            self.ends(message, MAX_ATTEMPTS)
 
     @rule()
     def requeue_the_dead(self) -> None:
@@ -283,7 +283,8 @@ class Consumers(RuleBasedStateMachine):
         _, ids = self.applied(Action.UNDO, Selection(), undoes=operation)
         for id in ids:
             message, was = self.messages[id], before[id]
-            assert message.box is Box.NEW, "undone, though it had gone on"
+            rejected = was.attempts + 1 >= MAX_ATTEMPTS
+            assert message.box is (Box.REJECTED if rejected else Box.NEW), "undone, though it had gone on"
             message.box, message.attempts, message.until = Box.CUR, was.attempts, 0.0
             message.holder, message.claim = self.holder(id), None
             for claim in self.lost:
@@ -297,7 +298,9 @@ class Consumers(RuleBasedStateMachine):
         for who, spool in enumerate(self.spools):
             if spool._consumer.token == told.token:
                 return who
-        return DEAD if (self.root / ".spooltop" / "consumers" / str(told.token)).exists() else NOBODY
+        known = (self.root / ".spooltop" / "consumers" / str(told.token)).exists()
+        assert known, "given back to a consumer that is forgotten: nobody could tell that it is dead"
+        return DEAD
 
     # What must hold after each
 

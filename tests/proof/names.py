@@ -50,7 +50,7 @@ from ..pictures import asked, values
 from ..pictures.values import NOW, ZONE
 from .crash import scratch
 from .figures import Figure
-from .hostile import LONGEST, SECRET, made_name, made_payload
+from .hostile import LONGEST, SECRET, TOKEN, made_name, made_payload
 
 __all__ = ["BAR", "NAME", "run"]
 
@@ -174,6 +174,10 @@ class Acting:
     def __init__(self, folder: Path, names: Sequence[bytes]) -> None:
         self.root, self.names, self.wrong = folder / "spool", names, list[str]()
         Spool.create(self.root, durable=False).close()
+        # Dead, not forgotten: a claim that one of the names makes its own is else not given back by an undo.
+        consumers = self.root / ".spooltop" / "consumers"
+        consumers.mkdir(parents=True)
+        (consumers / TOKEN.decode()).write_bytes(b"{}")
 
     def box(self, box: str) -> set[bytes]:
         return {name for name in os.listdir(os.fsencode(self.root / box)) if not name.startswith(b".")}

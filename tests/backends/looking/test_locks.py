@@ -75,6 +75,8 @@ def holder(how: str, path: Path, *more: str) -> Iterator[int]:
     ) as process:
         assert process.stdout is not None and process.stdin is not None
         said = process.stdout.readline().split()
+        if "fork" in more:
+            process.wait()  # what it started is alone with the lock
         try:
             yield int(said[2]) if len(said) > 2 else process.pid
         finally:
