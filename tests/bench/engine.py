@@ -12,8 +12,6 @@ file system of its own (mkfs.ext4 on a file, mount -o loop, --dir) it is measure
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import statistics
 import sys
@@ -24,10 +22,10 @@ from pathlib import Path
 from time import perf_counter
 
 from spooltop.engine import Spool
-from spooltop.engine.machine import file_system
 
 from .engine_floor import BareLoop, CompiledLoop
 from .engine_growth import grow
+from .places import kind
 
 SIZE = 1024
 GROUP = 1000
@@ -56,11 +54,11 @@ def main() -> None:
     asked = parser.parse_args()
     bounds = QUICK if asked.quick else FULL
     places = [Path(one) for one in asked.dir or ("/dev/shm", ".")]
-    print(f"Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} cores, {SIZE} bytes a message\n")
+    print(f"{SIZE:,} bytes a message; medians, quarters in brackets; a ratio over 1 is faster than the floor.\n")
     if not asked.growth:
         for place in places:
             _costs(place, bounds)
-    print(f"\nfrom 1,000 to {bounds.depth:,} deep, over {bounds.moved:,} messages, on {places[0]}\n")
+    print(f"From 1,000 to {bounds.depth:,} deep, over {bounds.moved:,} messages, on {kind(places[0])}:\n")
     grow(places[0], bounds.depth, bounds.moved)
 
 
@@ -96,7 +94,7 @@ def _costs(place: Path, bounds: Bounds) -> None:
                 spool.put_many([data] * GROUP, durable=True)
                 return (perf_counter() - began) * bounds.durable / GROUP
 
-            print(f"{place.resolve()}\n\n| | bar | ratio | µs a message | floor |\n|---|---|---|---|---|")
+            print(f"On {kind(place)}:\n\n| | bar | ratio | µs a message | floor |\n|---|---|---|---|---|")
             puts, takes, in_c = [], [], []
             for turn in range(bounds.turns + 1):
                 mine: list[tuple[float, float]] = []
@@ -119,7 +117,7 @@ def _costs(place: Path, bounds: Bounds) -> None:
                 _row("claim, read, ack, beside C", None, beside, bounds.count)
             else:
                 print("| beside C | | skipped: no compiler | | |")
-            if not is_memory(folder):
+            if kind(folder) not in ("tmpfs", "ramfs"):
                 few = max(5, bounds.turns // 3)
                 tidy = lambda: (floor.take(), take())  # noqa: E731
                 singles = _pairs(few, lambda: floor.put(bounds.durable, durable=True), put_durable, tidy)
@@ -143,15 +141,6 @@ def _pairs(
         tidy()
         out.append(((times[0] + times[3]) / 2, (times[1] + times[2]) / 2))
     return out
-
-
-def is_memory(folder: Path) -> bool:
-    """True where the file system has nothing to sync to."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        return file_system(fd) in ("tmpfs", "ramfs")
-    finally:
-        os.close(fd)
 
 
 def _row(what: str, bar: float | None, pairs: Sequence[tuple[float, float]], count: int) -> None:

@@ -24,6 +24,8 @@ from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 
+from .places import kind
+
 ACTIONS = (
     (Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH),
     (Action.REQUEUE, Box.CUR), (Action.EMPTY, Box.TRASH),
@@ -110,7 +112,7 @@ def main(count: int = 20_000, rounds: int = 5, directory: str | None = None) -> 
                     bare = floor(path, count)
                     times[action].append((bare, *applied(control, action, box, count)))
             shutil.rmtree(path)
-        print(f"{count:,} messages, {rounds} rounds on {folder}; medians, the ratio's spread in brackets")
+        print(f"{count:,} messages, rounds: {rounds}, on {kind(folder)}; medians, the ratio's spread in brackets")
         print("| | bare rename loop | to do it | ratio | to plan it |")
         print("|---|---|---|---|---|")
         for action, taken in times.items():

@@ -14,21 +14,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import platform
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from .peers_block import Block, payload, run
 from .peers_queues import PEERS, Peer
+from .places import kind
 
 WORKERS = ((1, 1), (1, 4), (4, 4))
 
@@ -40,6 +38,16 @@ class Row:
     peer: Peer
     count: int = 0
     blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured at a depth with messages of ``size`` bytes by ``workers`` ("writers·readers")."""
+
+    workers: str
+    size: int
+    depth: int
+    rows: list[Row]
 
 
 @dataclass(frozen=True)
@@ -68,10 +76,12 @@ def main() -> None:
     here = [peer for peer in PEERS if not peer.package or importlib.util.find_spec(peer.package)]
     root = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
     try:
-        print(f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, {_filesystem(root)}")
+        print(f"On {kind(root)}; a cell is spooltop by the queue of that line; medians of {bounds.turns} turns.\n")
+        cells = []
         for depth in bounds.depths:
             for size in bounds.sizes:
-                _cell(root, here, size, depth, bounds)
+                cells += _cell(root, here, size, depth, bounds)
+        _sum(here, cells)
     finally:
         shutil.rmtree(root)
     for peer in PEERS:
@@ -80,10 +90,11 @@ def main() -> None:
     print(f"took {time.monotonic() - began:.0f} s")
 
 
-def _cell(root: Path, peers: list[Peer], size: int, depth: int, bounds: Bounds) -> None:
+def _cell(root: Path, peers: list[Peer], size: int, depth: int, bounds: Bounds) -> list[Cell]:
     paths = {peer: root / f"q{number}" for number, peer in enumerate(peers)}
     for peer, path in paths.items():
         _filled(peer, path, size, depth)
+    cells = []
     for writers, readers in WORKERS:
         rows = [Row(peer) for peer in peers]
         for row in rows:
@@ -94,10 +105,12 @@ def _cell(root: Path, peers: list[Peer], size: int, depth: int, bounds: Bounds) 
             for row in rows:
                 tag = f"{turn}{writers}{readers}"
                 row.blocks.append(run(row.peer, paths[row.peer], writers, readers, row.count, size, tag))
-        _print(rows, writers, readers, size, depth)
+        cells.append(Cell(f"{writers}·{readers}", size, depth, rows))
+        print(f"{writers} and {readers}, {size >> 10} KB, depth {depth:,}", file=sys.stderr, flush=True)
     for path in paths.values():
         for one in path.parent.glob(path.name + "*"):
             shutil.rmtree(one) if one.is_dir() else one.unlink()
+    return cells
 
 
 def _filled(peer: Peer, path: Path, size: int, depth: int) -> None:
@@ -120,40 +133,42 @@ def _filled(peer: Peer, path: Path, size: int, depth: int) -> None:
     os.waitpid(pid, 0)
 
 
-def _print(rows: list[Row], writers: int, readers: int, size: int, depth: int) -> None:
-    words = f"{writers} writer{'s' * (writers > 1)}, {readers} reader{'s' * (readers > 1)}"
+def _sum(peers: list[Peer], cells: Sequence[Cell]) -> None:
+    """One table for each durability: a line a queue, a column a cell."""
+    head = [f"{cell.workers}, {cell.size >> 10} KB, {cell.depth:,}" for cell in cells]
     for power in (False, True):
-        group = [row for row in rows if row.peer.power is power]
-        own = group[0]
-        print(f"\n### {words}, {size >> 10} KB, depth {depth:,}, a put survives {'a power cut' if power else 'SIGKILL'}\n")
-        print("| queue | cycles/s, median (spread) | spooltop is | what it gives |")
-        print("|---|---|---|---|")
-        for row in group:
-            rates = sorted(block.rate for block in row.blocks)
-            ratios = sorted(
-                mine.rate / theirs.rate for mine, theirs in zip(own.blocks, row.blocks, strict=True) if theirs.rate
-            )
-            times = f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f}–{ratios[-1]:.2f})" if ratios and row is not own else ""
-            print(
-                f"| {row.peer.name} | {statistics.median(rates):,.0f} ({rates[0]:,.0f}–{rates[-1]:,.0f}) | {times} "
-                f"| {row.peer.gives}{_troubles(row)} |"
-            )
+        group = [peer for peer in peers if peer.power is power]
+        print(f"A put survives {'a power cut' if power else 'SIGKILL'} (columns: writers·readers, size, depth):\n")
+        print(f"| queue | {' | '.join(head)} | what it gives |")
+        print(f"|---|{'---:|' * len(head)}---|")
+        for peer in group:
+            said = [_beside(peer, group[0], cell) for cell in cells]
+            rows = [row for cell in cells for row in cell.rows if row.peer is peer]
+            print(f"| {peer.name} | {' | '.join(said)} | {peer.gives}{_troubles(rows)} |")
+        print()
 
 
-def _troubles(row: Row) -> str:
-    twice = sum(block.twice for block in row.blocks)
-    taken = sum(block.taken for block in row.blocks)
-    errors = [error for block in row.blocks for error in block.errors]
+def _beside(peer: Peer, own: Peer, cell: Cell) -> str:
+    found = {row.peer: row.blocks for row in cell.rows}
+    if peer is own:
+        return f"{statistics.median(block.rate for block in found[own]):,.0f}/s"
+    ratios = sorted(mine.rate / theirs.rate for mine, theirs in zip(found[own], found[peer], strict=True) if theirs.rate)
+    if not ratios:
+        return "none done"
+    middle = statistics.median(ratios)
+    words = f"{middle:.1f}× ({ratios[0]:.1f}–{ratios[-1]:.1f})"
+    return words if middle >= 1 else f"**{words}**"
+
+
+def _troubles(rows: Sequence[Row]) -> str:
+    blocks = [block for row in rows for block in row.blocks]
+    twice = sum(block.twice for block in blocks)
+    taken = sum(block.taken for block in blocks)
+    errors = [error for block in blocks for error in block.errors]
     said = f"; **{twice:,} of {taken:,} handed out twice**" if twice else ""
     if errors:
         said += f"; **{len(errors)} processes failed: {errors[0].replace('|', '/')}**"
     return said
-
-
-def _filesystem(path: Path) -> str:
-    """The type of the file system that ``path`` is on."""
-    mounts = [one for one in psutil.disk_partitions(all=True) if path.is_relative_to(one.mountpoint)]
-    return max(mounts, key=lambda one: len(one.mountpoint)).fstype if mounts else "unknown file system"
 
 
 if __name__ == "__main__":

@@ -73,7 +73,11 @@ class Disk:
         _sh(*_MKFS[kind], *options, self.image)
 
     def _copy(self, image: Path) -> None:
-        _sh("cp", "--sparse=always", image, self.image)
+        # A file of its own each time: whoever began a mount namespace meanwhile (other tests do) still holds what is unmounted
+        # here, and a mount of the same file would be given that file system again, shut down as it is.
+        copied = self.image.with_name("copy")
+        _sh("cp", "--sparse=always", image, copied)
+        copied.replace(self.image)
 
     def mount(self) -> None:
         _sh("mount", "-o", "loop", self.image, self.at)
@@ -93,10 +97,8 @@ class Disk:
     def cut(self) -> None:
         """Takes the power away and gives it back: what the device had not got is gone. Mounted again when this returns."""
         if self.kind == "btrfs":  # has no such ioctl: what stands in the file now is what the device got
-            snapshot = self.image.with_name("cut")
-            _sh("cp", "--sparse=always", self.image, snapshot)
+            self._copy(self.image)
             self.unmount()
-            snapshot.replace(self.image)
         else:
             fd = os.open(self.at, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -104,4 +106,5 @@ class Disk:
             finally:
                 os.close(fd)
             self.unmount()
+            self._copy(self.image)
         self.mount()

@@ -1,0 +1,65 @@
+"""``python -m tests.bench``: runs measurements, each in a process of its own; ``--write`` puts what they print into the README.
+
+Nothing else may run on the machine meanwhile. All together take about half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+
+from ..proof.figures import README, machine
+
+RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "engine": (("engine",),),
+    "peers": (("peers", "--dir", "/dev/shm"),),
+    "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000")),
+    "screen": (("screen", "5000"), ("screen", "10000")),
+    "operate": (("operate", "20000", "5", "/dev/shm"), ("operate", "1000000", "1", "/dev/shm")),
+    "tickets": (("tickets", "--dir", "/dev/shm"),),
+    "soak": (("soak", "300"),),
+}
+"""What is run for each section of the README."""
+
+
+def place(name: str) -> re.Pattern[str]:
+    """Where the figures of one measurement stand in the README."""
+    return re.compile(rf"(<!-- bench {name} -->\n)(.*?)(<!-- /bench -->)", re.DOTALL)
+
+
+def measured(name: str) -> str:
+    """What the runs of ``name`` print."""
+    told = []
+    for run in RUNS[name]:
+        command = (sys.executable, "-m", f"tests.bench.{run[0]}", *run[1:])
+        print(f"{name}: {' '.join(run)}", file=sys.stderr, flush=True)
+        told.append(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    return "\n\n".join(told)
+
+
+def renewed(text: str, name: str, told: str) -> str:
+    """The README's ``text`` with what ``name`` printed in its place."""
+    spaced = re.sub(r"(?m)^([^|\n].*)\n(?=\|)", r"\1\n\n", told)
+    when = f"\nMeasured on {machine()}, {time.strftime('%Y-%m-%d')}, by `python -m tests.bench {name}`.\n"
+    return place(name).sub(lambda found: f"{found[1]}\n{spaced}\n{when}{found[3]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(RUNS)}; all without one")
+    parser.add_argument("--write", action="store_true", help="renew the README")
+    args = parser.parse_args()
+    if unknown := [name for name in args.names if name not in RUNS]:
+        parser.error(f"no measurement {', '.join(unknown)}; there are {', '.join(RUNS)}")
+    for name in args.names or RUNS:
+        told = measured(name)
+        print(told, flush=True)
+        if args.write:
+            README.write_text(renewed(README.read_text(), name, told))
+
+
+if __name__ == "__main__":
+    main()

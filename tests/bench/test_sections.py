@@ -1,0 +1,22 @@
+"""Every measurement has its place in the README, and what it prints lands there, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..proof.figures import README
+from .__main__ import RUNS, place, renewed
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_readme_has_a_place_for_each_measurement(name: str) -> None:
+    assert len(place(name).findall(README.read_text())) == 1
+
+
+def test_what_is_printed_stands_in_its_place_alone() -> None:
+    text = "a\n<!-- bench idle -->\nold\n<!-- /bench -->\n<!-- bench soak -->\nkept\n<!-- /bench -->\nz\n"
+    told = renewed(text, "idle", "1 message\n| a |\n|---|")
+    assert told.startswith("a\n<!-- bench idle -->\n\n1 message\n\n| a |\n|---|\n\nMeasured on ")
+    assert "old" not in told
+    assert told.endswith("<!-- /bench -->\n<!-- bench soak -->\nkept\n<!-- /bench -->\nz\n")
+    assert renewed(told, "idle", "1 message\n| a |\n|---|") == told
