@@ -169,6 +169,22 @@ def test_a_counter_that_was_removed_while_waiting_for_it_excludes_nobody(tmp_pat
     assert FileTicketQueue(tmp_path, files=files).register()[0] == 42
 
 
+def test_the_calls_of_the_example_of_stouputils(tmp_path: Path) -> None:
+    # Those of the doctest of its FileTicketQueue, in their order, with what each gives there.
+    folder = str(tmp_path / "q")
+    queue = FileTicketQueue(folder, stale_timeout=0.01)
+    first, one = queue.register()
+    second, two = queue.register()
+    assert queue.is_head(first) is True
+    queue.remove(one)
+    assert queue.is_head(second) is True
+    os.utime(os.path.join(folder, two), (0, 0))
+    queue.cleanup_stale()
+    assert queue.is_empty() is True
+    queue.maybe_cleanup()
+    assert os.path.exists(folder) is False
+
+
 RACE = """
 import sys
 from spooltop.engine.tickets import FileTicketQueue
@@ -288,3 +304,28 @@ def test_redis_who_waited_behind_another_is_not_stale_for_it(client: Any, clock)
     queue.remove(dead)
     queue.maybe_cleanup()
     assert client.keys("behind:*") == []
+
+
+def test_redis_the_calls_of_the_examples_of_stouputils(client: Any) -> None:
+    # Those of the doctests of its RedisTicketQueue and RedisLockFifo, with what each gives there: also a head whose token is
+    # no hex.
+    client.delete("rq:queue", "rq:seq")
+    queue = RedisTicketQueue("rq", client, stale_timeout=0.01)
+    first, one = queue.register()
+    second, two = queue.register()
+    assert queue.is_head(first) is True
+    queue.remove(one)
+    assert queue.is_head(second) is True
+    queue.remove(two)
+    queue.maybe_cleanup()
+    assert client.exists("rq:queue") == 0 and client.exists("rq:seq") == 0
+
+    client.zadd("rq:queue", {f"1:stale:{int((time.time() - 10) * 1000)}": 1})
+    queue = RedisTicketQueue("rq", client, stale_timeout=0.01)
+    ticket, member = queue.register()
+    assert queue.is_head(ticket) is False
+    queue.cleanup_stale()
+    assert queue.is_head(ticket) is True
+    queue.remove(member)
+    queue.maybe_cleanup()
+    assert client.exists("rq:queue") == 0 and client.exists("rq:seq") == 0
