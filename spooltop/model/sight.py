@@ -226,6 +226,7 @@ class Who:
 @dataclass(frozen=True, slots=True)
 class Watch:
     """How changes are noticed. ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once".
+    Live with a ``period``: not all changes send an event, so it is scanned besides; ``reason`` is the kind of file system.
     ``since`` is when watching began.
     """
 

@@ -7,9 +7,11 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spooltop.engine import Spool
@@ -90,6 +92,39 @@ def test_tmp_on_another_device_is_said(spool_path: Path) -> None:
     with Terminal(["unshare", "--mount", "sh", "-c", mount, "sh", *SPOOLTOP, str(spool_path)]) as screen:
         screen.wait_for(all_of("tmp", "another file system"))
         screen.wait_for(depth("new", 3))
+        leaves(screen)
+
+
+@needs_root
+def test_through_fuse_it_lists_by_time_and_lives_while_the_server_does_not_answer(spool_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "mount").mkdir()
+    served = ["unshare", "--mount", sys.executable, "-m", "tests.whole.fusefs", str(spool_path), str(tmp_path / "mount")]
+    with Terminal([*served, *SPOOLTOP, str(tmp_path / "mount")]) as screen:
+        screen.wait_for("every 1s (fuse sends no events)")
+        put(spool_path, 4)
+        screen.wait_for(depth("new", 7))
+        (server,) = psutil.Process(screen.process.pid).children()
+        server.suspend()
+        screen.type("2")
+        screen.wait_for(all_of("STALE", "does not answer", "as of"))
+        screen.type("1")
+        screen.wait_for(depth("new", 7))
+        leaves(screen)
+        server.resume()
+        server.terminate()
+
+
+@needs_root
+def test_what_comes_by_a_lower_layer_of_an_overlay(spool_path: Path, tmp_path: Path) -> None:
+    for name in ("upper", "work", "mount"):
+        (tmp_path / name).mkdir()
+    layers = f"lowerdir={spool_path},upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    mounted = f'mount -t overlay -o "{layers}" overlay "{tmp_path}/mount" && chmod 755 "{tmp_path}/mount/new" && exec "$@"'
+    with Terminal(["unshare", "--mount", "sh", "-c", mounted, "sh", *SPOOLTOP, str(tmp_path / "mount")]) as screen:
+        screen.wait_for("live, listed every 1s (overlay)")
+        screen.wait_for(depth("new", 3))
+        put(spool_path, 4)
+        screen.wait_for(depth("new", 7))
         leaves(screen)
 
 

@@ -48,21 +48,22 @@ class Boxes:
 
     @property
     def period(self) -> float:
-        """Seconds between two listings of the largest box, at least."""
-        return max(max(1.0, 20 * s.last.duration) for s in self._scanners.values() if s.last is not None)
+        """Seconds between two listings of the largest box, where only time tells when to list."""
+        return max(1.0, *(scanner.period for scanner in self._scanners.values()))
 
     def times(self, box: Box) -> dict[str, int]:
         return self._scanners[box].times
 
-    def scan(self, dirs: SpoolDirs, *, force: bool) -> dict[Box, BoxScan]:
-        """The scans of all three, new ones where they are due. ``cur`` comes before ``new``, to look out for its ids."""
+    def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
+        """The scans of all three, new ones where they are due. ``cur`` comes before ``new``, to look out for its ids. ``unseen``:
+        the file system does not tell all changes."""
         scans = {}
         for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
             trouble = dirs.troubles.get(box)
             missing = f"{box} is missing" if trouble is None or isinstance(trouble, FileNotFoundError) else _why(box, trouble)
             ids = self._ids if box is Box.NEW else frozenset[str]()
             self.doing = f"readdir of {box}"
-            scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing)
+            scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
             if box is Box.CUR and scans[box].number != self._ids_of:
                 self._learn(scans[box])
         self.doing = ""

@@ -10,7 +10,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.sight import Watch
 from spooltop.model.words import Box
 
-from .mounts import Mount, sends_no_events
+from .mounts import Mount, changes_unseen, sends_no_events
 from .watch import Heard, Source, Watcher
 
 __all__ = ["Ear"]
@@ -62,7 +62,7 @@ class Ear:
             kind = mount.fs_type if mount is not None else "?"
             return Watch("scan", f"{kind} sends no events", period, since)
         if heard.listening or not heard.reason:
-            return Watch("live", "", None, since)
+            return Watch("live", "overlay", period, since) if changes_unseen(mount) else Watch("live", "", None, since)
         return Watch("scan", heard.reason, period, since)
 
     def close(self) -> None:

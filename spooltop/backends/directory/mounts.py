@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spooltop.engine import machine
 
-__all__ = ["Mount", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
+__all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -60,3 +60,9 @@ def is_local(mount: Mount | None) -> bool:
 def sends_no_events(mount: Mount | None) -> bool:
     """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
     return mount is not None and machine.is_network(mount.fs_type)
+
+
+def changes_unseen(mount: Mount | None) -> bool:
+    """True where a directory may change without an event and without another mtime: where other machines change it, where a
+    program behind FUSE keeps no times, and in an overlay, whose times are of the upper layer, for names of a lower one."""
+    return sends_no_events(mount) or (mount is not None and mount.fs_type == "overlay")

@@ -34,6 +34,10 @@ class PackedNames:
         self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(0, whole, CHUNK)]
         self._open = names[whole:]
 
+    def same(self, other: PackedNames) -> bool:
+        """Whether both hold the same names in the same order."""
+        return self._chunks == other._chunks and self._open == other._open
+
     def __len__(self) -> int:
         return len(self._chunks) * CHUNK + len(self._open)
 

@@ -34,7 +34,7 @@ from .disk import disk_of, who_am_i
 from .ear import Ear
 from .follow import Follower
 from .listing import NameListing, RowListing, new_row
-from .mounts import Mount, is_local
+from .mounts import Mount, changes_unseen, is_local
 from .owners import Owners
 from .permission import can_change
 from .pids import Clockwork, Sureness
@@ -137,7 +137,8 @@ class DirectoryReader:
         mount = self._place.mount(dirs)
         heard = self._ear.heard(dirs, mount)
         self._follower.hear(heard.batches)
-        scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted)
+        unseen = changes_unseen(mount)
+        scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted, unseen=unseen)
         self._scans = scans
         sure = Sureness(is_local(mount), self._processes.in_first_namespace())
         self._doing = "telling who holds what"

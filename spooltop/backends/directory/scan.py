@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spooltop.engine import names
 
@@ -20,6 +21,8 @@ _COARSE_NS = 20_000_000
 _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _SAMPLE = 100
+_DUTY = 20
+"""How many times as long as a listing took no other is begun."""
 _EACH = 1e-4
 """Seconds without another listing for each name."""
 _ROOMY = 150
@@ -247,8 +250,22 @@ class BoxScanner:
         """mtime in µs of the names that hold no time."""
         return self._untimed
 
-    def look(self, fd: int | None, *, force: bool = False, ids: Set[str] = frozenset(), missing: str = "is missing") -> BoxScan:
-        """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why."""
+    @property
+    def period(self) -> float:
+        """Whole seconds from one listing to the next where only time tells when to list."""
+        return float(math.ceil(max(10 * self._least, _DUTY * self.last.duration if self.last is not None else 0.0)))
+
+    def look(
+        self,
+        fd: int | None,
+        *,
+        force: bool = False,
+        ids: Set[str] = frozenset(),
+        missing: str = "is missing",
+        unseen: bool = False,
+    ) -> BoxScan:
+        """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why. ``unseen``: it
+        may change and keep its mtime, so it is listed each ``period`` seconds; one that finds the same names is no new scan."""
         now = self._monotonic()
         self.due = None
         if fd is None:
@@ -263,29 +280,38 @@ class BoxScanner:
             current = None
         same = last is not None and last.generation is not None and current is not None and last.generation[:2] == current[:2]
         if last is not None and same and not force:
-            if current == last.generation and last.clean and not self._coarse and last.complete:
+            unchanged = current == last.generation and last.clean and not self._coarse and last.complete
+            if unchanged and not unseen:
                 return last
-            wait = self._rest(last)
+            wait = self.period if unchanged else self._rest(last)
             if now < self._last_at + wait:
                 self.due = self._last_at + wait
                 return last
         elif last is not None and last.error and not force and now - self._last_at < self._least:
             self.due = self._last_at + self._least
             return last
-        self._number += 1
         as_of = self._clock()
         scan = scan_box(fd, ids=ids, untimed=self._untimed, sizes=self._sizes)
         # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
         self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
         self._last_at = now
-        self.last = BoxScan(
-            scan.names, scan.oldest_us, scan.oldest_name, scan.strange, scan.doubles, scan.bytes, scan.bytes_estimated,
-            scan.generation, scan.clean, scan.complete, scan.error, scan.duration, as_of, self._number,
-        )  # fmt: skip
+        if unseen and not force and last is not None and same and _same_names(last, scan):
+            self.last = replace(last, duration=scan.duration, as_of=as_of)
+            return self.last
+        self._number += 1
+        self.last = replace(scan, as_of=as_of, number=self._number)
         if not scan.clean or self._coarse:
             self.due = now + self._rest(scan)
         return self.last
 
     def _rest(self, scan: BoxScan) -> float:
         """Seconds from the beginning of this listing to that of the next, at least. What is made of many names costs as well."""
-        return max(self._least, 20 * scan.duration, min(self._least * 10, len(scan.names) * _EACH))
+        return max(self._least, _DUTY * scan.duration, min(self._least * 10, len(scan.names) * _EACH))
+
+
+def _same_names(last: BoxScan, scan: BoxScan) -> bool:
+    """Whether two scans of one directory, with one mtime, found the same: a directory that rests is listed in one order."""
+    return (
+        last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
+        and last.doubles == scan.doubles and last.strange == scan.strange and last.names.same(scan.names)
+    )  # fmt: skip

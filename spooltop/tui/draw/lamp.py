@@ -65,7 +65,8 @@ def lamp_line(
     watch = snapshot.sight.watch
     gap = " " if short else " · "
     if watch.mode == "live":
-        return join(Span("live", Style.GOOD), f"{gap}{as_of}")
+        besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""
+        return join(Span("live", Style.GOOD), f"{besides}{gap}{as_of}")
     every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
     reason = f" ({shown(watch.reason)})" if watch.reason and not short else ""
     return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.mounts import Mount, is_local, mount_of, parse_mountinfo, sends_no_events
+from spooltop.backends.directory.mounts import Mount, changes_unseen, is_local, mount_of, parse_mountinfo, sends_no_events
 
 TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
@@ -32,7 +32,12 @@ def test_parse() -> None:
 )
 def test_kinds(kind: str, local: bool, silent: bool) -> None:
     mount = Mount(1, (0, 1), "/", kind, False)
-    assert (is_local(mount), sends_no_events(mount)) == (local, silent)
+    assert (is_local(mount), sends_no_events(mount), changes_unseen(mount)) == (local, silent, silent)
+
+
+def test_an_overlay_sends_events_of_its_upper_layer_alone() -> None:
+    mount = Mount(1, (0, 1), "/", "overlay", False)
+    assert is_local(mount) and not sends_no_events(mount) and changes_unseen(mount)
 
 
 def test_what_is_not_told_is_not_local() -> None:

@@ -142,6 +142,25 @@ def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(box: Path) -> None
     os.close(fd)
 
 
+def test_where_changes_are_not_seen_time_tells_when_to_list(box: Path) -> None:
+    steps = Steps()
+    scanner = BoxScanner(monotonic=steps)
+    (box / "a").touch()
+    old(box)
+    fd = opened(box)
+    first = scanner.look(fd, unseen=True)
+    steps.now += scanner.period
+    again = scanner.look(fd, unseen=True)
+    assert again.number == first.number and again.as_of > first.as_of
+    (box / "b").touch()
+    old(box)
+    steps.now += scanner.period - 0.1
+    assert scanner.look(fd, unseen=True) is again
+    steps.now += 0.1
+    assert len(scanner.look(fd, unseen=True).names) == 2
+    os.close(fd)
+
+
 def test_another_directory_is_listed_at_once(box: Path) -> None:
     (box / "one").mkdir()
     (box / "two").mkdir()

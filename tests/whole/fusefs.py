@@ -1,0 +1,125 @@
+"""A directory seen through FUSE, read only, by a program that keeps no times: a directory never gets another mtime there, no
+event is sent, and while the program is stopped nobody who looks gets an answer.
+
+    python -m tests.whole.fusefs DIRECTORY MOUNTPOINT COMMAND…
+
+mounts it, which needs a mount namespace of one's own, and becomes COMMAND; a child serves. Source of the words: fuse(4),
+linux/fuse.h of the protocol 7.31.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+_IN, _OUT = struct.Struct("IIQQIIII"), struct.Struct("IiQ")
+_LOOKUP, _GETATTR, _OPEN, _READ, _STATFS, _INIT, _OPENDIR, _READDIR = 1, 3, 14, 15, 17, 26, 27, 28
+_DONE = (18, 25, 29, 34)
+"""RELEASE, FLUSH, RELEASEDIR, ACCESS: answered with nothing."""
+_SILENT = (2, 36, 42)
+"""FORGET, INTERRUPT, BATCH_FORGET: never answered."""
+_ROOT = 1
+
+
+class Served:
+    """The directory ``backing`` as nodes with numbers."""
+
+    def __init__(self, backing: Path) -> None:
+        self._paths = {_ROOT: backing}
+        self._numbers = {backing: _ROOT}
+        self._answers: dict[int, Callable[[Path, bytes], bytes]] = {
+            _INIT: self._init, _LOOKUP: self._lookup, _GETATTR: self._getattr, _OPEN: self._open, _OPENDIR: self._open,
+            _READ: self._read, _READDIR: self._readdir, _STATFS: self._statfs,
+        }  # fmt: skip
+
+    def answer(self, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
+        """(error, words) for one request."""
+        if opcode in _DONE:
+            return 0, b""
+        try:
+            return 0, self._answers[opcode](self._paths[node or _ROOT], body)
+        except KeyError:
+            return -errno.ENOSYS, b""
+        except OSError as problem:
+            return -(problem.errno or errno.EIO), b""
+
+    def _number(self, path: Path) -> int:
+        if path not in self._numbers:
+            self._numbers[path] = len(self._numbers) + 1
+            self._paths[self._numbers[path]] = path
+        return self._numbers[path]
+
+    def _attributes(self, path: Path) -> bytes:
+        found = path.lstat()
+        shared = (found.st_mode, found.st_nlink, found.st_uid, found.st_gid, 0, 4096, 0)
+        return struct.pack("6Q10I", self._number(path), found.st_size, 1, 1, 1, 1, 0, 0, 0, *shared)
+
+    def _init(self, path: Path, body: bytes) -> bytes:
+        return struct.pack("IIIIHHII32x", 7, 31, 0, 0, 1, 1, 4096, 1)
+
+    def _lookup(self, path: Path, body: bytes) -> bytes:
+        child = path / os.fsdecode(body.rstrip(b"\0"))
+        attributes = self._attributes(child)
+        return struct.pack("4QII", self._number(child), 0, 0, 0, 0, 0) + attributes
+
+    def _getattr(self, path: Path, body: bytes) -> bytes:
+        return struct.pack("QII", 0, 0, 0) + self._attributes(path)
+
+    def _open(self, path: Path, body: bytes) -> bytes:
+        return struct.pack("QII", 0, 0, 0)
+
+    def _read(self, path: Path, body: bytes) -> bytes:
+        _, offset, size = struct.unpack_from("QQI", body)
+        return path.read_bytes()[offset : offset + size]
+
+    def _readdir(self, path: Path, body: bytes) -> bytes:
+        _, offset, size = struct.unpack_from("QQI", body)
+        told = b""
+        for at, child in enumerate(sorted(path.iterdir())):
+            name = os.fsencode(child.name)
+            entry = struct.pack("QQII", self._number(child), at + 1, len(name), stat.S_IFMT(child.lstat().st_mode) >> 12) + name
+            entry += bytes(-len(entry) % 8)
+            if at >= offset and len(told) + len(entry) <= size:
+                told += entry
+        return told
+
+    def _statfs(self, path: Path, body: bytes) -> bytes:
+        return struct.pack("5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0)
+
+
+def serve(fd: int, backing: Path) -> None:
+    """Answers until it is unmounted."""
+    served = Served(backing)
+    while True:
+        try:
+            request = os.read(fd, 1 << 17)
+        except OSError:
+            return  # ENODEV: unmounted, nobody asks any more
+        _, opcode, unique, node, *_ = _IN.unpack_from(request)
+        if opcode not in _SILENT:
+            error, words = served.answer(opcode, node, request[_IN.size :])
+            os.write(fd, _OUT.pack(_OUT.size + len(words), error, unique) + words)
+
+
+def main(backing: str, mountpoint: str, *command: str) -> None:
+    fd = os.open("/dev/fuse", os.O_RDWR)
+    words = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"fusefs", os.fsencode(mountpoint), b"fuse", 0, words) != 0:
+        raise OSError(ctypes.get_errno(), "mount")
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        serve(fd, Path(backing))
+        os._exit(0)
+    os.close(fd)
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
