@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .errors import Refused
+from .errors import Refused, Unreadable, UsageError
 from .model.audit import AuditTrail
 from .model.redact import redact
 from .model.words import Action
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .backends.directory.detect import Target
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.writers import WriterWatch
+    from .backends.redis.tickets import RedisTickets
     from .model.followed import Followed
     from .model.holders import Holders
     from .model.kind import Listing, ListQuery, Reader
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from .operate.operations import Operations
 
 __all__ = ["Control", "open_control"]
+
+_EVICTED = "RedisTicketQueue.cleanup_stale of those who wait evicts a stale head"
 
 
 class Control:
@@ -60,6 +63,7 @@ class Control:
         mutes: MuteFile | None = None,
         polls: Callable[[Sight], tuple[Poll, ...]] | None = None,
         redact: Sequence[str] = (),
+        servers: Sequence[RedisTickets] = (),
     ) -> None:
         self.target = target
         self.layout = layout
@@ -73,6 +77,7 @@ class Control:
         self._mutes = mutes
         self._polls = polls
         self._redact = tuple(redact)
+        self._servers = tuple(servers)
 
     def now(self) -> float:
         """Epoch seconds by the one clock that everything here uses."""
@@ -83,6 +88,8 @@ class Control:
         sight = self._reader.see(rescan=rescan)
         if self._polls is not None:
             sight = replace(sight, polls=self._polls(sight))
+        if self._servers:
+            sight = replace(sight, locks=(*sight.locks, *(lock for one in self._servers for lock in one.look())))
         snapshot = self._observer.add(sight)
         if self._mutes is None:
             return snapshot
@@ -116,6 +123,8 @@ class Control:
     def holders(self, key: Key) -> Holders:
         """Who has it open or locked: a message or file by its row's key, a lock or a cursor file of the last look by its path.
         Looks at every descriptor of every process: asked once, not at each look. Raises ``Unreadable`` where it is gone."""
+        if self._in_redis(key):
+            raise Unreadable("Redis tells no process, so nobody here can tell who it is", path=str(key))
         return self._reader.holders(key)
 
     def mute(self, source: str, seconds: float) -> float:
@@ -149,6 +158,8 @@ class Control:
         ``model.cursor_input.meant`` reads it off a text) and ``file`` (None where only one fits).
         """
         operations = self._operator(action)
+        if action is Action.UNLOCK and any(map(self._in_redis, (*(selection.ids or ()), *(selection.keys or ())))):
+            raise Refused("unlock: a queue in Redis is only looked at", path=self.target, advice=_EVICTED)
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
             highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
@@ -178,8 +189,13 @@ class Control:
 
     def close(self) -> None:
         self._reader.close()
+        for server in self._servers:
+            server.close()
         if self._opened is not None:
             self._opened.close()
+
+    def _in_redis(self, key: Key) -> bool:
+        return isinstance(key, str) and any(server.shows(key) for server in self._servers)
 
     def _muting(self) -> MuteFile:
         if self._mutes is None:
@@ -219,6 +235,7 @@ def open_control(
     who_writes: bool = False,
     cursor_files: Sequence[str] = (),
     syslog: bool = False,
+    redis_tickets: Sequence[str] = (),
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
 
@@ -229,7 +246,10 @@ def open_control(
     pattern of their lines. ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with
     ``,`` between. ``cursor_files`` (or ``SPOOLTOP_CURSOR_FILES``, with ``:`` between) are the cursor files, or folders of them,
     in place of those in the spool or beside it. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the
-    kernel who writes the cursors: for root, else ``Refused``. Raises ``NotASpool`` or ``Unreadable`` with the hint that fits;
+    kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown among
+    the locks, as ``backends.redis.tickets`` takes them: ``UsageError`` where the package redis is missing; without any those of
+    ``SPOOLTOP_REDIS_TICKETS``, with spaces between, where the lack of it stands among the locks. Raises ``NotASpool`` or
+    ``Unreadable`` with the hint that fits;
     makes nothing.
     """
     from .backends.directory.detect import identify
@@ -250,6 +270,7 @@ def open_control(
     copies = _syslog if syslog or found.syslog else None
     files = tuple(cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
+    servers = _redis_servers(redis_tickets, settings, clock)
     writers = _writers(target.path) if asked else None
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
@@ -258,7 +279,8 @@ def open_control(
         stale = observer.thresholds.lock_stale
         setting = partial(_lone_operations, path, target, clock, state, copies, files, stale)
         return Control(
-            path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
+            path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
+            servers=servers,
         )  # fmt: skip
 
     from .backends.directory.reader import DirectoryReader
@@ -269,7 +291,8 @@ def open_control(
     stale = observer.thresholds.lock_stale
     changing = partial(_spool_operations, path, target, reader, why, as_spool, clock, copies, files, stale)
     return Control(
-        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact
+        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
+        servers=servers,
     )  # fmt: skip
 
 
@@ -277,6 +300,18 @@ def _syslog(words: str) -> None:
     from .operate.logger import to_syslog
 
     to_syslog(words, notice=True)
+
+
+def _redis_servers(urls: Sequence[str], settings: Mapping[str, str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
+    wanted = tuple(urls) or tuple(settings.get("SPOOLTOP_REDIS_TICKETS", "").split())
+    if not wanted:
+        return ()
+    from .backends.redis.tickets import NEEDS, RedisTickets, is_installed
+
+    if urls and not is_installed():
+        what, _, advice = NEEDS.partition(": ")
+        raise UsageError(what, advice=advice)
+    return tuple(RedisTickets(url, clock=clock) for url in dict.fromkeys(wanted))
 
 
 def _writers(path: str) -> WriterWatch:

@@ -27,7 +27,8 @@ _MOST_BYTES = 1 << 20
 
 LISTS = ("read_only", "redact", "poll_log", "cursor_files")
 """Settings that are lists: of globs of paths, of names of JSON fields, of ``[SOURCE=]GLOB``, of paths."""
-NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, "poll_line", "cursor_field", "who_writes", "syslog")
+_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "redis_tickets")
+NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class Context:
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:
-    """What ``control.open_control`` is told besides of pollers: their logs, and their cursor files."""
-    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file"}
+    """What ``control.open_control`` is told besides: the pollers' logs and cursor files, servers with ticket queues."""
+    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets"}
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 

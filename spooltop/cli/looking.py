@@ -169,7 +169,7 @@ def locks(args: argparse.Namespace, context: Context) -> int:
 
 def tickets(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
-    queues = [lock for lock in snapshot.sight.locks if lock.kind == "ticket"]
+    queues = [lock for lock in snapshot.sight.locks if lock.kind in ("ticket", "redis")]
     if args.json:
         lines = [render_json.dumps(line) for line in render_json.locks(queues)]
     else:

@@ -78,6 +78,12 @@ def _poll_log(parser: Parser) -> None:
     )
 
 
+def _redis(parser: Parser) -> None:
+    parser.add_argument(
+        "--redis-tickets", action="append", metavar="URL", help="its ticket queues too: redis://HOST:6379/0#QUEUE; looked at only"
+    )
+
+
 def _json(parser: Parser, what: str) -> None:
     parser.add_argument("--json", action="store_true", help=what)
 
@@ -145,6 +151,7 @@ def _work(parser: Parser) -> None:
 def _status(parser: Parser) -> None:
     _path(parser, optional=True)
     _poll_log(parser)
+    _redis(parser)
     _json(parser, "one object")
 
 
@@ -276,6 +283,7 @@ def _unlock(parser: Parser) -> None:
 
 def _list(parser: Parser) -> None:
     _path(parser, optional=True)
+    _redis(parser)
     _json(parser, "an object a line")
 
 
@@ -378,7 +386,7 @@ _TABLE = (
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file")
+_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets")
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
@@ -411,6 +419,7 @@ def dashboard_parser() -> Parser:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
     parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
     _poll_log(parser)
+    _redis(parser)
     parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
     parser.add_argument("--json", action="store_true", help="print the status as one object instead")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
@@ -435,6 +444,7 @@ def overview() -> str:
         "  --theme light|dark    the background of the terminal",
         "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
         "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
+        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE",
         "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",

@@ -13,7 +13,7 @@ from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Severity
 from ..model.row import Payload, Row
-from ..model.sight import Lock
+from ..model.sight import Lock, LockParty
 from ..model.snapshot import Cursor, Snapshot
 from ..model.text import escape, escape_text
 from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size
@@ -278,11 +278,17 @@ def _locks(some: Sequence[Lock]) -> list[str]:
     lines = ["verdict  kind    holder                    waits  lock"]
     for lock in some:
         first = lock.holders[0] if lock.holders else None
-        who = "—" if first is None else f"{'?' if first.pid is None else first.pid} {escape(first.command or '')}".rstrip()
+        who = "—" if first is None else _party(first)
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
         lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        if lock.kind == "redis" and lock.verdict == "unknown":  # the server, and what is wrong with it
+            lines.append(f"         {printable(lock.evidence)}")
     return lines
+
+
+def _party(one: LockParty) -> str:
+    return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
 
 
 def _problems(snapshot: Snapshot) -> list[str]:

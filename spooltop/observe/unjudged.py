@@ -42,6 +42,10 @@ def not_visible(seen: Seen) -> Iterator[str]:
         yield "holders of all claims"
     if sight.disk.bytes_free is None:
         yield "free space"
+    servers = [lock for lock in sight.locks if lock.kind == "redis" and lock.verdict == "unknown"]
+    for lock in servers:
+        yield f"tickets in {escape(lock.path)}: {escape(lock.evidence)}"
     hidden = sum(1 for lock in sight.locks if lock.verdict == "unknown" or any(party.pid is None for party in lock.holders))
+    hidden -= len(servers)
     if hidden:
         yield f"holders of {hidden} lock{'' if hidden == 1 else 's'}"

@@ -137,6 +137,8 @@ def unlock(scene: Scene) -> str | None:
     lock = scene.lock
     if lock is None:
         return "no lock file was found here"
+    if lock.kind == "redis":
+        return "remove: a queue in Redis is only looked at"
     if lock.kind not in ("soft", "ticket"):
         return "remove: a kernel lock ends with its holder and a mere file is not held; without the file two could hold it"
     if lock.verdict in ("held", "blocked"):

@@ -20,9 +20,9 @@ _TRIES = 20
 
 
 def party(one: LockParty) -> str:
-    """``5201 worker.py``; ``not visible`` where the kernel does not tell."""
+    """``5201 worker.py``; ``ticket 7 1e6f71c9`` where only that is known; ``not visible`` where the kernel does not tell."""
     if one.pid is None:
-        return "not visible"
+        return safe(one.command) if one.command else "not visible"
     return " ".join(part for part in (str(one.pid), safe(program(one.command or ""))) if part)
 
 

@@ -1,0 +1,1 @@
+"""What stands in Redis. Only looked at; needs the package redis (``spooltop[redis]``), imported at the first look."""
