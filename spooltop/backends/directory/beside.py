@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.sight import CursorSource, Lock, LockParty
+from spooltop.model.words import Box
 
 from .cursorfiles import CursorFiles, named_folders
 from .locks import LockFiles, LockTable, device_of, read_table
+from .messagelocks import message_locks
 from .mounts import Mount
 from .place import Place
 from .processes import Processes
+from .scan import BoxScan
 from .writers import WriterWatch
 
 __all__ = ["Beside"]
@@ -44,6 +47,7 @@ class Beside:
         self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named)
         self._named = tuple(named)
         self._table: tuple[float, LockTable] | None = None
+        self._in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
 
     def table(self) -> LockTable:
         """All locks of this machine that can be seen."""
@@ -52,9 +56,19 @@ class Beside:
             self._table = (at, read_table(self._processes))
         return self._table[1]
 
-    def locks(self, dirs: SpoolDirs, mount: Mount | None) -> tuple[Lock, ...]:
+    def locks(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> tuple[Lock, ...]:
         device = mount.device if mount is not None else None
-        return self._lock_files.look([(path, fd, device) for path, fd in self._place.folders(dirs)], self.table)
+        boxes = self._place.boxes(dirs)
+        within = {path: self._in_box(box, scans[box]) for box, (path, _) in boxes.items()}
+        folders = [(path, fd, device) for path, fd in (*self._place.folders(dirs), *boxes.values())]
+        return self._lock_files.look(folders, self.table, within)
+
+    def _in_box(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
+        number, names = self._in_boxes.get(box, (-1, ()))
+        if number != scan.number:
+            names = message_locks(chunk for _, chunk in scan.names.chunks())
+            self._in_boxes[box] = (scan.number, names)
+        return names
 
     def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
         """How often the engine's own locks were had, and how often given up, in the last five minutes."""

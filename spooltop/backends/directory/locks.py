@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from spooltop.model.sight import Lock, LockParty
 
@@ -110,8 +111,14 @@ class LockFiles:
         self._since: dict[tuple[int, int, int, bool], float] = {}
         self._names: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
 
-    def look(self, folders: Iterable[tuple[str, int, Device | None]], table: Callable[[], LockTable]) -> tuple[Lock, ...]:
-        """``folders``: (path as shown, descriptor, device of its mount). ``table`` is asked only where there is a lock file."""
+    def look(
+        self,
+        folders: Iterable[tuple[str, int, Device | None]],
+        table: Callable[[], LockTable],
+        boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> tuple[Lock, ...]:
+        """``folders``: (path as shown, descriptor, device of its mount). ``table`` is asked only where there is a lock file.
+        ``boxes`` are those among the folders that hold messages, and the names of the locks in them."""
         now = self._monotonic()
         if self._looked is not None and now - self._looked < self._least:
             return self._last
@@ -120,7 +127,7 @@ class LockFiles:
         seen: dict[tuple[int, int, int, bool], float] = {}
         known: LockTable | None = None
         for path, fd, device in folders:
-            for name in self._lock_names(path, fd):
+            for name in boxes[path] if path in boxes else self._lock_names(path, fd):
                 try:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 except OSError:

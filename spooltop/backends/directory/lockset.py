@@ -19,7 +19,7 @@ from ...model.selection import Selection
 from ...model.sight import Lock
 from ...model.text import escape
 from ...model.units import count
-from ...model.words import Action, Box, Json
+from ...model.words import LIVE, Action, Box, Json
 from .besidebooks import BesideBooks
 from .disk import user_name
 from .lockbooks import MOST, Taken, gather, intent, result
@@ -27,6 +27,7 @@ from .lockmoves import Changed, Pin, below, pinned, put_back, same, take_away
 from .locks import LockFiles, read_table
 from .lockwords import chosen, record, row_of, why_not, words_of
 from .logfiles import LogFiles, with_above
+from .messagelocks import message_locks
 from .mounts import is_local, mount_of
 from .processes import Processes
 from .softjudge import soft_lock
@@ -89,7 +90,7 @@ class LockOperator:
     ) -> Candidates:
         """Locks are named by their path as shown or their file name, in ``ids`` or ``keys``; ``everything`` are all stale ones.
         Raises ``UsageError`` where none is named."""
-        with self._telling(), with_above(self._path, self._files, above=self._above) as folders:
+        with self._telling(), self._folders() as folders:
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), folders, now)
             locks = self._look(folders)
@@ -160,13 +161,31 @@ class LockOperator:
         except OSError as error:
             raise Unreadable(f"the locks cannot be worked on: {error.strerror or error}", path=self._path) from error
 
+    @contextmanager
+    def _folders(self) -> Iterator[list[tuple[str, int]]]:
+        """(path, descriptor): the path itself first, then where else its locks are."""
+        with with_above(self._path, self._files, above=self._above) as folders:
+            opened: list[tuple[str, int]] = []
+            try:
+                for box in LIVE if not self._tickets else ():
+                    try:
+                        opened.append((os.path.join(self._path, box.value), self._files.open_dir(box.value, folders[0][1])))
+                    except OSError:
+                        continue  # no box, or closed to us: the view shows nothing of it either
+                yield [*folders, *opened]
+            finally:
+                for _, fd in opened:
+                    self._files.close(fd)
+
     # What is meant, and whether it may go
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[Lock, ...]:
         """All locks by a fresh look, as the view shows them."""
         known = [(path, fd, mount.device if (mount := mount_of(fd)) is not None else None) for path, fd in folders]
+        names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
+        boxes = {path: message_locks([b"/".join(map(os.fsencode, found))]) for path, found in names.items()}
         table = read_table(self._processes)
-        locks = LockFiles(self._processes, clock=self._clock).look(known, lambda: table)
+        locks = LockFiles(self._processes, clock=self._clock).look(known, lambda: table, boxes)
         if self._tickets and not any(lock.path == self._path for lock in locks):
             path, fd = folders[0]
             queue = ticket_queue(path, ".", fd, self._processes, local=is_local(mount_of(fd)))
@@ -262,7 +281,7 @@ class LockOperator:
     def _do(self, ref: LockRef) -> tuple[Outcome, str]:
         one = ref.taken
         try:
-            with with_above(self._path, self._files, above=self._above) as folders:
+            with self._folders() as folders:
                 fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
                 if fd is None or (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != ref.folder_id:
                     return Outcome.SKIPPED, "another directory stands there since the list was made"

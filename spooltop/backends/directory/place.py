@@ -58,6 +58,11 @@ class Place:
             found.append((os.path.dirname(self.path), self._parent))
         return found
 
+    def boxes(self, dirs: SpoolDirs) -> dict[Box, tuple[str, int]]:
+        """(path, descriptor) of each box that is open."""
+        opened = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
+        return {box: (os.path.join(self.path, box.value), fd) for box, fd in opened.items() if fd is not None}
+
     def close(self) -> None:
         if self.dirs is not None:
             self.dirs.close()

@@ -179,7 +179,7 @@ class DirectoryReader:
             flow=flow,
             disk=disk,
             cursors=cursors,
-            locks=self._beside.locks(dirs, mount),
+            locks=self._beside.locks(dirs, mount, scans),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
             consumers=consumers,
@@ -244,7 +244,8 @@ class DirectoryReader:
             raise Unreadable("the spool cannot be opened", path=self._path)
         if isinstance(key, str):
             with self._beside.folders(dirs) as folders:
-                return who_has_path(key, [*folders, *self._place.folders(dirs)], self._processes)
+                known = [*folders, *self._place.folders(dirs), *self._place.boxes(dirs).values()]
+                return who_has_path(key, known, self._processes)
         return who_has(dirs, key, self._processes)
 
     @property

@@ -17,9 +17,13 @@ import filelock
 import pytest
 
 from spooltop.backends.directory.locks import LockFiles, LockLine, LockTable, parse_locks, read_table
+from spooltop.backends.directory.messagelocks import message_locks
 from spooltop.backends.directory.processes import Processes
+from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Lock
+from spooltop.model.words import Box
 
+from .conftest import Opened
 from .table import FakeProcesses
 
 REAL = b"""\
@@ -325,3 +329,33 @@ def test_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     steps[0] += 1
     assert len(files.look([(str(tmp_path), fd, None)], lambda: read_table(table))) == 1
     os.close(fd)
+
+
+def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides(spool: Path, opened: Opened) -> None:
+    for name in ("cur/a:2,P77", "cur/a.lock", "new/b", "new/b.lock", "new/alone.lock", "tmp/c", "tmp/c.lock"):
+        (spool / name).touch()
+    reader = opened(spool)
+    with holder("flock", spool / "cur/a.lock") as pid:
+        sight = reader.see()
+        locks = {os.path.relpath(lock.path, spool): lock for lock in sight.locks}
+        assert {name: lock.verdict for name, lock in locks.items()} == {
+            "cur/a.lock": "held", "new/b.lock": "free", "tmp/c.lock": "free",
+        }  # fmt: skip
+        assert [party.pid for party in locks["cur/a.lock"].holders] == [pid]
+        assert [party.pid for party in reader.holders(str(spool / "cur/a.lock")).parties if "holds" in party.how] == [pid]
+    listed = reader.listing(ListQuery(Box.NEW))
+    assert sorted(row.name for row in listed.window(0, 9)) == ["alone.lock", "b", "b.lock"]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ([b"a/a.lock", b"b.lock"], ("a.lock",)),
+        ([b"b.lock/x", b"c/b,c=0.1:2,P4"], ("b.lock",)),
+        ([b"bc/b.lock/.lock"], ()),
+        ([b"a.lock/a.lock.lock/a"], ("a.lock", "a.lock.lock")),
+        ([b"\xff/\xff.lock"], ("\udcff.lock",)),
+    ],
+)
+def test_which_names_are_locks_of_messages(names: list[bytes], found: tuple[str, ...]) -> None:
+    assert message_locks(iter(names)) == found

@@ -146,6 +146,19 @@ def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: Desk) -> None:
     assert desk.unlock("leader.lock").items[0].outcome is Outcome.DONE  # it can be removed again
 
 
+def test_the_stale_lock_of_a_message_goes_and_what_is_a_message_alone_stays(desk: Desk) -> None:
+    (desk.path / "cur").mkdir()
+    (desk.path / "cur/a:2,P77").write_text("data")
+    desk.lock("cur/a.lock", STALE)
+    desk.lock("cur/b.lock", STALE)  # no message is called b
+    assert desk.plan("b.lock").count == 0
+    done = desk.operations.apply(desk.operations.plan(Action.UNLOCK, Selection(everything=True)))
+    assert [one.outcome for one in done.items] == [Outcome.DONE]
+    assert desk.names() == ["cur", "cur/a:2,P77", "cur/b.lock"]
+    assert desk.operations.apply(desk.undo(done.operation)).items[0].outcome is Outcome.DONE
+    assert (desk.path / "cur/a.lock").read_text() == STALE
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
     """Also between the last look and the removal, where the file system can exchange."""
