@@ -275,7 +275,9 @@ def open_control(
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        lone = LoneReader(target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files)
+        lone = LoneReader(
+            target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files, watch=watch
+        )  # fmt: skip
         stale = observer.thresholds.lock_stale
         setting = partial(_lone_operations, path, target, clock, state, copies, files, stale)
         return Control(

@@ -11,6 +11,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.sight import CursorSource, Lock, LockParty
 from spooltop.model.words import Box
 
+from .cursorear import CursorEar
 from .cursorfiles import CursorFiles, named_folders
 from .locks import LockFiles, LockTable, device_of, read_table
 from .messagelocks import message_locks
@@ -38,16 +39,22 @@ class Beside:
         monotonic: Callable[[], float],
         writers: WriterWatch | None = None,
         named: Sequence[str] = (),
+        listens: bool = False,
     ) -> None:
         self._place = place
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
+        self._ear = CursorEar() if listens else None
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named)
+        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, ear=self._ear)
         self._named = tuple(named)
         self._table: tuple[float, LockTable] | None = None
         self._in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
+
+    def close(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
 
     def table(self) -> LockTable:
         """All locks of this machine that can be seen."""

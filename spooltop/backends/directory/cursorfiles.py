@@ -14,6 +14,7 @@ from spooltop.engine.cursors import LOCK
 from spooltop.model.sight import CursorSource, CursorWrite, LockParty
 from spooltop.model.words import Json
 
+from .cursorear import CursorEar
 from .cursorjournal import CursorJournal
 from .writers import WriterWatch
 
@@ -84,12 +85,15 @@ class CursorFiles:
     """The cursor files in some folders. What has not changed is the very object of the look before."""
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = ()
-    ) -> None:
-        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at."""
+        self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
+        ear: CursorEar | None = None,
+    ) -> None:  # fmt: skip
+        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at. ``ear`` hears of
+        temporary files that stand at no look."""
         self._clock = clock
         self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
+        self._ear = ear
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
         self._seen: set[str] = set()
@@ -122,6 +126,8 @@ class CursorFiles:
                 told = self._journal.since(above, fd, now)
                 if (one := self._file(path, name, fd, alone, holders)) is not None:
                     self._seen.add(path)
+                    if name == _SHARED:
+                        one = self._with_temporary(one, above, fd)
                     sources.append(self._with(one, told, fd))
             if one is None and path not in self._seen:  # it never was there: what was named is told all the same
                 sources.append(CursorSource(path, alone is None, None, "there is no such file"))
@@ -133,10 +139,7 @@ class CursorFiles:
         told = self._journal.since(path, fd, now)  # before the files: what it tells was published before they are read
         shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
         if shared is not None:
-            sources.append(replace(shared, litter=litter) if (litter := self._beside(path, fd)) != shared.litter else shared)
-            if shared.path in self._known:  # not where it could not even be looked at
-                self._known[shared.path].source = sources[0]
-            sources[0] = self._with(sources[0], told, fd)
+            sources.append(self._with(self._with_temporary(shared, path, fd), told, fd))
         folder = -1
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
@@ -222,6 +225,16 @@ class CursorFiles:
             return (*parse_sections(data), writer)
         value, error = parse_value(data)
         return (None, error, writer) if error else ({source: value}, "", writer)
+
+    def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
+        """With the temporary files that stand beside it or were heard of. The same object where they are as before."""
+        heard = self._ear.shared_names(fd) if self._ear is not None else ()
+        litter = tuple(sorted({*self._beside(path, fd), *heard}))
+        if litter != source.litter:
+            source = replace(source, litter=litter)
+            if source.path in self._known:  # not where it could not even be looked at
+                self._known[source.path].source = source
+        return source
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:
         """Temporary files of writers that use a common or a guessable name. Listed again only when the folder changed."""

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Events", "inotify_here", "inotify_source", "parsed"]
+__all__ = ["Events", "inotify_here", "inotify_source", "listening", "parsed", "watch_fd"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _init: ctypes._NamedFuncPointer | None = getattr(_libc, "inotify_init1", None)
@@ -65,7 +65,7 @@ def inotify_here() -> bool:
 def inotify_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Events]:
     """Yields what happens in the directories ``paths``, an empty one at the start and each second, until ``stop`` is set. Raises
     ``OSError`` where a directory cannot be watched, with the limit that was reached."""
-    fd = _opened()
+    fd = listening()
     try:
         folders = {_watch(fd, path): path for path in paths}
         readable = select.poll()
@@ -124,7 +124,8 @@ def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
     into.count += count
 
 
-def _opened() -> int:
+def listening() -> int:
+    """A descriptor to read events from, which does not block. Raises ``OSError``."""
     if _init is None:
         raise OSError(errno.ENOSYS, "this system has no inotify")
     fd: int = _init(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -133,6 +134,11 @@ def _opened() -> int:
         words = "inotify instances are used up (fs.inotify.max_user_instances)" if code == errno.EMFILE else os.strerror(code)
         raise OSError(code, words)
     return fd
+
+
+def watch_fd(fd: int, folder: int) -> int:
+    """Listens in an open folder; the number that its events have. Raises ``OSError``."""
+    return _watch(fd, f"/proc/self/fd/{folder}/.")  # by the descriptor: the path may lead elsewhere by now
 
 
 def _watch(fd: int, path: str) -> int:

@@ -18,6 +18,7 @@ from ...model.kind import Listing, ListQuery
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, CursorSource, Sight, Watch
 from ...model.words import LIVE, Action, Key
+from .cursorear import CursorEar
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights
 from .disk import disk_of, who_am_i
@@ -35,7 +36,8 @@ _PERIOD = 1.0
 
 
 class LoneReader:
-    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets")."""
+    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets"). ``watch`` hears of temporary files
+    that stand at no look."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class LoneReader:
         processes: Processes | None = None,
         writers: WriterWatch | None = None,
         cursor_files: Sequence[str] = (),
+        watch: bool = False,
     ) -> None:
         self._path = path
         self._layout = layout
@@ -54,7 +57,8 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files)
+        self._ear = CursorEar() if watch else None
+        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, ear=self._ear)
         self._named = tuple(cursor_files)
         self._writers = writers
         self._locks = LockFiles(self._processes, clock=clock)
@@ -140,6 +144,8 @@ class LoneReader:
         self._changed.set()
 
     def close(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
         if self._writers is not None:
             self._writers.close()
         os.close(self._root)

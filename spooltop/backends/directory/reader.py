@@ -101,7 +101,9 @@ class DirectoryReader:
         self._asides = Asides()
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
-        self._beside = Beside(self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files)
+        self._beside = Beside(
+            self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files, listens=watch
+        )  # fmt: skip
         self._writers = writers
         self._scans: dict[Box, BoxScan] = {}
         self._claims: list[Row] = []
@@ -268,6 +270,7 @@ class DirectoryReader:
 
     def close(self) -> None:
         self._ear.close()
+        self._beside.close()
         if self._writers is not None:
             self._writers.close()
         self._place.close()

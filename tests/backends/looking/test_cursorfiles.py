@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.cursorear import CursorEar
 from spooltop.backends.directory.cursorfiles import CursorFiles, parse_sections
+from spooltop.control import open_control
+from spooltop.engine import CursorFile
 from spooltop.model.sight import CursorSource
 
 
@@ -43,6 +47,43 @@ def look(tmp_path: Path) -> Looking:
 )
 def test_parse(data: bytes, error: str) -> None:
     assert parse_sections(data)[1] == error
+
+
+def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look(tmp_path: Path) -> None:
+    def write(temporary: str) -> None:
+        (tmp_path / temporary).write_text('{"imessage": 1}')
+        os.replace(tmp_path / temporary, tmp_path / "cursors.json")
+
+    write("cursors.json.tmp")
+    with open_control(str(tmp_path / "cursors.json"), settings={}) as control:
+        assert control.look().cursors[0].unsafe == ()  # that one was before
+        write("cursors.tmp.4242")
+        write("cursors.json.3fa9c1")
+        CursorFile(tmp_path / "cursors.json").advance("imessage", 2)
+        assert not any("seen" in told for told in control.look().cursors[0].unsafe)
+        write("cursors.json.tmp")
+        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
+        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
+    write("cursors.json.tmp")
+    with open_control(str(tmp_path / "cursors.json"), settings={}, cursor_files=[str(tmp_path / "cursors.json")]) as control:
+        control.look()
+        write("cursors.json.tmp")
+        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
+
+
+def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
+    ear = CursorEar()
+    for turn in range(12):
+        folder = tmp_path / f"f{turn % 2}"
+        folder.mkdir()
+        fd = os.open(folder, os.O_RDONLY)
+        assert ear.shared_names(fd) == ()
+        (folder / "cursors.tmp").touch()
+        assert ear.shared_names(fd) == ("cursors.tmp",)
+        os.close(fd)
+        shutil.rmtree(folder)
+    ear.close()
+    ear.close()
 
 
 def test_shared_file_and_litter(look: Looking, real_spools: Path) -> None:
