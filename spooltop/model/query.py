@@ -22,7 +22,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import UsageError
 from .row import Row
@@ -30,12 +30,14 @@ from .text import escape
 from .units import parse_age
 from .words import Box, Verdict
 
-__all__ = ["KEYS", "Query", "is_plain", "parse"]
+__all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
 KEYS = ("age", "src", "pid", "tries", "verdict")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
+OLDER = operator.gt
+"""How an age is compared to "older than"."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
 _KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -171,18 +173,16 @@ class Query:
         return tuple(found)
 
     @property
-    def of_names(self) -> tuple[tuple[bool, str, bool], ...] | None:
-        """(is it a source, text, wanted) of all terms where each is plain text or a plain source, so that of a message in ``new``
-        whose name is plain the name alone decides; else None."""
-        found = []
-        for term, wanted in self.terms:
-            if isinstance(term, _Text) and _PLAIN.fullmatch(term.needle):
-                found.append((False, term.needle, wanted))
-            elif isinstance(term, _Source) and _PLAIN.fullmatch(term.name):
-                found.append((True, term.name, wanted))
-            else:
-                return None
-        return tuple(found)
+    def by_name(self) -> ByName | None:
+        """The terms apart, where of a message in ``new`` whose name is plain the name decides; None where a text may stand
+        elsewhere."""
+        if any(isinstance(term, _Text) and not _PLAIN.fullmatch(term.needle) for term, _ in self.terms):
+            return None
+        return ByName(
+            tuple((term.needle, wanted) for term, wanted in self.terms if isinstance(term, _Text)),
+            tuple((_COMPARE[t.compare], t.seconds, wanted) for t, wanted in self.terms if isinstance(t, _Age)),
+            Query(tuple((term, wanted) for term, wanted in self.terms if not isinstance(term, _Text | _Age))),
+        )
 
     def could_match(self, name: bytes) -> bool:
         r"""False where a message of which only its name is known cannot match. Names with other than printable ASCII, with
@@ -195,6 +195,15 @@ class Query:
 
     def __str__(self) -> str:
         return " ".join(("" if wanted else "!") + str(term) for term, wanted in self.terms)
+
+
+class ByName(NamedTuple):
+    """A query taken apart. ``texts`` are (text, wanted), ``ages`` (comparison, seconds, wanted) of the time in the box; ``rest``
+    is about source, tries and holder, which are the same for all messages that were put and tried alike."""
+
+    texts: tuple[tuple[str, bool], ...] = ()
+    ages: tuple[tuple[Callable[[float, float], bool], float, bool], ...] = ()
+    rest: Query = Query()
 
 
 def is_plain(name: bytes) -> bool:

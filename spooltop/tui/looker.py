@@ -319,6 +319,7 @@ class Looker:
         old = self._listing if self._listing is not None and self._listing.query == query else None
 
         def cancelled() -> bool:
+            self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
             return self._stopped or (self._version != version if old is not None else self._wish.query != query)
 
         listing = self._control.listing(query, cancelled)

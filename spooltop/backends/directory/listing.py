@@ -7,7 +7,7 @@ import re
 import stat
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spooltop.engine import names as grammar
@@ -17,7 +17,9 @@ from spooltop.model.kind import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.words import Box, Key
 
+from .forms import NameTest, PerForm, forms_of
 from .matching import matcher
+from .ordering import ordered
 from .packed import CHUNK, PackedNames
 from .rows import kind_of_file
 
@@ -128,10 +130,6 @@ class RowListing:
         return (row.key for row in self._rows)
 
 
-def _source(raw: str) -> str | None:
-    return grammar.parse(raw, claimed=False).source if ",s=" in raw else None
-
-
 class NameListing:
     """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
 
@@ -170,8 +168,7 @@ class NameListing:
         wanted = filters.parse(query.filter) if query.filter else filters.Query()
         chosen = query.selection
         with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
-        alone = self._box is Box.NEW and matcher(replace(query, filter=""), now) is None
-        decided = wanted.of_names if alone else None
+        test = NameTest.of(query, now, self._of_name) if self._box is Box.NEW else None
         needles = wanted.plain_terms
         order = array("L")
         for start, chunk in self._names.chunks():
@@ -181,23 +178,29 @@ class NameListing:
             plain = filters.is_plain(chunk)
             if plain and not all(needle in chunk for needle in needles):
                 continue
-            names = os.fsdecode(chunk).split("/")
-            if plain and decided is not None:
-                places: Iterable[int] = range(len(names))
-                for is_source, text, there in decided:
-                    if is_source:
-                        places = [place for place in places if (_source(names[place]) == text) is there]
-                    else:
-                        places = [place for place in places if (text in names[place]) is there]
-                order.extend([start + place for place in places])
-                continue
-            for place, raw in enumerate(names, start):
+            joined = os.fsdecode(chunk)
+            names = joined.split("/")
+            places: Sequence[int] = range(len(names))
+            taken: list[int] = []
+            if test is not None and (plain or not test.texts):
+                for text, there in test.texts:
+                    places = [place for place in places if (text in names[place]) is there]
+                if not test.more:
+                    order.extend([start + place for place in places])
+                    continue
+                taken, places = test.split(places, forms_of(joined, names))
+            for place in places:
+                raw = names[place]
                 if needles and not wanted.could_match(os.fsencode(raw)):
                     continue
-                row = self._row(raw, self._look(raw)) if with_stat else replace(self._row(raw, None), note="")
-                if match(row):
-                    order.append(place)
+                if match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw)):
+                    taken.append(place)
+            order.extend([start + place for place in sorted(taken)])
         return order
+
+    def _of_name(self, raw: str) -> Row:
+        """The row of which only the name is known."""
+        return replace(self._row(raw, None), note="")
 
     def _sort(
         self, sort: Sort, put_us: Callable[[str], int | None], times: Mapping[str, int], cancelled: Callable[[], bool]
@@ -206,6 +209,8 @@ class NameListing:
         places: list[int] = []
         unknown: list[int] = []
         by_age = sort.column in ("age", "held")
+        per_form = PerForm(lambda raw: self._value(sort.column, raw, put_us, times))
+        by_form = sort.column in ("source", "tries")
         upper = 0
         for start, chunk in self._names.chunks():
             if cancelled():
@@ -220,16 +225,23 @@ class NameListing:
                 keys += map(float, times_of_all)  # floats hold µs of this millennium exactly, and are sorted faster than int
                 places += taken
                 continue
-            names = os.fsdecode(chunk).split("/")
+            joined = os.fsdecode(chunk)
+            names = joined.split("/")
+            forms = forms_of(joined, names) if by_form else ()
             for place in taken:
-                value = self._value(sort.column, names[place - start], put_us, times)
+                form = forms[place - start] if forms else None
+                raw = names[place - start]
+                value = self._value(sort.column, raw, put_us, times) if form is None else per_form[form[1], form[2]]
                 if value is None:
                     unknown.append(place)
                 else:
                     keys.append(value)
                     places.append(place)
         # Ages count backwards: the oldest has the least time and the greatest age.
-        ranks = sorted(range(len(keys)), key=keys.__getitem__, reverse=sort.descending != by_age)  # type: ignore[arg-type]
+        ranks = ordered(keys, reverse=sort.descending != by_age, cancelled=cancelled)
+        if ranks is None:
+            self.complete = False
+            return
         self._order = array("L", [places[rank] for rank in ranks])
         if len(unknown) <= _SORTED_AT_MOST:
             unknown.sort(key=self._names.__getitem__)  # the order of a directory is nobody's order
@@ -244,7 +256,7 @@ class NameListing:
             found = self._look(raw)
             return None if found is None else found.st_size
         if column == "source":
-            return _source(raw)
+            return grammar.parse(raw, claimed=False).source if ",s=" in raw else None
         if column == "tries":
             return grammar.parse(raw, claimed=False).attempts
         return raw

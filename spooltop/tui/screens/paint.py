@@ -21,6 +21,7 @@ from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
 from .acting import ZONES
+from .arriving import query_wanted
 from .footer import ALWAYS, footer_line, tab_line
 
 if TYPE_CHECKING:
@@ -77,11 +78,14 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
     elif state.problems_only:
         title += " › problems only"
     held = screen.snapshot.sight.boxes.get(state.box)
+    pending = page is None or page.query != query_wanted(screen)
     length = None if held is not None and held.count is None and not len(screen.rows) else len(screen.rows)
+    if pending:
+        length = held.count if held is not None and not state.filter and state.selection is None else None
     head = list_header(
         screen.snapshot, title, length, width, now=screen.now, sort=None if mail else state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
-        total=held.count if held is not None else None,
+        total=held.count if held is not None else None, pending=pending,
     )  # fmt: skip
     columns = columns_for(state.box, screen.rows.size.width or width, mail=mail)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
@@ -183,7 +187,8 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
 def _said(screen: MainScreen, width: int) -> list[Line]:
     typing = screen.filter_line
     if typing is not None:
-        hint = typing.error or f"{len(screen.rows):,} match · Enter keeps · Esc clears"
+        counted = "…" if screen.page is None or screen.page.query != query_wanted(screen) else f"{len(screen.rows):,}"
+        hint = typing.error or f"{counted} match · Enter keeps · Esc clears"
         return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
     stale = f"{screen.stale_why}; this is as of the last look" if screen.stale_for and screen.root in LISTS else ""
     words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed or stale, Style.BAD)

@@ -8,8 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spooltop.backends.directory.listing import NameListing, RowListing, new_row
+from spooltop.backends.directory.matching import selects
+from spooltop.backends.directory.ordering import ordered
 from spooltop.backends.directory.packed import PackedNames
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan import quick_put_us
@@ -181,6 +185,40 @@ class Rows(NameListing):
 
 MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1" if n % 3 == 0 else "") for n in range(600)]
 
+FORMS = 2
+"""Of ``MANY``: with a source and a try, and without."""
+NOW = 1795220920.0005
+OF_AGE = ["age:>0.0004s", "age:<=0.0001s src:email", "!age:>=0.0002s !.3.", "age:>1d"]
+EVERY = ["tries:1", "!tries:>0", "pid:7", "!verdict:dead", *OF_AGE]
+
+
+@pytest.mark.parametrize("filter", EVERY)
+@pytest.mark.parametrize("older_than", [None, 0.0003])
+@pytest.mark.parametrize("tries", [0, 2])
+def test_names_decide_what_rows_would(filter: str, older_than: float | None, tries: int) -> None:
+    names = [name.replace(",n=1", f",n={tries}") for name in MANY] + ["a%20b,s=email,n=0", "late"]
+    packed = PackedNames()
+    packed.extend([name.encode() for name in names])
+    selection = None if older_than is None else Selection(older_than=older_than)
+    looked = os.stat(__file__)
+    listing = NameListing(
+        ListQuery(Box.NEW, filter, selection=selection), packed, lambda raw: looked, now=NOW, complete=True, generation=1,
+        put_us=quick_put_us, times={}, cancelled=lambda: False,
+    )  # fmt: skip
+    wanted = parse(filter)
+    rows = [replace(new_row(name, looked), note="") for name in names]
+    matching = [row.name for row in rows if wanted.match(row, NOW) and selects(selection, row, NOW)]
+    assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_many_are_ordered_as_few_are(numbers: list[int], reverse: bool) -> None:
+    keys = [float(number * 7919 % 1009) for number in numbers] * (40_000 // len(numbers))
+    whole = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+    assert ordered(keys, reverse=reverse, cancelled=lambda: False) == whole
+    assert ordered(keys, reverse=reverse, cancelled=lambda: True) is None
+
 
 @pytest.mark.parametrize("filter", ["email", "!email", "92000 !.3.", "src:email", "!src:email vm", "zzzz", "src:email .4."])
 @pytest.mark.parametrize("odd", [[], ["a%20b,s=email,n=0", "ü.email", "back\\slash"]])
@@ -190,7 +228,7 @@ def test_the_filter_takes_the_same_from_names_as_from_rows(filter: str, odd: lis
     made = Rows.made
     matching = [name for name in names if parse(filter).match(replace(new_row(name, None), note=""), 0.0)]
     assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
-    assert made <= 256 * bool(odd)
+    assert made <= FORMS + 256 * bool(odd)
 
 
 @pytest.mark.parametrize("filter", ["", "email"])
