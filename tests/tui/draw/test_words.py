@@ -194,6 +194,10 @@ def test_an_age_that_is_a_bound_says_so_and_a_count_nobody_keeps_is_a_dash() -> 
 
 
 def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
+    late = list_header(
+        values.trouble(), "New", None, 80, now=NOW, sort=Sort("size"), filter="abc", total=12412, pending=True, zone=ZONE
+    )
+    assert line_text(late).startswith(" New … of 12,412 match abc · sorting by size ↓")
     words = line_text(list_header(values.trouble(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
     assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:41:09"
 
