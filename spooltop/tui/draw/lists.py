@@ -52,8 +52,8 @@ def list_header(
     zone: datetime.tzinfo | None = None,
 ) -> Line:
     """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412
-    match src:email``, ``total`` being all that stand in the box. ``pending``: what is asked for is not there yet, the rows are those
-    of before, and ``length`` None says that nobody knows how many there will be."""
+    match src:email``, ``total`` being all that stand in the box. ``pending``: what is asked for is not there yet, the rows are
+    those of before, and ``length`` None says that nobody knows how many there will be."""
     counted = "…" if pending and length is None else units.count(length, complete=complete)
     left: list[Span] = [Span(f" {shown(title)} {counted}", Style.TITLE)]
     if filter:
