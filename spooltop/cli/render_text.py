@@ -282,7 +282,7 @@ def _locks(some: Sequence[Lock]) -> list[str]:
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
         lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
-        if lock.kind == "redis" and lock.verdict == "unknown":  # the server, and what is wrong with it
+        if lock.evidence and lock.verdict not in ("free", "blocked"):  # those say it by holder and waits
             lines.append(f"         {printable(lock.evidence)}")
     return lines
 

@@ -24,6 +24,7 @@ _CAP = 4 << 20
 _FILES_AT_MOST = 256
 _LIST_AT_MOST = 20_000
 _SHARED = "cursors.json"
+_BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 Holders = Callable[[os.stat_result], tuple[LockParty, ...]]
@@ -37,9 +38,19 @@ def _load(data: bytes) -> tuple[Json, str]:
         return json.loads(data), ""
     except (ValueError, RecursionError) as problem:
         where = getattr(problem, "pos", None)
-        if where is not None and where >= len(data.rstrip()) - 1:
+        if isinstance(problem, json.JSONDecodeError) and _cut_off(problem):
             return None, "it is cut off"
         return None, f"not JSON at byte {where}" if where is not None else "not JSON"
+
+
+def _cut_off(problem: json.JSONDecodeError) -> bool:
+    """Whether what is wrong is only that it ends: within a string, a word or a number, or where more is wanted."""
+    rest = problem.doc[problem.pos :].rstrip()
+    if problem.msg.startswith("Unterminated string"):
+        return True
+    if problem.msg.startswith("Invalid \\u"):
+        return len(rest) <= len("uXXX")
+    return problem.msg != "Extra data" and (not rest or any(word.startswith(rest) for word in _BEGUN))
 
 
 def parse_value(data: bytes) -> tuple[Json, str]:

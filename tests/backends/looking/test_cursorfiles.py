@@ -39,7 +39,11 @@ def look(tmp_path: Path) -> Looking:
         (b'{"a": {"cursor": 1}}', ""),
         (b"", "it is empty"),
         (b'{"a": {"cursor": 1', "it is cut off"),
+        *((b'{"a": ' + cut, "it is cut off") for cut in (b"", b'"', b'"xy', b'"x\\', b'"\\u00', b"tr", b"-", b"1.", b"[1,")),
+        (b'{"a', "it is cut off"),
         (b'{"a": x, "b": 12345678}', "not JSON at byte 6"),
+        (b'{"a": 1}}', "not JSON at byte 8"),  # the end of a longer one before it
+        (b'{"a": x', "not JSON at byte 6"),
         (b"[1]", "not an object: one section for each source is expected"),
         (b"\xff\xfe\xff", "not JSON"),
         (b"[" * 100_000, "not JSON"),

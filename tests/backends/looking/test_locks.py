@@ -22,6 +22,7 @@ from spooltop.backends.directory.processes import Processes
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Lock
 from spooltop.model.words import Box
+from tests.cli.streams import spooltop
 
 from .conftest import Opened
 from .table import FakeProcesses
@@ -359,3 +360,10 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
 )
 def test_which_names_are_locks_of_messages(names: list[bytes], found: tuple[str, ...]) -> None:
     assert message_locks(iter(names)) == found
+
+
+def test_a_verdict_stands_with_its_evidence_in_the_list_of_a_command(spool: Path) -> None:
+    (spool / "leader.lock").write_text('{"ownerId": "w1", "expiresAt": 1700000000000}')
+    (spool / "free.lock").touch()
+    lines = spooltop("locks", spool).out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["free", "STALE", "its"] and "not renewed" in lines[2]
