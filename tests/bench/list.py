@@ -1,0 +1,136 @@
+"""A list of a million: how long until a key is answered, until the screen shows what it asked for, and until a key ends that.
+
+    python -m tests.bench.list [messages in new, default 1000000] [--dir PATH]
+
+The floor is a bare Textual app on which a key moves a mark; ``find -printf`` of sizes is the floor of what needs every file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from spooltop.engine import Spool
+from tests.whole.terminal import SPOOLTOP, Terminal
+
+from .screen import FLOOR, latencies
+
+TIMES = 3
+"""How often each is measured."""
+ESC = "\x1b"
+SOURCES = 10
+MOST = 120.0
+"""Seconds that a list may take."""
+
+Done = Callable[[str], bool]
+
+
+def took(screen: Terminal, keys: str, done: Done) -> tuple[float, float]:
+    """Seconds until anything changed on the screen, and until ``done`` holds of it."""
+    before, began = screen.text, time.monotonic()
+    screen.type(keys)
+    first: float | None = None
+    while not done(screen.text) or screen.text == before:
+        if time.monotonic() - began > MOST:
+            raise AssertionError(f"{keys!r} did not come to its end; the screen is:\n{screen.text}")
+        screen.pump(0.5)
+        if first is None and screen.text != before:
+            first = time.monotonic() - began
+    whole = time.monotonic() - began
+    return first if first is not None else whole, whole
+
+
+def sorted_by(column: str) -> Done:
+    """The list is there in the order of ``column``."""
+    return lambda text: f"sorted by {column}" in text and _filled(text)
+
+
+def matching(text: str) -> Done:
+    """The list of what matches is there."""
+    return lambda shown: f"match {text}" in shown.split("\n")[0] and "New …" not in shown.split("\n")[0]
+
+
+def _filled(text: str) -> bool:
+    return not any(line.strip(" ▌") == "…" for line in text.split("\n")[2:8])
+
+
+def found_by(folder: Path) -> float:
+    """Seconds that ``find -printf`` takes to tell the size of each."""
+    began = time.monotonic()
+    subprocess.run(["find", str(folder), "-printf", "%s %f\n"], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - began
+
+
+def row(what: str, times: list[tuple[float, float]]) -> str:
+    first, whole = (statistics.median(one[place] for one in times) for place in (0, 1))
+    return f"| {what} | {first * 1000:.0f} ms | {whole:.2f} s |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("messages", nargs="?", type=int, default=1_000_000)
+    parser.add_argument("--dir", help="where the spool is made")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
+    try:
+        path = folder / "spool"
+        with Spool.create(str(path), durable=False) as spool:
+            for number in range(SOURCES):
+                spool.put_many((b"%d" % one for one in range(args.messages // SOURCES)), source=f"s{number}")
+        with Terminal((sys.executable, "-c", FLOOR), cols=100, rows=24) as bare:
+            bare.wait_for("READY")
+            key = statistics.median(latencies(bare, 20))
+        print(f"{args.messages:,} messages of {SOURCES} sources in new; medians of {TIMES}")
+        print("| New | something new on the screen | all of it |")
+        print("|---|---|---|")
+        print(f"| bare Textual: a mark moves | {key:.0f} ms | |")
+        print(f"| `find -printf` of all sizes | | {found_by(path / 'new'):.2f} s |")
+        with Terminal((*SPOOLTOP, str(path)), cols=100, rows=24) as screen:
+            screen.wait_for("live · as of", 120)
+            screen.type("2")
+            screen.wait_for(sorted_by("age"), 120)
+            walk(screen)
+    finally:
+        shutil.rmtree(folder)
+
+
+def walk(screen: Terminal) -> None:
+    """Prints the rows of what keys do in the list."""
+
+    def each(what: str, keys: str, done: Done, back: str, back_done: Done) -> None:
+        times = []
+        for _ in range(TIMES):
+            screen.collect(1.0)
+            times.append(took(screen, keys, done))
+            took(screen, back, back_done)
+        print(row(what, times), flush=True)
+
+    by_age = sorted_by("age")
+    top = screen.text.split("\n")[2][:5]
+    each("jump to the end and back (`G`, `g`)", "G", lambda text: _filled(text) and text.split("\n")[2][:5] != top, "g", by_age)
+    each("sort by age, the other way round", "I", sorted_by("age ↑"), "I", sorted_by("age ↓"))
+    for column in ("size", "tries", "source", "message"):
+        name = {"message": "name"}.get(column, column)
+        screen.collect(1.0)
+        print(row(f"sort by {name}", [took(screen, ">", sorted_by(name))]), flush=True)
+    took(screen, "<" * 4, by_age)
+    for text in ("R00ff", "src:s3", "age:>1s", "tries:0", "!tries:0"):
+        each(f"filter `{text}`", f"/{text}\r", matching(text), ESC, lambda shown: "match" not in shown and by_age(shown))
+    times = []
+    for _ in range(TIMES):
+        screen.collect(1.0)
+        screen.type(">")
+        screen.collect(0.3)
+        times.append(took(screen, "<", by_age))
+    print(row("a sort by size, ended by the next key after 0.3 s: back by age", times), flush=True)
+
+
+if __name__ == "__main__":
+    main()
