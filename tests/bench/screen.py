@@ -8,6 +8,7 @@ The floor is a bare Textual app on which the same keys move a mark; the same mes
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,8 @@ with Spool(path, durable=False) as spool:
 STANDING = 100
 """Messages that nobody takes: a list that stands still at its top, for the mark to move on."""
 MARK = "▌"
+TOLD = re.compile(r" in +([\d,.]+)/s +done +([\d,.]+)/s")
+"""What the Overview says of the last minute, or of the time since it was opened."""
 
 
 @contextmanager
@@ -120,6 +123,18 @@ def flow(screen: Terminal, seconds: float) -> tuple[float, float]:
     return written / took, 100 * (after.user + after.system - before.user - before.system) / took
 
 
+def rates_told(argv: Sequence[str], spool: Path, rate: float, seconds: float) -> tuple[float, float, float]:
+    """(in, done, what was really done), messages a second: of an Overview that was opened while they streamed."""
+    with stream(spool, rate) as got, Terminal(argv, cols=80, rows=24) as screen:
+        screen.wait_for("live · as of")
+        screen.collect(seconds)
+        found = TOLD.search(screen.text)
+    if found is None:
+        raise AssertionError(f"no rates; the screen is:\n{screen.text}")
+    came, went = (float(figure.replace(",", "")) for figure in found.groups())
+    return came, went, got[0]
+
+
 def measured(argv: Sequence[str], word: str, keys: str, spool: Path, rate: float, seconds: float, *, mark: bool) -> str:
     """The cells of one row."""
     with Terminal(argv, cols=80, rows=24) as screen:
@@ -129,7 +144,7 @@ def measured(argv: Sequence[str], word: str, keys: str, spool: Path, rate: float
             written, cpu = flow(screen, seconds)
             times = latencies(screen, round(seconds * 10)) if mark else []
     said = f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}" if times else "—"
-    return f"{got[0]:,.0f}/s | {written:,.0f} B/s | {cpu:.1f} % | {said} |"
+    return f"{got[0]:,.0f}/s, {2 * got[0]:,.0f} renames | {written:,.0f} B/s | {cpu:.1f} % | {said} |"
 
 
 def _at(times: list[float], part: float) -> float:
@@ -164,6 +179,9 @@ def main() -> None:
             screen.wait_for("nothing matches arrival")
             times = arrivals(screen, path)
         said = f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}"
+        came, went, really = rates_told(ours, path, args.rate, max(15.0, args.seconds))
+        print(f"\nRates on the Overview: in {came:,.0f}/s, done {went:,.0f}/s; really {really:,.0f}/s", end="")
+        print(f" ({100 * (came / really - 1):+.1f} %, {100 * (went / really - 1):+.1f} %)")
         print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {said}")
     finally:
         shutil.rmtree(folder)

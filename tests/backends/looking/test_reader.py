@@ -19,6 +19,7 @@ from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.withcursors import Together
+from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Sight
@@ -399,3 +400,22 @@ def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Open
     assert (claim.verdict, claim.note) == (Verdict.DEAD, "has 2 names")
     assert sorted(row.note for row in sight.strange) == ["stands in cur as well", "stands in new as well"]
     assert sight.conflicts == ()
+
+
+def test_of_a_storm_every_message_is_counted_once(spool: Path, opened: Opened) -> None:
+    reader = opened(spool, watch=True)
+    see_until(reader, lambda sight: sight.flow.exact and sight.flow.measured)
+    arrived = claimed = done = 0
+    exact = True
+    with Spool(str(spool), durable=False) as busy:
+        for turn in range(8):
+            busy.put_many([b"x"] * 200, source="storm")
+            busy.ack_many(list(busy.claims()))
+            for _ in range(1 if turn < 7 else 300):
+                flow = reader.see().flow
+                arrived, claimed, done = arrived + flow.arrived, claimed + flow.claimed, done + flow.done
+                exact = exact and flow.exact and not flow.requeued
+                if done == 1_600:
+                    break
+                reader.changes(0.2)
+    assert (arrived, claimed, done, exact) == (1_600, 1_600, 1_600, True)
