@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -28,7 +29,8 @@ _USED_FOR = 300.0
 
 
 class Beside:
-    """In the directory of the spool and in the one above it. The table of locks is read once a second at most."""
+    """In the directory of the spool and in the one above it. The table of locks is read once a second at most. ``changed`` is set
+    when a cursor file was replaced; without it nobody listens."""
 
     def __init__(
         self,
@@ -39,13 +41,13 @@ class Beside:
         monotonic: Callable[[], float],
         writers: WriterWatch | None = None,
         named: Sequence[str] = (),
-        listens: bool = False,
+        changed: threading.Event | None = None,
     ) -> None:
         self._place = place
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
-        self._ear = CursorEar() if listens else None
+        self._ear = CursorEar(changed) if changed is not None else None
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
         self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, ear=self._ear)
         self._named = tuple(named)

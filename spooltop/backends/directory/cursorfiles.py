@@ -99,8 +99,8 @@ class CursorFiles:
         self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
         ear: CursorEar | None = None,
     ) -> None:  # fmt: skip
-        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at. ``ear`` hears of
-        temporary files that stand at no look."""
+        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at. ``ear`` hears what
+        happens to them between two looks."""
         self._clock = clock
         self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
@@ -155,6 +155,8 @@ class CursorFiles:
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             self._follow(folder)
+            if self._ear is not None:
+                self._ear.follow(folder)
             told = self._journal.since(os.path.join(path, "cursors"), folder, now)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             for name in names[:_FILES_AT_MOST]:

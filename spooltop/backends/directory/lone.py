@@ -36,8 +36,8 @@ _PERIOD = 1.0
 
 
 class LoneReader:
-    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets"). ``watch`` hears of temporary files
-    that stand at no look."""
+    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets"). ``watch`` hears what happens to
+    cursor files between two looks."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._ear = CursorEar() if watch else None
+        self._ear = CursorEar(self._changed) if watch else None
         self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, ear=self._ear)
         self._named = tuple(cursor_files)
         self._writers = writers

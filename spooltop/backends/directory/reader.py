@@ -102,7 +102,8 @@ class DirectoryReader:
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
         self._beside = Beside(
-            self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files, listens=watch
+            self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files,
+            changed=self._changed if watch else None,
         )  # fmt: skip
         self._writers = writers
         self._scans: dict[Box, BoxScan] = {}

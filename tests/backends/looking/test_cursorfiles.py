@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -75,8 +77,24 @@ def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look
         assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
 
 
+@pytest.mark.parametrize("place", ["cursors.json", "cursors/imessage.json"])
+def test_a_look_is_due_as_soon_as_a_cursor_file_is_replaced(spool: Path, place: str) -> None:
+    (spool / "cursors").mkdir()
+    (spool / place).write_text('{"imessage": 1}')
+    for value, target in enumerate((spool, spool / place) if place == "cursors.json" else (spool,), 2):
+        with open_control(str(target), settings={}) as control:
+            control.look()
+            while control.changes(0.05):  # what was heard of the boxes, and of the turn before
+                continue
+            CursorFile(spool / place).advance("imessage", value)
+            end = time.monotonic() + 30
+            while not control.changes(0.2):
+                assert time.monotonic() < end
+
+
 def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
-    ear = CursorEar()
+    changed = threading.Event()
+    ear = CursorEar(changed)
     for turn in range(12):
         folder = tmp_path / f"f{turn % 2}"
         folder.mkdir()
@@ -84,6 +102,10 @@ def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
         assert ear.shared_names(fd) == ()
         (folder / "cursors.tmp").touch()
         assert ear.shared_names(fd) == ("cursors.tmp",)
+        assert not changed.is_set()
+        os.replace(folder / "cursors.tmp", folder / "cursors.json")
+        assert changed.wait(30)
+        changed.clear()
         os.close(fd)
         shutil.rmtree(folder)
     ear.close()
