@@ -233,8 +233,9 @@ class Consumers(RuleBasedStateMachine):
 
     def requeued(self, operation: str, ids: set[str]) -> None:
         self.done.append((operation, {id: Message(**vars(self.messages[id])) for id in ids}))
-        for id in ids:
-            message = self.messages[id]
+        for id, message in self.messages.items():
+            if id not in ids:
+                continue  # in their order, not in that of a set of random names: what is drawn later depends on it
             if message.claim is not None:
                 self.lost.append(message.claim)
             self.ends(message, MAX_ATTEMPTS)
