@@ -56,9 +56,9 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
-    # Read when textual is imported: a sliding page costs 272 kB, 60 frames a second flood slow lines, a key waits for a frame.
+    # Read when textual is imported: a sliding page costs 272 kB, and a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
-    os.environ.setdefault("TEXTUAL_FPS", "30")
+    os.environ.setdefault("TEXTUAL_FPS", "60")
     from .looker import Looker
 
     looker = Looker(control)

@@ -22,7 +22,7 @@ from tests.whole.terminal import SPOOLTOP, Terminal
 FLOOR = """
 import os
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
-os.environ["TEXTUAL_FPS"] = "30"
+os.environ["TEXTUAL_FPS"] = "60"
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 class Hello(App):
