@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from ...errors import AuditFailed, Refused, Unreadable
 from ...model.audit import AuditLog
@@ -18,36 +17,26 @@ from ...model.row import Row
 from ...model.selection import Selection
 from ...model.sight import Lock
 from ...model.text import escape
-from ...model.units import count
-from ...model.words import LIVE, Action, Box, Json
+from ...model.words import LIVE, Action, Json
 from .besidebooks import BesideBooks
 from .disk import user_name
-from .lockbooks import MOST, Taken, gather, intent, result
-from .lockmoves import Changed, Pin, below, pinned, put_back, same, take_away
+from .lockbooks import Taken, gather, intent, result
+from .lockmoves import Changed, below, put_back, same, take_away
+from .lockpins import LockRef, ref_of, rights
 from .locks import LockFiles, read_table
-from .lockwords import chosen, record, row_of, why_not, words_of
+from .lockundo import LockUndo
+from .lockwords import chosen, record, row_of, why_not
 from .logfiles import LogFiles, with_above
 from .messagelocks import message_locks
 from .mounts import is_local, mount_of
 from .processes import Processes
-from .softjudge import soft_lock
 from .softlocks import read_marker
 from .ticketqueue import MEMBER, members_in, orphaned, ticket_queue
 
-__all__ = ["STALE_AFTER", "LockOperator", "LockRef"]
+__all__ = ["STALE_AFTER", "LockOperator"]
 
 STALE_AFTER = 300.0
 """Seconds that a lock stands after its holder went before it counts as stale."""
-
-
-@dataclass(frozen=True, slots=True)
-class LockRef:
-    """What a plan pins: the lock as it was read, what it is known by again, its directory (device, inode), and who had it."""
-
-    taken: Taken
-    pin: Pin | None
-    folder_id: tuple[int, int]
-    pid: int | None
 
 
 class LockOperator:
@@ -79,6 +68,8 @@ class LockOperator:
         self._stale_after = stale_after
         self._user = user if user is not None else user_name(os.geteuid())
         self._performed: set[str] = set()
+        self._undo = LockUndo(books, self._files, self._processes, clock)
+        self._ref = partial(ref_of, files=self._files, user=self._user)
 
     def can(self) -> Can:
         if self._read_only is not None:
@@ -92,7 +83,7 @@ class LockOperator:
         Raises ``UsageError`` where none is named."""
         with self._telling(), self._folders() as folders:
             if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), folders, now)
+                return self._undo.candidates(str(options.get("undoes", "")), folders)
             locks = self._look(folders)
             wanted, missing = chosen(selection, locks)
             found = [self._pin(lock, folders, force=force, now=now) for lock in wanted]
@@ -208,7 +199,7 @@ class LockOperator:
             if marker is None:
                 return [], [Refusal(row, "it has gone by itself, or is no lock any more")]
             with below(fd, marker.below, self._files) as own:
-                refusal = self._rights(own, marker.names[0] if marker.names else name, row)
+                refusal = rights(own, marker.names[0] if marker.names else name, row, self._path, self._files)
                 if refusal is not None:
                     return [], [refusal]
                 ref = self._ref(lock, folder, fd, own, marker.below, marker.names or (name,), marker.element, marker.pid)
@@ -232,7 +223,7 @@ class LockOperator:
                 pid = int(found[1]) if found is not None else 0
                 if not (force and not items) and self._processes.exists(pid) is not False:
                     break
-                refusal = self._rights(own, name, row)
+                refusal = rights(own, name, row, self._path, self._files)
                 if refusal is not None:
                     return [], [refusal]
                 ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
@@ -241,40 +232,6 @@ class LockOperator:
                 if force:
                     break
         return items, [] if items else [Refusal(row, "its head has gone by itself")]
-
-    def _ref(
-        self, lock: Lock, folder: str, fd: int, own: int, path: str, names: tuple[str, ...], element: str, pid: int | None
-    ) -> LockRef:
-        found = self._files.stat(names[0], own)
-        content, link = b"", ""
-        if stat.S_ISLNK(found.st_mode):
-            link = os.readlink(names[0], dir_fd=own)
-        elif not element:
-            opened = self._files.open_read(names[0], own)
-            try:
-                content = self._files.read(opened, MOST)
-            finally:
-                self._files.close(opened)
-        at = os.fstat(fd)
-        taken = Taken(
-            "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder), path, names, content, link, element,
-            stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime, words_of(lock, names[0], pid, element),
-        )  # fmt: skip
-        return LockRef(taken, pinned(found), (at.st_dev, at.st_ino), pid)
-
-    def _rights(self, own: int, name: str, row: Row) -> Refusal | None:
-        """Why this user may not take ``name`` out of the directory ``own`` (rename(2), unlink(2)), or None."""
-        above = os.fstat(own)
-        if os.fstatvfs(own).f_flag & os.ST_RDONLY:
-            return Refusal(row, f"the file system is read-only ({os.strerror(errno.EROFS)})")
-        you, me = user_name(os.geteuid()), os.geteuid()
-        sticky = above.st_mode & stat.S_ISVTX and me not in (0, above.st_uid, self._files.stat(name, own).st_uid)
-        if not sticky and os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
-            return None
-        owner = user_name(self._files.stat(name, own).st_uid if sticky else above.st_uid)
-        whose = "it" if sticky else "its directory"
-        advice = f"Try: sudo -u {owner} spooltop unlock {escape(self._path)} {escape(row.id)}"
-        return Refusal(row, f"you are {you}, {whose} belongs to {owner} {stat.S_IMODE(above.st_mode):04o}. {advice}")
 
     # One lock
 
@@ -287,7 +244,7 @@ class LockOperator:
                     return Outcome.SKIPPED, "another directory stands there since the list was made"
                 with below(fd, one.below, self._files) as own:
                     if ref.pin is None:
-                        why = self._blocked(one, fd, own)
+                        why = self._undo.blocked(one, fd, own)
                         if why:
                             return Outcome.SKIPPED, why
                         put_back(one, own, self._files)
@@ -315,80 +272,6 @@ class LockOperator:
                 os.utime(members[1], (self._clock(), self._clock()), dir_fd=queue, follow_symlinks=False)
             except OSError:
                 return  # it left, or belongs to another user: its file tells when it came, as before
-
-    # Undo
-
-    def _undo(self, undoes: str, folders: list[tuple[str, int]], now: float) -> Candidates:
-        _, troubles = self._books.read()
-        known, bad = gather(self._books.read_own())
-        if bad:
-            troubles.append(f"{bad} lines of the journal of locks are no journal lines and were left out")
-        items = known.get(undoes, [])
-        if not items:
-            why = "its books are not this user's own, and what they tell is not made again" if self.knows(undoes) else ""
-            return Candidates((), (), (why or f"no operation {undoes} in the journal of locks", *troubles))
-        again = [one for others in known.values() for one in others if one.undoes == undoes and one.outcome is Outcome.DONE]
-        back = {(one.below, one.names) for one in again}
-        found: list[Item] = []
-        refused: list[Refusal] = []
-        for one in items:
-            row = Row(key=(one.path, one.names), box=Box.CUR, id=one.path, name=one.names[0])
-            if one.action is Action.UNDO:
-                refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))
-            elif one.outcome in (Outcome.DONE, None) and (one.below, one.names) not in back:
-                item = self._restored(one, row, folders)
-                found += [item] if isinstance(item, Item) else []
-                refused += [item] if isinstance(item, Refusal) else []
-        taken_back = (f"{len(again)} of {len(items)} taken back already.",) if again else ()
-        return Candidates(found, refused, (*taken_back, *troubles))
-
-    def _restored(self, one: Taken, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
-        fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
-        if fd is None:
-            return Refusal(row, f"{escape(one.folder)} is no directory of this target now")
-        try:
-            with below(fd, one.below, self._files) as own:
-                why = self._blocked(one, fd, own)
-                waiting = len(members_in(self._files.list(own))) if one.is_ticket else 0
-        except OSError as error:
-            return Refusal(row, f"its directory is not there any more: {error.strerror}")
-        if why:
-            return Refusal(row, why)
-        at = os.fstat(fd)
-        words = f"{one.words}, put back"
-        wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
-        warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
-        return Item(row, LockRef(replace(one, words=words), None, (at.st_dev, at.st_ino), None), warning, words)
-
-    def _blocked(self, one: Taken, folder: int, own: int) -> str:
-        """Why it cannot be put back now, or ""."""
-        try:
-            self._files.stat(one.names[0], own)
-            return "the place is taken: somebody has that lock now"
-        except FileNotFoundError:
-            pass  # as it should be
-        if one.is_ticket:
-            try:
-                fd = self._files.open_read("seq", own)
-            except FileNotFoundError:
-                return "the queue has begun anew since, and its number may be another's now"
-            try:
-                last = self._files.read(fd, 64).strip()
-            finally:
-                self._files.close(fd)
-            if not last.isdigit() or int(last) < int(one.names[0][:20]):
-                return "the queue has begun anew since, and its number may be another's now"
-        elif one.below:
-            lock = soft_lock(one.path, os.path.basename(one.path), folder, self._processes, self._clock())
-            if lock is not None and lock.verdict != "free":
-                return "the place is taken: somebody has that lock now"
-        elif one.element:
-            try:
-                self._files.stat(one.element, own)
-            except FileNotFoundError:
-                return f"{escape(one.element)}, which it locked, has gone"
-        return ""
-
 
 def _notes(items: list[Item]) -> tuple[str, ...]:
     tickets = sum(isinstance(item.ref, LockRef) and item.ref.taken.is_ticket for item in items)

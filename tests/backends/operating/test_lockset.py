@@ -159,6 +159,20 @@ def test_the_stale_lock_of_a_message_goes_and_what_is_a_message_alone_stays(desk
     assert (desk.path / "cur/a.lock").read_text() == STALE
 
 
+def test_locks_of_one_name_in_two_boxes_are_put_back_one_by_one(desk: Desk) -> None:
+    for box in ("cur", "new"):
+        (desk.path / box).mkdir()
+        (desk.path / box / "a").touch()
+        desk.lock(f"{box}/a.lock", STALE)
+    done = desk.operations.apply(desk.operations.plan(Action.UNLOCK, Selection(everything=True)))
+    assert [one.outcome for one in done.items] == [Outcome.DONE] * 2
+    (desk.path / "cur/a.lock").touch()
+    assert [one.outcome for one in desk.operations.apply(desk.undo(done.operation)).items] == [Outcome.DONE]
+    (desk.path / "cur/a.lock").unlink()
+    assert [one.outcome for one in desk.operations.apply(desk.undo(done.operation)).items] == [Outcome.DONE]
+    assert desk.names() == ["cur", "cur/a", "cur/a.lock", "new", "new/a", "new/a.lock"]
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
     """Also between the last look and the removal, where the file system can exchange."""
