@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from .row import Row
 from .selection import Selection
-from .words import Action, Json, Ref
+from .words import Action, Box, Json, Ref, Verdict
 
 __all__ = [
     "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "warnings_of",
@@ -26,6 +26,22 @@ class Item:
     ref: Ref
     warning: str = ""
     words: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def box(self) -> Box:
+        return self.row.box
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.row.verdict
 
 
 def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
-__all__ = ["escape", "escape_text", "program", "unescape"]
+__all__ = ["escape", "escape_all", "escape_text", "program", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
@@ -35,6 +36,14 @@ def escape(name: str) -> str:
         else:
             out.extend(f"\\x{byte:02x}" for byte in _bytes(char))
     return "".join(out)
+
+
+def escape_all(names: Sequence[str]) -> list[str]:
+    """``escape`` of each, at the cost of one where none of them needs it."""
+    together = "".join(names)
+    if together.isprintable() and "\\" not in together:
+        return list(names)
+    return [escape(name) for name in names]
 
 
 def _bytes(char: str) -> bytes:

@@ -18,7 +18,7 @@ from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
 from ..model.selection import Selection
-from ..model.text import escape
+from ..model.text import escape, escape_all
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
 from .confirm import confirm_for
@@ -118,7 +118,7 @@ class Operations:
         )
         doubtful = plan.deletes or (action is Action.RESTORE and force)
         if action is not Action.UNDO:
-            doubtful = doubtful or any(item.row.verdict in _DOUBTFUL for item in found.items)
+            doubtful = doubtful or any(item.verdict in _DOUBTFUL for item in found.items)
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
     def apply(
@@ -250,8 +250,9 @@ class Operations:
     def _announce(self, plan: Plan, start: int) -> None:
         """The line before a change: what is about to happen to which messages."""
         part: Sequence[Item] = plan.items[start : start + BATCH]
-        ids: list[Json] = [escape(item.row.id) for item in part]
-        names: list[Json] = [item.words or f"{item.row.box}/{escape(item.row.name)}" for item in part]
+        ids: list[Json] = [*escape_all([item.id for item in part])]
+        shown = escape_all([item.name for item in part])
+        names: list[Json] = [item.words or f"{item.box}/{name}" for item, name in zip(part, shown, strict=True)]
         options: dict[str, Json] = {
             name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
         }
@@ -259,13 +260,12 @@ class Operations:
 
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
         """The line after: what came of each."""
+        ids, names = escape_all([one.id for one in batch]), escape_all([one.name for one in batch])
+        became = escape_all([one.became for one in batch])
         results: list[Json] = [
-            {
-                "id": escape(one.id), "name": escape(one.name), "outcome": str(one.outcome),
-                "reason": one.reason, "became": escape(one.became),
-            }
-            for one in batch
-        ]  # fmt: skip
+            {"id": id, "name": name, "outcome": one.outcome.value, "reason": one.reason, "became": now}
+            for one, id, name, now in zip(batch, ids, names, became, strict=True)
+        ]
         try:
             self._write({**self._line("after", plan), "tried": tried, "count": plan.count, "results": results})
         except AuditFailed as error:

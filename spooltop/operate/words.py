@@ -62,7 +62,7 @@ def command_words(
         if options.get("canary"):
             words.append("--canary")
         return tuple(words)
-    boxes = {item.row.box for item in items} or ({selection.box} if selection.box else set())
+    boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
     box = boxes.pop() if len(boxes) == 1 else None
     if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
         words += ["--box", str(box)]
@@ -74,8 +74,8 @@ def command_words(
         words += ["--rate", str(rate)]
     if len(items) > MOST_IDS:
         return (*words, "-")
-    seen = Counter(item.row.id for item in items)
-    return (*words, *(id_word(item.row.id if seen[item.row.id] == 1 else item.row.name) for item in items))
+    seen = Counter(item.id for item in items)
+    return (*words, *(id_word(item.id if seen[item.id] == 1 else item.name) for item in items))
 
 
 def _set_words(
@@ -85,5 +85,5 @@ def _set_words(
     source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
     value = json.dumps(options.get("value"), ensure_ascii=True)
     words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]
-    file = items[0].row.name if items else options.get("file")
+    file = items[0].name if items else options.get("file")
     return (*words, *(["--file", escape(str(file))] if file is not None else []), *(["--force"] if force else []))

@@ -45,7 +45,7 @@ class Errand(NamedTuple):
     def result(self, item: Item, moved: Moved) -> ItemResult:
         became = self.target.name if moved.moved and self.target is not None else ""
         reason = moved.reason or (item.warning if moved.moved and self.elsewhere else "")
-        return ItemResult(item.row.id, self.ref.place.name, moved.outcome, reason, became)
+        return ItemResult(item.id, self.ref.place.name, moved.outcome, reason, became)
 
 
 def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
@@ -54,7 +54,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
     reason = f"undo of {plan.options.get('undoes')}" if undo else f"{plan.action} by {user}"
     forced = plan.force and plan.action in FORCEABLE
     said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
-    metas = {box: _open_json({"origin": box.value, **said}) for box in {item.row.box for item in items}}
+    metas = {box: _open_json({"origin": box.value, **said}) for box in {item.box for item in items}}
     into = Box.TRASH if undo else None if plan.deletes else RULES[plan.action].target
     for item in items:
         ref = item.ref
@@ -76,7 +76,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
         else:
             meta = metas[place.box]
         alone = target is not None and target.folder == plan.operation
-        yield Errand(ref, target, item.row.verdict, forced, meta, _gone(place.box, undo), alone, was, elsewhere)
+        yield Errand(ref, target, item.verdict, forced, meta, _gone(place.box, undo), alone, was, elsewhere)
 
 
 def _gone(box: Box, undo: bool) -> str:

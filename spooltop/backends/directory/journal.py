@@ -19,7 +19,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
 from ...model.plan import Outcome
-from ...model.text import escape
+from ...model.text import escape, escape_all
 from ...model.words import Action, Json
 from .places import OPERATION, Place
 
@@ -105,11 +105,12 @@ def encode_intent(
     force: bool,
     undoes: str | None,
 ) -> bytes:
+    sources, targets = _places([move.source for move in moves]), _places([move.target for move in moves])
     items = ",".join(
-        f'{{"from":{_place(source)},"to":{_place(target)},"ino":{ino},"size":{size}'
+        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size}'
         f',"ctime":{ctime_ns},"token":{"null" if token is None else quoted(token)}'
-        f'{_meta(meta)}}}'
-        for source, target, ino, size, ctime_ns, token, meta in moves
+        f'{"" if meta is None else _meta(meta)}}}'
+        for source, target, (_, _, ino, size, ctime_ns, token, meta) in zip(sources, targets, moves, strict=True)
     )
     head: dict[str, Json] = {
         "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
@@ -118,17 +119,22 @@ def encode_intent(
     return _line(head, "items", items)
 
 
-def _place(place: Place | None) -> str:
-    return "null" if place is None else quoted(str(place))
+def _places(places: Sequence[Place | None]) -> list[str]:
+    """As ``str`` of each would give it, quoted."""
+    names = escape_all(["" if place is None else place.name for place in places])
+    return [
+        "null" if place is None else quoted(f"{place.box.value}/{place.folder}{'/' if place.folder else ''}{name}")
+        for place, name in zip(places, names, strict=True)
+    ]
 
 
-def _meta(meta: Mapping[str, Json] | None) -> str:
-    return "" if meta is None else f',"meta":{json.dumps(meta, separators=(",", ":"))}'
+def _meta(meta: Mapping[str, Json]) -> str:
+    return f',"meta":{json.dumps(meta, separators=(",", ":"))}'
 
 
 def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
     items = ",".join(
-        f'{{"outcome":"{outcome}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
+        f'{{"outcome":"{outcome.value}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
         f',"ctime":{ctime_ns}}}'
         for outcome, reason, moved, ino, ctime_ns in results
     )

@@ -82,8 +82,59 @@ class PackedItems(Sequence[Item]):
         return last[1]
 
 
+class _PackedItem(Item):
+    """Its row and its ref are made when asked for: whoever moves a million wants a few words of each row. Equal to the same
+    item in a list."""
+
+    __slots__ = ("_packed",)
+
+    _packed: tuple[Any, ...]
+
+    def __init__(self, packed: tuple[Any, ...]) -> None:
+        object.__setattr__(self, "_packed", packed)
+
+    @property
+    def row(self) -> Row:
+        return _row(self._packed)
+
+    @property
+    def ref(self) -> Ref:
+        return _ref(self._packed)
+
+    @property
+    def warning(self) -> str:
+        return str(self._packed[-2])
+
+    @property
+    def words(self) -> str:
+        return str(self._packed[-1])
+
+    @property
+    def box(self) -> Box:
+        return _BOX[self._packed[1]]
+
+    @property
+    def id(self) -> str:
+        return str(self._packed[2])
+
+    @property
+    def name(self) -> str:
+        return str(self._packed[3])
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return _VERDICT[self._packed[10]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Item):
+            return NotImplemented
+        return (self.row, self.ref, self.warning, self.words) == (other.row, other.ref, other.warning, other.words)
+
+    __hash__ = Item.__hash__
+
+
 def _items(chunk: bytes) -> list[Item]:
-    return [_unpacked(one) for one in marshal.loads(zlib.decompress(chunk))]
+    return [_PackedItem(one) for one in marshal.loads(zlib.decompress(chunk))]
 
 
 def _packed(item: Item) -> tuple[Any, ...]:
@@ -102,22 +153,25 @@ def _packed(item: Item) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _unpacked(packed: tuple[Any, ...]) -> Item:
+def _row(packed: tuple[Any, ...]) -> Row:
     (
         key, box, id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, verdict, evidence, owner, note,
-        not_before, canary, written_at, reason, folder, ino, pinned_size, ctime_ns, folder_id, token, target, meta, to, warning,
-        words,
-    ) = packed  # fmt: skip
-    row = Row(
-        key, _BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt,
-        None if verdict is None else _VERDICT[verdict], evidence, None if owner is None else Owner(*owner), note, not_before,
-        canary, written_at, reason,
+        not_before, canary, written_at, reason,
+    ) = packed[:_REF]  # fmt: skip
+    return Row(
+        key, _BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, _VERDICT[verdict], evidence,
+        None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason,
     )  # fmt: skip
-    goes = None if target is None else Place(_BOX[target[0]], target[1], target[2])
-    where = Place(row.box, name, folder)
-    ref = Ref(where, ino, pinned_size, ctime_ns, folder_id, token, goes, meta, None if to is None else _BOX[to])
-    return Item(row, ref, warning, words)
 
 
+def _ref(packed: tuple[Any, ...]) -> Ref:
+    folder, ino, size, ctime_ns, folder_id, token, target, meta, to, _, _ = packed[_REF:]
+    place = Place._make((_BOX[packed[1]], packed[3], folder))
+    goes = None if target is None else Place._make((_BOX[target[0]], target[1], target[2]))
+    return Ref(place, ino, size, ctime_ns, folder_id, token, goes, meta, None if to is None else _BOX[to])
+
+
+_REF = 18
+"""Where the words of the ref begin, after those of the row."""
 _BOX = {box.value: box for box in Box}
-_VERDICT = {verdict.value: verdict for verdict in Verdict}
+_VERDICT: dict[str | None, Verdict | None] = {None: None, **{verdict.value: verdict for verdict in Verdict}}

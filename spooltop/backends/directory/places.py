@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import stat_result
+from typing import NamedTuple, Self
 
 from ...model.text import escape, unescape
 from ...model.words import ASIDE, Box, Json
@@ -22,18 +22,25 @@ def safe_name(name: str) -> bool:
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """``name`` in ``box``; what was set aside stands in a ``folder``, the operation that did it."""
-
+class _Place(NamedTuple):
     box: Box
     name: str
-    folder: str = ""
+    folder: str
 
-    def __post_init__(self) -> None:
-        good_folder = OPERATION.match(self.folder) if self.box in ASIDE else not self.folder
-        if not safe_name(self.name) or not good_folder:
-            raise ValueError(f"no place in a spool: {self.box}/{escape(self.folder)}/{escape(self.name)}")
+
+class Place(_Place):
+    """``name`` in ``box``; what was set aside stands in a ``folder``, the operation that did it.
+
+    Checked when made. ``_make`` does not check: only for what was a place before.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, box: Box, name: str, folder: str = "") -> Self:
+        good_folder = OPERATION.match(folder) if box in ASIDE else not folder
+        if not safe_name(name) or not good_folder:
+            raise ValueError(f"no place in a spool: {box}/{escape(folder)}/{escape(name)}")
+        return super().__new__(cls, box, name, folder)
 
     def __str__(self) -> str:
         """As the journal writes it: ``cur/NAME`` or ``trash/OPERATION/NAME``, the name escaped."""
@@ -49,8 +56,7 @@ class Place:
         return Place(Box(parts[0]), unescape(parts[-1]), parts[1] if len(parts) == 3 else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A message pinned by identity. ``folder_id`` is (device, inode) of the directory that holds it; ``size`` bytes.
 
     An inode alone is none: ext4 gives a freed one out again at once.
@@ -70,7 +76,7 @@ class Ref:
 
     def same(self, found: stat_result) -> bool:
         """True where ``found`` is the very file that was pinned."""
-        return (found.st_ino, found.st_size, found.st_ctime_ns) == (self.ino, self.size, self.ctime_ns)
+        return found.st_ino == self.ino and found.st_size == self.size and found.st_ctime_ns == self.ctime_ns
 
 
 def kind_of(found: stat_result) -> str:

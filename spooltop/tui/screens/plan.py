@@ -169,7 +169,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.began = owner.spool.now()
         if plan.action in FOLLOWS:
             # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
-            owner.looker.follow([item.row.id for item in plan.items], self.began)
+            owner.looker.follow([item.id for item in plan.items], self.began)
 
         def stopped() -> bool:
             return self.stop.is_set() or owner.leaving.is_set()
