@@ -37,7 +37,7 @@ class Entry:
 def meta_name(name: str) -> str:
     """What the metadata of the message ``name`` is called, in the same directory."""
     plain = f".{name}.meta"
-    if len(os.fsencode(plain)) <= MAX_NAME:
+    if len(plain) <= MAX_NAME and (plain.isascii() or len(os.fsencode(plain)) <= MAX_NAME):
         return plain
     from hashlib import sha256  # loads OpenSSL: only for the longest names
 

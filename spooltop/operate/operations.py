@@ -263,7 +263,7 @@ class Operations:
         ids, names = escape_all([one.id for one in batch]), escape_all([one.name for one in batch])
         became = escape_all([one.became for one in batch])
         results: list[Json] = [
-            {"id": id, "name": name, "outcome": one.outcome.value, "reason": one.reason, "became": now}
+            {"id": id, "name": name, "outcome": str(one.outcome), "reason": one.reason, "became": now}
             for one, id, name, now in zip(batch, ids, names, became, strict=True)
         ]
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...model.plan import Item, ItemResult, Plan
-from ...model.words import Action, Box, Json, Verdict
+from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .choose import FORCEABLE
 from .folders import Folders
 from .journal import Move, Moved
@@ -55,6 +55,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
     forced = plan.force and plan.action in FORCEABLE
     said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
     metas = {box: _open_json({"origin": box.value, **said}) for box in {item.box for item in items}}
+    folder = Place(Box.TRASH, "any", plan.operation).folder  # a place below it needs no other check than that of its name
     into = Box.TRASH if undo else None if plan.deletes else RULES[plan.action].target
     for item in items:
         ref = item.ref
@@ -63,7 +64,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
         place, target = ref.place, ref.target
         if target is None and (box := ref.box or into) is not None:
             # The undo of what was put sets it aside.
-            target = Place(box, place.name, plan.operation)
+            target = Place._make((box, place.name, folder)) if box in ASIDE else Place(box, place.name, plan.operation)
         was = (known_of(folders, place) or None) if place.folder and target is not None else None
         elsewhere = plan.action is Action.REQUEUE and ref.box is not None
         if ref.meta:

@@ -123,7 +123,7 @@ def _places(places: Sequence[Place | None]) -> list[str]:
     """As ``str`` of each would give it, quoted."""
     names = escape_all(["" if place is None else place.name for place in places])
     return [
-        "null" if place is None else quoted(f"{place.box.value}/{place.folder}{'/' if place.folder else ''}{name}")
+        "null" if place is None else quoted(f"{place.box}/{place.folder}{'/' if place.folder else ''}{name}")
         for place, name in zip(places, names, strict=True)
     ]
 
@@ -134,7 +134,7 @@ def _meta(meta: Mapping[str, Json]) -> str:
 
 def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
     items = ",".join(
-        f'{{"outcome":"{outcome.value}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
+        f'{{"outcome":"{outcome}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
         f',"ctime":{ctime_ns}}}'
         for outcome, reason, moved, ino, ctime_ns in results
     )

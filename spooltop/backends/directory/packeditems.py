@@ -166,8 +166,9 @@ def _row(packed: tuple[Any, ...]) -> Row:
 
 def _ref(packed: tuple[Any, ...]) -> Ref:
     folder, ino, size, ctime_ns, folder_id, token, target, meta, to, _, _ = packed[_REF:]
-    place = Place._make((_BOX[packed[1]], packed[3], folder))
-    goes = None if target is None else Place._make((_BOX[target[0]], target[1], target[2]))
+    # What was a place when it was packed is not checked again.
+    place = tuple.__new__(Place, (_BOX[packed[1]], packed[3], folder))
+    goes = None if target is None else tuple.__new__(Place, (_BOX[target[0]], target[1], target[2]))
     return Ref(place, ino, size, ctime_ns, folder_id, token, goes, meta, None if to is None else _BOX[to])
 
 

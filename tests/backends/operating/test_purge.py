@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -7,6 +8,7 @@ import stat
 
 import pytest
 
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
@@ -42,8 +44,34 @@ def test_what_is_known_lies_beside_it(desk):
     operations.apply(plan)
     meta = json.loads((desk.path / ".spooltop" / "trash" / plan.operation / ".one.meta").read_text())
     assert meta == {
-        "origin": "new", "reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation, "name": "one",
+        "origin": "new", "reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation,
     }  # fmt: skip
+
+
+class NoLinks(LogFiles):
+    def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        raise OSError(errno.EMLINK, "Too many links", name)
+
+
+@pytest.mark.parametrize(("files", "links"), [(LogFiles(), 4), (NoLinks(), 1)], ids=["links", "no links"])
+def test_what_is_known_of_many_is_written_once_and_each_has_it_for_itself(desk, files, links):
+    waiting = [desk.put(f"job{number}") for number in range(3)]
+    claims = [desk.put(f"job{number}:2,P4242", box=Box.CUR) for number in range(3, 7)]
+    long = desk.put("x" * 255)
+    desk.verdicts = dict.fromkeys(claims, Verdict.DEAD)
+    operations = desk.operations(files)
+    plan = operations.plan(Action.PURGE, Selection(ids=(*waiting, *(name.partition(":")[0] for name in claims), long)))
+    assert operations.apply(plan).count(Outcome.DONE) == 8
+    folder = desk.path / ".spooltop" / "trash" / plan.operation
+    beside = {name: folder / f".{name}.meta" for name in (*waiting, *claims)}
+    assert [json.loads(beside[name].read_text())["origin"] for name in (*waiting, *claims)] == ["new"] * 3 + ["cur"] * 4
+    assert max(path.stat().st_nlink for path in beside.values()) == links
+    [apart] = [path for path in folder.glob(".*.meta") if path not in beside.values()]
+    assert json.loads(apart.read_text())["name"] == long  # as its own name is too long to tell whose it is
+    back = operations.plan(Action.RESTORE, Selection(ids=("job0", "job3", "job4")))
+    assert operations.apply(back).count(Outcome.DONE) == 3
+    assert [json.loads(beside[name].read_text())["origin"] for name in (*waiting[1:], *claims[2:])] == ["new"] * 2 + ["cur"] * 2
+    assert not beside["job0"].exists() and not beside[claims[0]].exists()
 
 
 def test_writers_and_living_holders_are_refused(desk):
@@ -118,7 +146,7 @@ def test_a_rejected_message_is_requeued_under_its_own_name_and_put_back_by_undo(
     assert undo(operations, plan.operation).count(Outcome.DONE) == 1
     assert desk.names(Box.REJECTED) == [name]
     meta = json.loads((folder / f".{name}.meta").read_text())
-    assert meta == {"origin": "cur", "reason": "schema", "at": 1.0, "who": "w", "name": name}
+    assert meta == {"origin": "cur", "reason": "schema", "at": 1.0, "who": "w"}
 
 
 def test_what_was_set_aside_by_more_operations_than_there_are_descriptors_comes_back_at_once(desk):
@@ -177,7 +205,7 @@ def test_metadata_that_a_crash_has_left_are_no_obstacle(desk):
     operations.apply(plan)
     (folder / ".job:2,P1.meta").write_text("{")
     assert undo(operations, plan.operation).count(Outcome.DONE) == 1
-    assert json.loads((folder / ".job:2,P1.meta").read_text())["name"] == "job:2,P1"
+    assert json.loads((folder / ".job:2,P1.meta").read_text())["origin"] == "new"
 
 
 @pytest.mark.parametrize("meta", ["[" * 60_000, '{"at": 1' + "0" * 400 + "}", '{"at": NaN, "reason": 5}', "\0", '"text"'])
