@@ -50,21 +50,24 @@ class AppendLog:
     def lines(self) -> tuple[list[bytes], bool, int]:
         """The lines of the last 64 MiB without their newlines, whether the last one was cut off (it is left out then), and how
         many bytes before them were not read."""
+        data, torn, start = self.whole()
+        return [line for line in data.split(b"\n") if line], torn, start
+
+    def whole(self) -> tuple[bytes, bool, int]:
+        """The same as one piece, each line with its newline: whoever looks for a few lines need not make all of them."""
         try:
             fd = self._files.open_read(self._name, self._dir_fd)
         except FileNotFoundError:
-            return [], False, 0
+            return b"", False, 0
         try:
             found = plain_but_for_draft(self._files, fd, self._dir_fd, self._name)
             start = max(0, found.st_size - READ_AT_MOST)
-            data = self._files.read_at(fd, READ_AT_MOST, start)
+            data = self._files.read_at(fd, found.st_size - start, start)
         finally:
             self._files.close(fd)
-        lines = data.split(b"\n")
-        torn = lines.pop() != b""
-        if start:
-            del lines[:1]
-        return [line for line in lines if line], torn, start
+        begin, end = data.find(b"\n") + 1 if start else 0, data.rfind(b"\n") + 1
+        torn = end < len(data)
+        return (data[begin:end] if begin or torn else data), torn, start
 
     def _reserve(self, fd: int, offset: int, length: int) -> None:
         try:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import encode_value
@@ -32,6 +32,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What stops every change but those that free space."""
 
 _JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
+
+
+def _every(data: bytes) -> list[bytes]:
+    return [line for line in data.split(b"\n") if line]
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -94,10 +98,10 @@ class Books:
         """All operations by id, in the order of their begin, and what is wrong with the journals, in words. Raises ``Unreadable``
         where the own one cannot be read: what is not known of is not what was not done."""
         troubles: list[str] = []
-        return self._gathered(iter, troubles, whole=True), troubles
+        return self._gathered(_every, troubles, whole=True), troubles
 
     def _gathered(
-        self, narrowed: Callable[[list[bytes]], Iterator[bytes]], troubles: list[str], *, whole: bool = False
+        self, narrowed: Callable[[bytes], Iterable[bytes]], troubles: list[str], *, whole: bool = False
     ) -> dict[str, Operation]:
         found: dict[str, Operation] = {}
         for trusted in (True, False) if self._apart else (True,):
@@ -105,7 +109,7 @@ class Books:
                 log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
                 if log is None:
                     continue
-                lines, torn, unread = log.lines()
+                data, torn, unread = log.whole()
             except OSError as error:
                 words = f"the journal cannot be read: {error.strerror}"
                 if whole and trusted:
@@ -114,7 +118,7 @@ class Books:
                 continue
             entries: list[Entry] = []
             bad = 0
-            for line in narrowed(lines):
+            for line in narrowed(data):
                 try:
                     entries.append(decode(line))
                 except (ValueError, RecursionError):

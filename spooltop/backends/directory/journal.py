@@ -151,21 +151,24 @@ _HEAD = re.compile(
 )
 
 
-def unfinished(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Of the lines of a journal, those of batches without a result, found by how this program writes a line, without reading the
-    rest of it. A line that it would not write so is among them."""
-    waiting: dict[tuple[bytes, bytes], bytes] = {}
-    strange: list[bytes] = []
-    for line in lines:
-        head = _HEAD.match(line)
-        if head is None or not line.endswith(b"]}"):
-            strange.append(line)
+def unfinished(data: bytes) -> Iterator[bytes]:
+    """Of the lines of a journal, each with its newline, those of batches without a result, found by how this program writes a
+    line, without reading the rest of it. A line that it would not write so is among them."""
+    waiting: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+    strange: list[tuple[int, int]] = []
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        head = _HEAD.match(data, start, end)
+        if head is None or not data.endswith(b"]}", start, end):
+            strange.append((start, end))
         elif head[1] == b"intent":
-            waiting.setdefault((head[2], head[3]), line)
+            waiting.setdefault((head[2], head[3]), (start, end))
         else:
             waiting.pop((head[2], head[3]), None)
-    yield from waiting.values()
-    yield from strange
+        start = end + 1
+    for start, end in (*waiting.values(), *strange):
+        if start < end:
+            yield data[start:end]
 
 
 def decode(line: bytes) -> Entry:

@@ -36,11 +36,11 @@ class LogFiles(Files):
     def read_at(self, fd: int, length: int, offset: int) -> bytes:
         """Up to ``length`` bytes from ``offset`` on; less only at the end of the file."""
         parts: list[bytes] = []
-        while length > 0 and (part := os.pread(fd, min(length, 1 << 20), offset)):
+        while length > 0 and (part := os.pread(fd, length, offset)):
             parts.append(part)
             length -= len(part)
             offset += len(part)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def lock_whole(self, fd: int) -> bool:
         """The lock of ``filelock`` on an open file, without waiting. False where somebody else holds it.
