@@ -40,6 +40,14 @@ def first_truth(argv: Sequence[str], word: str) -> float:
         return time.monotonic() - began
 
 
+def first_anything(argv: Sequence[str]) -> float:
+    """Seconds from the start of the process until anything can be read on the screen."""
+    began = time.monotonic()
+    with Terminal(argv) as screen:
+        screen.wait_for(lambda text: bool(text.strip()))
+        return time.monotonic() - began
+
+
 def listed(folder: str) -> float:
     """Seconds that ``ls -f`` takes."""
     began = time.monotonic()
@@ -68,6 +76,9 @@ def main(messages: int = 1000, seconds: float = 20.0) -> None:
         bare = (sys.executable, "-c", FLOOR)
         ours = (*SPOOLTOP, str(folder / "spool"))
         new = str(folder / "spool" / "new")
+        empty = (*SPOOLTOP, str(folder / "empty"))
+        Spool.create(str(folder / "empty"), durable=False).close()
+        painted = [(first_anything(bare), first_anything(ours)) for _ in range(10)]
         runs = [
             (first_truth(bare, "READY") + listed(new), first_truth(ours, f"new {messages:,} "), first_truth(ours, "live · as of"))
             for _ in range(5)
@@ -75,6 +86,8 @@ def main(messages: int = 1000, seconds: float = 20.0) -> None:
         print(f"{messages:,} messages in new; {seconds:g} s a measurement; medians of 5 pairs, spread in brackets")
         print("| | bare Textual | spooltop | ratio |")
         print("|---|---|---|---|")
+        floor_first, first = (statistics.median(one[place] for one in painted) * 1000 for place in (0, 1))
+        print(f"| anything on the screen | {floor_first:.0f} ms | {first:.0f} ms | {first / floor_first:.2f} |")
         for place, what in ((1, "true depth on the screen"), (2, "first look on the screen")):
             ratios = sorted(run[place] / run[0] for run in runs)
             print(
@@ -86,7 +99,9 @@ def main(messages: int = 1000, seconds: float = 20.0) -> None:
         cpu, written, memory = at_rest(ours, f"{messages:,}", seconds)
         print(f"| at rest, of a core | {floor_cpu:.2f} % | {cpu:.2f} % | |")
         print(f"| at rest, to the terminal | {floor_bytes:.0f} B/s | {written:.0f} B/s | |")
-        print(f"| resident memory | {floor_memory >> 20} MB | {memory >> 20} MB | {memory / floor_memory:.2f} |")
+        *_, memory_empty = at_rest(empty, "live · as of", 1.0)
+        more = f"{(memory - memory_empty) >> 20} MB more than on an empty spool"
+        print(f"| resident memory | {floor_memory >> 20} MB | {memory >> 20} MB, {more} | {memory / floor_memory:.2f} |")
     finally:
         shutil.rmtree(folder)
 
