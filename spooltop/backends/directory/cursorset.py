@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...engine.cursors import LOCK, CursorFile
 from ...errors import AuditFailed, CursorMismatch, CursorUnreadable, Refused, SpooltopError, Unreadable, UsageError
 from ...model.audit import AuditLog
 from ...model.can import Can
-from ...model.cursor_values import direction, kind_of, pick, shown
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from ...model.row import Row
 from ...model.selection import Selection
@@ -24,29 +22,28 @@ from .besidebooks import BesideBooks
 from .cursorbooks import Set, intent, result, told
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights, folder_of, why_not
+from .cursorwords import (
+    CursorRef,
+    as_json,
+    change_words,
+    chosen,
+    comes_before,
+    real_path,
+    record,
+    same,
+    stored_how,
+    value_words,
+    warnings_of,
+)  # fmt: skip
 from .disk import user_name
 from .logfiles import LogFiles, with_above
 
-__all__ = ["CursorOperator", "CursorRef"]
+__all__ = ["CursorOperator"]
 
 PATIENCE = 10.0
 """Seconds that a set waits for the lock: whoever holds it longer is told, and nothing is written."""
 _TICK = 0.05
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class CursorRef:
-    """What a plan pins: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the directory
-    ``folder_id`` (device, inode), and the value it gets."""
-
-    file: str
-    source: str
-    shared: bool
-    folder_id: tuple[int, int]
-    had: bool
-    before: Json
-    after: Json
 
 
 class CursorOperator:
@@ -105,7 +102,7 @@ class CursorOperator:
             source = options.get("source")
             if not isinstance(source, str) or "value" not in options:
                 raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
-            one = _choose(source, options.get("file"), sources, self._path)
+            one = chosen(source, options.get("file"), sources, self._path)
             return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
@@ -125,7 +122,7 @@ class CursorOperator:
                 intent(
                     Set(
                         plan.operation, plan.action, self._clock(), self._user, undoes if isinstance(undoes, str) else None,
-                        _real(ref.file), ref.source, ref.had, ref.before, ref.after,
+                        real_path(ref.file), ref.source, ref.had, ref.before, ref.after,
                     )
                 )
             )  # fmt: skip
@@ -154,8 +151,8 @@ class CursorOperator:
         if any(one.outcome is None for one in known.values()):
             with self._telling(), self._folders() as folders:
                 for source in CursorFiles(named=self._named).look(folders, lambda _: ()):
-                    now.update(((_real(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
-        records = [_record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in known.values()]
+                    now.update(((real_path(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
+        records = [record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in known.values()]
         records.reverse()
         return sorted(records, key=lambda record: -record.at)
 
@@ -190,17 +187,17 @@ class CursorOperator:
             there = ", ".join(sorted(map(escape, one.sections))) or "none"
             return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
         before = one.sections.get(source)
-        if had and _same(before, value):
-            return Candidates((), [Refusal(row, f"it is {_words(before)} already")])
+        if had and same(before, value):
+            return Candidates((), [Refusal(row, f"it is {value_words(before)} already")])
         with folder_of(one.path, folders) as folder:
             found = os.fstat(folder)
         ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
-        words = _change_words(ref)
+        words = change_words(ref)
         for write in one.journal:
-            if write.source == source and (highest is None or _less(highest, write.new)):
+            if write.source == source and (highest is None or comes_before(highest, write.new)):
                 highest = write.new
-        warnings = list(_warnings(ref, highest))
-        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _when(one))
+        warnings = list(warnings_of(ref, highest))
+        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), stored_how(one))
         return Candidates([Item(row, ref, "; ".join(warnings), words)], (), tuple(note for note in notes if note))
 
     def _store(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
@@ -213,7 +210,7 @@ class CursorOperator:
                 file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
                 file.advance(ref.source, ref.after, expect=ref.before)
         except CursorMismatch as error:
-            return Outcome.SKIPPED, f"it is {_words(_json(error.found))} now and no longer {_words(ref.before)}"
+            return Outcome.SKIPPED, f"it is {value_words(as_json(error.found))} now and no longer {value_words(ref.before)}"
         except CursorUnreadable as error:
             return Outcome.SKIPPED, escape(error.what)
         except _Held as error:
@@ -235,17 +232,18 @@ class CursorOperator:
             return Candidates((), (), (f"no operation {undoes} in the journal of cursors", *troubles))
         if any(other.undoes == undoes and other.outcome is Outcome.DONE for other in known.values()):
             return Candidates((), (), ("1 of 1 taken back already.", *troubles))
-        file = next((source for source in sources if _real(source.path) == one.file), None)
+        file = next((source for source in sources if real_path(source.path) == one.file), None)
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
         if one.outcome not in (Outcome.DONE, None):
             return Candidates((), (), ("it changed nothing", *troubles))
         if file is None:
             return Candidates((), [Refusal(row, f"{escape(one.file)} is no cursor file of this target now")], tuple(troubles))
         now = (file.sections or {}).get(one.source)
-        if file.sections is not None and not _same(now, one.after):
-            if one.outcome is None and _same(now, one.before):
+        if file.sections is not None and not same(now, one.after):
+            if one.outcome is None and same(now, one.before):
                 return Candidates((), (), ("it was cut short and changed nothing", *troubles))
-            return Candidates((), [Refusal(row, f"it went on: it is {_words(now)} now and no longer {_words(one.after)}")], ())
+            why = f"it went on: it is {value_words(now)} now and no longer {value_words(one.after)}"
+            return Candidates((), [Refusal(row, why)], ())
         if not one.had:
             return Candidates((), [Refusal(row, "it had no section before, and no key here removes one")], tuple(troubles))
         found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
@@ -265,40 +263,6 @@ class CursorOperator:
             yield
         except OSError as error:
             raise Unreadable(f"the cursors cannot be worked on: {error.strerror or error}", path=self._path) from error
-
-
-def _choose(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
-    """The file that is meant. Raises ``UsageError``, ``Refused``."""
-    if not sources:
-        raise Refused("set-cursor: there is no cursor file here", path=path)
-    if file is not None:
-        wanted = str(file)
-        for one in sources:
-            if os.path.abspath(wanted) == one.path or wanted == os.path.basename(one.path):
-                return one
-        names = ", ".join(escape(one.path) for one in sources)
-        raise UsageError(f"set-cursor: {escape(str(file))} is no cursor file here", advice=f"there are {names}")
-    having = [one for one in sources if source in (one.sections or {}) or (not one.shared and _stem(one) == source)]
-    if len(having) > 1:
-        names = ", ".join(escape(one.path) for one in having)
-        raise UsageError(f"set-cursor: {escape(source)} stands in {names}", advice="name one with --file")
-    if having:
-        return having[0]
-    shared = [one for one in sources if one.shared]
-    if len(shared) == 1:
-        return shared[0]
-    there = sorted({escape(name) for one in sources for name in one.sections or {}})
-    raise UsageError(f"set-cursor: no source {escape(source)} here", advice=f"there are {', '.join(there)}")
-
-
-def _real(path: str) -> str:
-    """The file's path by what its directory really is: what the journal knows it by, however the target was named."""
-    above, name = os.path.split(path)
-    return os.path.join(os.path.realpath(above), name)
-
-
-def _stem(one: CursorSource) -> str:
-    return os.path.basename(one.path).removesuffix(".json")
 
 
 class _Held(Exception):
@@ -324,61 +288,3 @@ class _Patient(LogFiles):
             self._wait(_TICK)
             left -= _TICK
         return True
-
-
-def _record(one: Set, undone_by: str | None, now: tuple[bool, Json] | None) -> OperationRecord:
-    found = one.outcome is None and now is not None and _same(now[1], one.after)
-    done = one.outcome is Outcome.DONE or found
-    why_not = None
-    if not done:
-        why_not = "it changed nothing"
-    elif undone_by is not None:
-        why_not = f"already undone by {undone_by}"
-    words = _change_words(one)
-    if one.outcome is None:
-        words += f"; cut short: {'it stands there' if found else 'it does not stand there'}, as found by looking"
-    return OperationRecord(
-        one.operation, one.action, one.at, one.user, 1, int(done), int(one.outcome is Outcome.SKIPPED),
-        int(one.outcome is Outcome.FAILED), one.outcome is None, undone_by, why_not, words,
-    )  # fmt: skip
-
-
-def _change_words(one: CursorRef | Set) -> str:
-    before = _words(one.before) if one.had else "nothing"
-    return f"{escape(one.source)}: {before} → {_words(one.after)} in {escape(one.file)}"
-
-
-def _warnings(ref: CursorRef, highest: Json) -> Iterator[str]:
-    for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
-        if ref.had and kind_of(before) != kind_of(after):
-            yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
-            break
-    back = _less(ref.after, ref.before)
-    below = _less(ref.after, highest)
-    if back or below:
-        than = ref.before if back and not _less(ref.before, highest) else highest
-        yield f"it goes back below {shown(than)}, the highest seen: what lies between may come once more"
-
-
-def _when(one: CursorSource) -> str:
-    name = escape(os.path.basename(one.path))
-    return f"Under {LOCK}, and only while {name} still has the value shown. A poller that does not lock may write over it."
-
-
-def _less(one: Json, other: Json) -> bool:
-    """True where the cursor in the first comes before that in the second; of tokens without order nobody knows."""
-    return direction(pick(one), pick(other)) == 1
-
-
-def _same(one: Json, other: Json) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _words(value: Json) -> str:
-    """As it stands in the file, never grouped, never rounded; long ones cut."""
-    shown = escape(json.dumps(value, ensure_ascii=False))
-    return shown if len(shown) <= 200 else f"{shown[:200]}…"
-
-
-def _json(found: object) -> Json:
-    return found  # type: ignore[return-value]  # CursorMismatch.found is what the file held, which is JSON

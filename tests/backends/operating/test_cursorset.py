@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from spooltop.backends.directory.besidebooks import StateBooks
 from spooltop.backends.directory.cursorfiles import CursorFiles
 from spooltop.backends.directory.cursorrights import cursor_rights
-from spooltop.backends.directory.cursorset import CursorOperator, CursorRef
+from spooltop.backends.directory.cursorset import CursorOperator
+from spooltop.backends.directory.cursorwords import CursorRef
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
