@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from spooltop.engine.tickets import FileTicketQueue, RedisTicketQueue
 from tests.engine.helpers import Interposed, in_child, killed_at
+from tests.proof.tickets import redis_server
 
 
 def member(ticket: int, pid: int = 1) -> str:
@@ -224,29 +224,13 @@ def test_one_owner_at_a_time_even_while_the_queue_is_cleaned_up(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def client() -> Iterator[Any]:
     redis = pytest.importorskip("redis")
-    server = shutil.which("redis-server")
-    if server is None:
-        pytest.skip("no redis-server here")
-    folder = tmp_path_factory.mktemp("redis")
-    socket = str(folder / "s")
-    with subprocess.Popen(
-        [server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", str(folder)], stdout=subprocess.DEVNULL
-    ) as process:
-        client = redis.Redis(unix_socket_path=socket)
-        try:
-            deadline = time.monotonic() + 30
-            while True:
-                try:
-                    client.ping()
-                    break
-                except redis.exceptions.ConnectionError:
-                    assert time.monotonic() < deadline and process.poll() is None
+    with redis_server() as socket:
+        if socket is None:
+            pytest.skip("no redis-server here")
+        with redis.Redis(unix_socket_path=socket) as client:
             yield client
-        finally:
-            client.close()
-            process.terminate()
 
 
 def test_redis_gives_tickets_in_order(client: Any) -> None:
