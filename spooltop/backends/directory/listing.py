@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
@@ -205,10 +206,9 @@ class NameListing:
     def _sort(
         self, sort: Sort, put_us: Callable[[str], int | None], times: Mapping[str, int], cancelled: Callable[[], bool]
     ) -> None:
-        keys: list[object] = []
-        places: list[int] = []
-        unknown: list[int] = []
         by_age = sort.column in ("age", "held")
+        keys: Any = array("d") if by_age else []
+        places, unknown = array("L"), array("L")
         per_form = PerForm(lambda raw: self._value(sort.column, raw, put_us, times))
         by_form = sort.column in ("source", "tries")
         upper = 0
@@ -222,7 +222,7 @@ class NameListing:
                 continue
             times_of_all = _TIMES.findall(chunk) if by_age and len(taken) == chunk.count(b"/") + 1 else [b""]
             if b"" not in times_of_all:
-                keys += map(float, times_of_all)  # floats hold µs of this millennium exactly, and are sorted faster than int
+                keys.extend(map(float, times_of_all))  # floats hold µs of this millennium exactly, and are sorted faster than int
                 places += taken
                 continue
             joined = os.fsdecode(chunk)
@@ -242,10 +242,9 @@ class NameListing:
         if ranks is None:
             self.complete = False
             return
-        self._order = array("L", [places[rank] for rank in ranks])
-        if len(unknown) <= _SORTED_AT_MOST:
-            unknown.sort(key=self._names.__getitem__)  # the order of a directory is nobody's order
-        self._order.extend(unknown)
+        self._order = array("L", map(places.__getitem__, ranks))
+        # The order of a directory is nobody's order.
+        self._order.extend(unknown if len(unknown) > _SORTED_AT_MOST else sorted(unknown, key=self._names.__getitem__))
 
     def _value(self, column: str, raw: str, put_us: Callable[[str], int | None], times: Mapping[str, int]) -> object:
         if column in ("age", "held"):

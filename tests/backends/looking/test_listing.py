@@ -216,7 +216,7 @@ def test_names_decide_what_rows_would(filter: str, older_than: float | None, tri
 def test_many_are_ordered_as_few_are(numbers: list[int], reverse: bool) -> None:
     keys = [float(number * 7919 % 1009) for number in numbers] * (40_000 // len(numbers))
     whole = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
-    assert ordered(keys, reverse=reverse, cancelled=lambda: False) == whole
+    assert list(ordered(keys, reverse=reverse, cancelled=lambda: False) or ()) == whole
     assert ordered(keys, reverse=reverse, cancelled=lambda: True) is None
 
 
