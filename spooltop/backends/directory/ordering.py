@@ -16,8 +16,8 @@ _SAMPLES = 8
 
 
 def ordered(keys: Sequence[Any], *, reverse: bool, cancelled: Callable[[], bool]) -> array[int] | None:
-    """The places of ``keys`` in their order, as ``sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)`` gives them; None
-    where it was cancelled."""
+    """The places of ``keys`` in their order, as ``sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)`` gives
+    them; None where it was cancelled."""
     value = keys.__getitem__
     count = len(keys)
     if count <= _PIECE:
