@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -25,6 +25,7 @@ from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
+from spooltop.model.can import Can
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
 from spooltop.model.redact import redact
@@ -33,6 +34,7 @@ from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.words import Box, Owner, Verdict
+from spooltop.tui.commands import palette
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
@@ -43,8 +45,10 @@ from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.result import result_lines
+from spooltop.tui.draw.said import palette_lines, said_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.draw.trouble import problem_lines
+from spooltop.tui.scene import Scene, View
 
 from ..pictures import asked, values
 from ..pictures.values import NOW, ZONE
@@ -62,6 +66,8 @@ PAYLOADS, FEW_PAYLOADS = 1_000, 60
 GROUP = 250
 """Messages that stand in a spool at a time."""
 SHOWN_TOGETHER = 10
+LOCKS = 50
+"""Lock files at a time: of more than 64 in one place the first are shown."""
 WIDTHS = (40, 80, 161)
 CLAIM_TAIL = b":2,P4194999"
 """A pid beyond the highest: of nobody."""
@@ -110,6 +116,12 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield list_header(hostile, "Claims", 3, width, now=NOW, filter=name, zone=ZONE)
     holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
     yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
+    yield from said_lines(f"copied: {escape(name)}", width)
+    yield from said_lines(name, width)
+    closed = replace(hostile, sight=replace(hostile.sight, can=Can.nothing(other)))
+    about = Scene(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
+    actions = [(one.id, one.shown_keys, one.help, reason) for one, reason in palette(about, "")]
+    yield from palette_lines(name, actions, width, 40, message=other)
     yield from follow_lines([name], (), {name: other}, width, 20, since=NOW, zone=ZONE)
 
 
@@ -231,6 +243,39 @@ class Acting:
             more = sorted(found - wanted)[:3]
             self.wrong.append(f"after {after}, {box} has {len(found)} of {len(wanted)}: without {lost}, with {more}")
 
+    def locks(self) -> None:
+        for start in range(0, len(self.names), LOCKS):
+            made = {name[: LONGEST - 5] + b".lock" for name in self.names[start : start + LOCKS]}
+            self.make(self.root, made)
+            told_of = [json.loads(line)["path"] for line in self.command("locks", "--json").splitlines()]
+            shown = {os.path.basename(os.fsencode(unescape(path))) for path in told_of}
+            if not made <= shown:
+                self.wrong.append(f"locks lists {len(made & shown)} of {len(made)}, without {sorted(made - shown)[:3]}")
+            self.command("locks")
+            for name in made:
+                os.unlink(os.path.join(os.fsencode(self.root), name))
+
+    def tickets(self) -> None:
+        """In a queue of these names, some of them almost tickets, one is: that of this process."""
+        queue = self.root.parent / "queue"
+        queue.mkdir()
+        pid, out = os.getpid(), ""
+        self.make(queue, self.names)
+        self.make(queue, {(b"%020d.%d." % (1, pid) + name)[:LONGEST] for name in self.names})
+        self.make(queue, [b"seq", b"%020d.%d.%s" % (2, pid, b"a" * 32)])
+        for words in ((), ("--json",)):
+            code, out, err = told("tickets", str(queue), *words)
+            if code or raw(out) or raw(err):
+                self.wrong.append(f"tickets ended with {code} or printed a control character: {out[:200]!r} {err[:200]!r}")
+        if [one["pid"] for one in json.loads(out)["holders"]] != [pid]:
+            self.wrong.append(f"a name that is no ticket counts as one: {out[:300]!r}")
+
+    @staticmethod
+    def make(folder: Path, names: Iterable[bytes]) -> None:
+        for name in names:
+            with open(os.path.join(os.fsencode(folder), name), "wb"):
+                pass
+
     def all(self) -> None:
         claims = self.fill("cur", CLAIM_TAIL)
         ids = self.listed("cur", claims)
@@ -280,6 +325,8 @@ def group(task: tuple[int, int]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="spooltop-proof-", dir=scratch()) as folder:
         acting = Acting(Path(folder), raws)
         acting.all()
+        acting.locks()
+        acting.tickets()
     return wrong + acting.wrong
 
 
@@ -313,5 +360,5 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
                     say(f"{number} of {len(tasks)}, {len(wrong)} wrong")
     for words in wrong[:50]:
         say(words)
-    seen = f"{some:,} payloads besides; 12 views, requeue, hold, purge, undo of each name"
+    seen = f"{some:,} payloads besides; 12 views, palette, messages, locks, tickets, requeue, hold, purge, undo of each name"
     return Figure(NAME, BAR, names, len(wrong), explained=seen)

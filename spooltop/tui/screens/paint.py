@@ -16,7 +16,8 @@ from ..draw.lists import list_header, row_line, title_line
 from ..draw.locks import lock_table
 from ..draw.one_cursor import cursor_detail
 from ..draw.overview import overview
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown, wrap
+from ..draw.said import said_lines
+from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown
 from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["bottom", "detail_of", "main", "row"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
-SAID = 3
-"""Lines that a message may take."""
 LONGEST = 5000
 """Lines of one message that can be scrolled through."""
 _ROOM_FOR_BOTH = 28
@@ -194,5 +193,4 @@ def _said(screen: MainScreen, width: int) -> list[Line]:
     words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed or stale, Style.BAD)
     if not words:
         return []
-    lines = wrap(shown(words), max(1, width - 2))
-    return [plain(f" {line}", width, style) for line in [*lines[: SAID - 1], " ".join(lines[SAID - 1 :])] if line]
+    return said_lines(words, width, style)

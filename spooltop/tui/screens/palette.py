@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.events import Key
 
 from ..commands import Command, palette
-from ..draw.spans import Line, Span, Style, crop, join, pad, plain, restyle
+from ..draw.said import palette_lines
 from ..lineedit import LineEdit
 from ..scene import Scene, View
 from ..widgets import LinesView
@@ -54,20 +54,8 @@ class PaletteScreen(SteppingScreen[str | None]):
         width, height = self.app.size
         found = self.found
         self.chosen = max(0, min(self.chosen, len(found) - 1))
-        lines: list[Line] = [join(Span(" :", Style.KEY), self.edit.text, Span("█", Style.KEY))]
-        room = height - 2
-        top = max(0, self.chosen - room + 1)
-        for i, (command, reason) in enumerate(found[top : top + room], start=top):
-            sign = "▌" if i == self.chosen else " "
-            line = join(
-                Span(sign, Style.KEY), Span(pad(command.id, 17), Style.STRONG), Span(pad(command.shown_keys, 12), Style.KEY),
-                reason or command.help,
-            )  # fmt: skip
-            lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
-        if not found:
-            lines.append(plain("  no action has these words", width, Style.DIM))
-        lines += [()] * (height - 1 - len(lines))
-        lines.append(plain(self.message or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
+        told = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
+        lines = palette_lines(self.edit.text, told, width, height, chosen=self.chosen, message=self.message)
         self.query_one(LinesView).show(lines)
 
     def do_run(self, key: str) -> None:
