@@ -48,7 +48,7 @@ DEAD = -1
 @dataclass
 class Message:
     """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``until``: not
-    claimed before."""
+    claimed before, unless it was ``due`` by a clock that was set back since."""
 
     data: bytes
     box: Box = Box.NEW
@@ -56,6 +56,7 @@ class Message:
     holder: int = DEAD
     claim: Claim | None = None
     until: float = 0.0
+    due: bool = False
 
 
 class Consumers(RuleBasedStateMachine):
@@ -99,7 +100,7 @@ class Consumers(RuleBasedStateMachine):
 
     def back(self, message: Message, until: float = 0.0) -> None:
         """In ``new`` again, one attempt further."""
-        message.box, message.holder, message.claim, message.until = Box.NEW, DEAD, None, until
+        message.box, message.holder, message.claim, message.until, message.due = Box.NEW, DEAD, None, until, False
         message.attempts += 1
 
     def ends(self, message: Message, limit: int = MOST_ATTEMPTS) -> None:
@@ -136,7 +137,7 @@ class Consumers(RuleBasedStateMachine):
             return
         assert claim.id in waiting, "given out while it was elsewhere"
         message = self.messages[claim.id]
-        assert message.until <= self.now + 1e-3
+        assert message.due or message.until <= self.now + 1e-3
         assert claim.data == message.data
         assert claim.attempt == message.attempts + 1
         message.box, message.holder, message.claim = Box.CUR, who, claim
@@ -219,6 +220,8 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((-7200.0, -61.0, 1.0, 61.0, 86400.0, 31536000.0)))
     def jump(self, seconds: float) -> None:
+        for message in self.messages.values():
+            message.due |= message.until <= self.now
         self.now += seconds
 
     # What an operator does
