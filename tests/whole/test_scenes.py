@@ -74,7 +74,8 @@ def test_the_same_four_rows_again_and_again(spool_path: Path, dashboard: Dashboa
             assert "as email wrote" in text
     text = person.press(ENTER, all_of("Cursors › imessage", "CursorFile.advance"))
     assert text.count("89636 → 89632 ↓") == 2
-    person.press("q", "1 PROBLEM")
+    # That the temporary file has a common name is told as well where it was seen in its moment.
+    person.press("q", all_of("PROBLEM", "imessage put back 89636→89632, 2×"))
     assert person.leaves() == 0
     assert person.keys == 3
 
