@@ -309,8 +309,9 @@ class Looker:
             listing = self._listed(wish.query, version)
         at = None if wish.anchor is None else listing.find(wish.anchor)
         shift = 0 if at is None else at - wish.anchor_index
-        start = max(0, min(wish.start + shift, len(listing) - 1) - MARGIN)
-        stop = min(len(listing), wish.stop + max(0, shift) + MARGIN)
+        # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
+        first = max(0, min(wish.start + shift, len(listing) - 1))
+        start, stop = max(0, first - MARGIN), min(len(listing), first + wish.stop - wish.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
         return Page(wish.query, self._serial, len(listing), listing.complete, start, rows, wish.anchor, at)
 

@@ -16,7 +16,7 @@ from spooltop.model.words import Box, Verdict
 from spooltop.tui.doer import Doer
 from spooltop.tui.found import Found, KeysRead, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
-from spooltop.tui.looker import FRESH, ORDINARY, Looker, rest_after
+from spooltop.tui.looker import FRESH, MARGIN, ORDINARY, Looker, rest_after
 from spooltop.tui.steady import Steady
 
 from .driving import dashboard
@@ -62,6 +62,19 @@ def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, post
     assert (page.length, page.anchor_at) == (500, 110)
     assert page.start <= 100 and page.start + len(page.rows) >= 120
     assert page.rows[110 - page.start].key == ("new", 110)
+
+
+@pytest.mark.parametrize(("stood", "stands"), [(450, 3), (3, 450)])
+def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
+    looker: Looker, posts: Posts, stood: int, stands: int
+) -> None:
+    looker.want(Wish(ListQuery(Box.NEW, sort=Sort("age", True)), stood, stood + 20, ("new", stands), stood))
+    found = posts.get(timeout=30)
+    while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
+        found = posts.get(timeout=30)
+    page = found.page
+    assert page.anchor_at == stands and ("new", stands) in [row.key for row in page.rows]
+    assert len(page.rows) <= 20 + 2 * MARGIN
 
 
 class BrokenOff(FakeControl):
