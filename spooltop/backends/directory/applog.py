@@ -7,7 +7,7 @@ import os
 
 from .logfiles import LogFiles, make_file, plain_but_for_draft, plain_now
 
-__all__ = ["READ_AT_MOST", "RESERVED", "AppendLog"]
+__all__ = ["READ_AT_MOST", "RESERVED", "AppendLog", "lines_of"]
 
 RESERVED = 256 * 1024
 """Bytes kept allocated behind the end of the file, so that a full disk does not stop the last lines."""
@@ -51,7 +51,7 @@ class AppendLog:
         """The lines of the last 64 MiB without their newlines, whether the last one was cut off (it is left out then), and how
         many bytes before them were not read."""
         data, torn, start = self.whole()
-        return [line for line in data.split(b"\n") if line], torn, start
+        return lines_of(data), torn, start
 
     def whole(self) -> tuple[bytes, bool, int]:
         """The same as one piece, each line with its newline: whoever looks for a few lines need not make all of them."""
@@ -74,3 +74,8 @@ class AppendLog:
             self._files.reserve(fd, offset, length)
         except OSError:
             return  # no such call here, or a full disk: the write itself says what there is to say
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """The lines of one piece of a log, without their newlines; an empty one is none."""
+    return [line for line in data.split(b"\n") if line]

@@ -19,7 +19,7 @@ from ...engine.troubles import advice
 from ...errors import AuditFailed, Unreadable
 from ...model.audit import AuditLog
 from ...model.words import Json
-from .applog import AppendLog
+from .applog import AppendLog, lines_of
 from .journal import Entry, Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
@@ -32,10 +32,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What stops every change but those that free space."""
 
 _JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
-
-
-def _every(data: bytes) -> list[bytes]:
-    return [line for line in data.split(b"\n") if line]
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -98,7 +94,7 @@ class Books:
         """All operations by id, in the order of their begin, and what is wrong with the journals, in words. Raises ``Unreadable``
         where the own one cannot be read: what is not known of is not what was not done."""
         troubles: list[str] = []
-        return self._gathered(_every, troubles, whole=True), troubles
+        return self._gathered(lines_of, troubles, whole=True), troubles
 
     def _gathered(
         self, narrowed: Callable[[bytes], Iterable[bytes]], troubles: list[str], *, whole: bool = False
