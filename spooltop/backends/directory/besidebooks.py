@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Protocol
 
 from ...engine.dirs import SpoolDirs
@@ -18,7 +19,7 @@ from ...errors import AuditFailed
 from ...model.audit import AuditLog
 from ...model.words import Json
 from .applog import AppendLog
-from .books import Books, state_of
+from .books import AUDIT, Books, state_of
 from .logfiles import LogFiles, open_path
 
 __all__ = ["BesideBooks", "SpoolBooks", "StateBooks"]
@@ -44,48 +45,20 @@ class BesideBooks(Protocol):
         ...
 
 
-class SpoolBooks:
-    """With the books of the spool at ``path``; its journal is of ``what``."""
+class _Journals:
+    """What is read of a journal of ``what``, wherever it stands."""
 
-    def __init__(self, path: str, files: LogFiles, *, state_dir: str, what: str) -> None:
-        self._path = path
+    def __init__(self, files: LogFiles, what: str) -> None:
         self._files = files
-        self._state_dir = state_dir
         self._what = what
 
-    def journal(self, line: bytes) -> None:
-        try:
-            with SpoolDirs(self._path, self._files) as dirs:
-                books = Books(dirs, self._files, state_dir=self._state_dir)
-                try:
-                    books.write_beside(f"{self._what}.jsonl", line)
-                finally:
-                    books.close()
-        except OSError as error:
-            raise _failed(self._path, self._what, error) from error
-
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        try:
-            with SpoolDirs(self._path, self._files) as dirs:
-                books = Books(dirs, self._files, state_dir=self._state_dir)
-                try:
-                    books.write_audit(entry)
-                finally:
-                    books.close()
-        except OSError as error:
-            raise _failed(self._path, self._what, error) from error
-
-    def audited(self) -> list[AuditLog]:
-        with SpoolDirs(self._path, self._files) as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                return books.audited()
-            finally:
-                books.close()
+    def _logs(self, *, own: bool) -> list[tuple[list[bytes], bool, int]]:
+        """What ``AppendLog.lines`` gives of each, the own one first; of that alone where ``own``. Raises ``OSError``."""
+        raise NotImplementedError
 
     def read(self) -> tuple[list[list[bytes]], list[str]]:
         try:
-            return _told(self._logs(), self._what)
+            return _told(self._logs(own=False), self._what)
         except OSError as error:
             return [], [f"the journal of {self._what} cannot be read: {error.strerror}"]
 
@@ -95,30 +68,64 @@ class SpoolBooks:
         except OSError:
             return []  # ``read`` says so
 
-    def _logs(self, *, own: bool = False) -> list[tuple[list[bytes], bool, int]]:
-        with SpoolDirs(self._path, self._files) as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                return books.read_beside(f"{self._what}.jsonl", own=own)
-            finally:
-                books.close()
+
+class SpoolBooks(_Journals):
+    """With the books of the spool at ``path``; its journal is of ``what``."""
+
+    def __init__(self, path: str, files: LogFiles, *, state_dir: str, what: str) -> None:
+        super().__init__(files, what)
+        self._path = path
+        self._state_dir = state_dir
+
+    def journal(self, line: bytes) -> None:
+        with self._writing(), self._books() as books:
+            books.write_beside(f"{self._what}.jsonl", line)
+
+    def audit(self, entry: Mapping[str, Json]) -> None:
+        with self._writing(), self._books() as books:
+            books.write_audit(entry)
+
+    def audited(self) -> list[AuditLog]:
+        with self._books() as books:
+            return books.audited()
+
+    def _logs(self, *, own: bool) -> list[tuple[list[bytes], bool, int]]:
+        with self._books() as books:
+            return books.read_beside(f"{self._what}.jsonl", own=own)
+
+    @contextmanager
+    def _books(self) -> Iterator[Books]:
+        with SpoolDirs(self._path, self._files) as dirs, closing(Books(dirs, self._files, state_dir=self._state_dir)) as books:
+            yield books
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _failed(self._path, self._what, error) from error
 
 
-class StateBooks:
+class StateBooks(_Journals):
     """Of what lies in ``target`` without a spool: in a directory of this user's own below ``state_dir``."""
 
     def __init__(self, target: str, files: LogFiles, *, state_dir: str | None, what: str) -> None:
+        super().__init__(files, what)
         self._folder = None if state_dir is None else state_of(state_dir, target)
-        self._files = files
-        self._what = what
 
     def journal(self, line: bytes) -> None:
         self._append(f"{self._what}.jsonl", line)
 
     def audit(self, entry: Mapping[str, Json]) -> None:
-        self._append("audit.jsonl", json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        self._append(AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
 
     def audited(self) -> list[AuditLog]:
+        return [AuditLog(*told, True) for told in self._lines(AUDIT)]
+
+    def _logs(self, *, own: bool) -> list[tuple[list[bytes], bool, int]]:
+        return self._lines(f"{self._what}.jsonl")  # there are no others than the own one
+
+    def _lines(self, name: str) -> list[tuple[list[bytes], bool, int]]:
         if self._folder is None:
             return []
         try:
@@ -126,31 +133,7 @@ class StateBooks:
         except FileNotFoundError:
             return []
         try:
-            return [AuditLog(*AppendLog(self._files, fd, "audit.jsonl", self._files.fstat(fd)).lines(), True)]
-        finally:
-            self._files.close(fd)
-
-    def read(self) -> tuple[list[list[bytes]], list[str]]:
-        try:
-            return _told(self._logs(), self._what)
-        except OSError as error:
-            return [], [f"the journal of {self._what} cannot be read: {error.strerror}"]
-
-    def read_own(self) -> list[bytes]:
-        try:
-            return next((lines for lines, _, _ in self._logs()), [])
-        except OSError:
-            return []  # ``read`` says so
-
-    def _logs(self) -> list[tuple[list[bytes], bool, int]]:
-        if self._folder is None:
-            return []
-        try:
-            fd = self._files.open_dir(self._folder, follow=True)
-        except FileNotFoundError:
-            return []
-        try:
-            return [AppendLog(self._files, fd, f"{self._what}.jsonl", self._files.fstat(fd)).lines()]
+            return [AppendLog(self._files, fd, name, self._files.fstat(fd)).lines()]
         finally:
             self._files.close(fd)
 

@@ -23,7 +23,7 @@ from .applog import AppendLog, lines_of
 from .journal import Entry, Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
-__all__ = ["FULL", "STATE_DIR", "Books", "state_of"]
+__all__ = ["AUDIT", "FULL", "STATE_DIR", "Books", "state_of"]
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own, for spools of others."""
@@ -31,7 +31,10 @@ STATE_DIR = "/var/lib/spooltop"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What stops every change but those that free space."""
 
-_JOURNAL, _AUDIT = "journal.jsonl", "audit.jsonl"
+AUDIT = "audit.jsonl"
+"""The name of an audit log, of whatever books."""
+
+_JOURNAL = "journal.jsonl"
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -64,7 +67,7 @@ class Books:
 
     def write_audit(self, entry: Mapping[str, Json]) -> None:
         """Raises ``AuditFailed``."""
-        self._append(_AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        self._append(AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
 
     def write_beside(self, name: str, line: bytes) -> None:
         """A journal of what is no message (cursors, locks), ``name``. Raises ``AuditFailed``."""
@@ -81,7 +84,7 @@ class Books:
         """The audit logs, the own one first. Raises ``OSError``."""
         found: list[AuditLog] = []
         for trusted in (True, False) if self._apart else (True,):
-            log = self._log(_AUDIT, apart=self._apart and trusted, create=False)
+            log = self._log(AUDIT, apart=self._apart and trusted, create=False)
             if log is not None:
                 found.append(AuditLog(*log.lines(), trusted))
         return found
