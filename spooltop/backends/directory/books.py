@@ -20,7 +20,8 @@ from ...errors import AuditFailed, Unreadable
 from ...model.audit import AuditLog
 from ...model.words import Json
 from .applog import AppendLog, lines_of
-from .journal import Entry, Operation, decode, gather, unfinished
+from .besidelines import decoded
+from .journal import Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
 __all__ = ["AUDIT", "FULL", "STATE_DIR", "Books", "state_of"]
@@ -115,13 +116,7 @@ class Books:
                     raise Unreadable(words, path=self._dirs.path, advice=advice(error)) from error
                 troubles.append(words)
                 continue
-            entries: list[Entry] = []
-            bad = 0
-            for line in narrowed(data):
-                try:
-                    entries.append(decode(line))
-                except (ValueError, RecursionError):
-                    bad += 1
+            entries, bad = decoded(narrowed(data), decode)
             if unread:
                 troubles.append(f"the first {unread / 1e6:.0f} MB of the journal were not read: what they tell cannot be undone")
             if torn:

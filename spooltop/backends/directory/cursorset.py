@@ -19,7 +19,8 @@ from ...model.sight import CursorSource
 from ...model.text import escape
 from ...model.words import Action, Box, Json
 from .besidebooks import BesideBooks
-from .cursorbooks import Set, intent, result, told
+from .besidelines import result_line
+from .cursorbooks import Set, intent, told
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights, folder_of, why_not
 from .cursorwords import (
@@ -129,7 +130,7 @@ class CursorOperator:
             outcome, reason = self._store(ref, stop)
             done = [ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")]
             try:
-                self._books.journal(result(plan.operation, self._clock(), outcome, reason))
+                self._books.journal(result_line(plan.operation, self._clock(), outcome, reason))
             except AuditFailed:
                 yield done
                 raise

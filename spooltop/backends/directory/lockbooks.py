@@ -9,7 +9,6 @@ What root puts back it reads from its own books alone; whatever else stands ther
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -18,8 +17,8 @@ from typing import TypeGuard
 
 from ...model.plan import Outcome
 from ...model.text import escape, unescape
-from ...model.words import Action, Json
-from .places import OPERATION
+from ...model.words import Action
+from .besidelines import decoded, encoded, head_of, intended, is_time, outcome_of, result_line
 
 __all__ = ["JOURNAL", "MOST", "Taken", "gather", "intent", "result"]
 
@@ -28,7 +27,6 @@ JOURNAL = "locks"
 MOST = 1_024
 """Bytes: what a lock holds of its own is less."""
 _SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
-_LATEST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,68 +67,51 @@ _NUMBERS = ("item", "mode", "uid", "gid")
 
 
 def intent(one: Taken) -> bytes:
-    told: dict[str, Json] = {
-        "schema": 1, "line": "intent", "operation": one.operation, "item": one.item, "action": str(one.action), "time": one.at,
-        "user": escape(one.user), "undoes": one.undoes, "path": escape(one.path), "folder": escape(one.folder),
-        "below": escape(one.below), "names": [escape(name) for name in one.names],
-        "content": base64.b64encode(one.content).decode(), "link": escape(one.link), "element": escape(one.element),
-        "mode": one.mode, "uid": one.uid, "gid": one.gid, "mtime": one.mtime, "words": escape(one.words),
-    }  # fmt: skip
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    return encoded(
+        {
+            "schema": 1, "line": "intent", "operation": one.operation, "item": one.item, "action": str(one.action),
+            "time": one.at, "user": escape(one.user), "undoes": one.undoes, "path": escape(one.path),
+            "folder": escape(one.folder), "below": escape(one.below), "names": [escape(name) for name in one.names],
+            "content": base64.b64encode(one.content).decode(), "link": escape(one.link), "element": escape(one.element),
+            "mode": one.mode, "uid": one.uid, "gid": one.gid, "mtime": one.mtime, "words": escape(one.words),
+        }
+    )  # fmt: skip
 
 
 def result(operation: str, item: int, at: float, outcome: Outcome, reason: str) -> bytes:
-    told = {
-        "schema": 1, "line": "result", "operation": operation, "item": item, "time": at, "outcome": str(outcome),
-        "reason": reason,
-    }  # fmt: skip
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    return result_line(operation, at, outcome, reason, item=item)
 
 
 def gather(lines: Iterable[bytes]) -> tuple[dict[str, list[Taken]], int]:
     """What was done by operation, in the order of their begin, and how many lines are none."""
     found: dict[str, dict[int, Taken]] = {}
-    bad = 0
-    for line in lines:
-        try:
-            told = _decode(line)
-        except (ValueError, RecursionError):
-            bad += 1
-            continue
+    entries, bad = decoded(lines, _decode)
+    for told in entries:
         if isinstance(told, Taken):
             found.setdefault(told.operation, {}).setdefault(told.item, told)
-        else:
-            operation, item, outcome, reason = told
-            known = found.get(operation, {}).get(item)
-            if known is not None and known.outcome is None:
-                found[operation][item] = replace(known, outcome=outcome, reason=reason)
+            continue
+        operation, item, outcome, reason = told
+        known = found.get(operation, {}).get(item)
+        if known is not None and known.outcome is None:
+            found[operation][item] = replace(known, outcome=outcome, reason=reason)
     return {operation: list(items.values()) for operation, items in found.items()}, bad
 
 
 def _decode(line: bytes) -> Taken | tuple[str, int, Outcome, str]:
     """One line. Raises ``ValueError`` for anything else."""
-    value = json.loads(line)
-    if not isinstance(value, dict) or value.get("schema") != 1:
-        raise ValueError("no journal line")
-    operation, item, at = value.get("operation"), value.get("item"), value.get("time")
-    if not isinstance(operation, str) or not OPERATION.match(operation) or not _whole(item):
-        raise ValueError("no operation id")
-    if not _time(at):
-        raise ValueError("no time")
-    if value.get("line") == "result":
-        reason = value.get("reason")
-        if not isinstance(reason, str):
-            raise ValueError("no reason")
-        return operation, item, Outcome(str(value.get("outcome"))), reason
-    action, undoes, names = Action(str(value.get("action"))), value.get("undoes"), value.get("names")
-    if value.get("line") != "intent" or action not in (Action.UNLOCK, Action.UNDO):
-        raise ValueError("neither intent nor result")
-    if undoes is not None and not (isinstance(undoes, str) and OPERATION.match(undoes)):
-        raise ValueError("undoes no operation")
+    head = head_of(line)
+    value = head.value
+    item = value.get("item")
+    if not _whole(item):
+        raise ValueError("no item")
+    if head.result:
+        return head.operation, item, *outcome_of(head)
+    action, undoes = intended(head, Action.UNLOCK, Action.UNDO)
+    names = value.get("names")
     if not all(isinstance(value.get(name), str) for name in (*_TEXTS, "content")):
         raise ValueError("a field is missing")
     mtime = value.get("mtime")
-    if not all(_whole(value.get(name)) for name in _NUMBERS) or not _time(mtime):
+    if not all(_whole(value.get(name)) for name in _NUMBERS) or not is_time(mtime):
         raise ValueError("a number is missing")
     if not isinstance(names, list) or not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
         raise ValueError("no names")
@@ -143,14 +124,10 @@ def _decode(line: bytes) -> Taken | tuple[str, int, Outcome, str]:
     if len(content) > MOST:
         raise ValueError("more than a lock holds")
     return Taken(
-        operation, item, action, float(at), user, undoes, path, folder, below, own, content, link, element,
+        head.operation, item, action, head.at, user, undoes, path, folder, below, own, content, link, element,
         value["mode"] & 0o777, value["uid"], value["gid"], float(mtime), words,
     )  # fmt: skip
 
 
 def _whole(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 32
-
-
-def _time(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _LATEST

@@ -273,6 +273,7 @@ class LockOperator:
             except OSError:
                 return  # it left, or belongs to another user: its file tells when it came, as before
 
+
 def _notes(items: list[Item]) -> tuple[str, ...]:
     tickets = sum(isinstance(item.ref, LockRef) and item.ref.taken.is_ticket for item in items)
     if tickets and tickets == len(items):
