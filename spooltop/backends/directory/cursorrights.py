@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ...model.sight import CursorSource
 from ...model.text import escape
-from .disk import user_name
+from .whose import closed_words
 
 __all__ = ["cursor_rights", "folder_of", "why_not"]
 
@@ -47,11 +47,7 @@ def why_not(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
                 ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
             ):
                 if not os.access(path, mode, dir_fd=folder, effective_ids=True):
-                    owner = user_name(status.st_uid)
-                    return (
-                        f"you are {user_name(os.geteuid())}, {escape(what)} belongs to {owner} "
-                        f"{stat.S_IMODE(status.st_mode):04o}. Try: sudo -u {owner} spooltop cursors {escape(one.path)}"
-                    )
+                    return closed_words(escape(what), status, "cursors", one.path)
     except OSError as error:
         return f"{escape(one.path)} cannot be seen: {error.strerror}"
     return None

@@ -36,8 +36,8 @@ from .cursorwords import (
     value_words,
     warnings_of,
 )  # fmt: skip
-from .disk import user_name
 from .logfiles import LogFiles, with_above
+from .whose import user_name
 
 __all__ = ["CursorOperator"]
 

@@ -14,8 +14,8 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.words import ASIDE, Box, Key, Verdict
 
-from .disk import user_name
 from .rows import kind_of_file
+from .whose import user_name
 
 __all__ = ["facts_of", "read_message"]
 

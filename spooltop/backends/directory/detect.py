@@ -17,6 +17,7 @@ from ...model.text import escape
 from ...model.words import LIVE, Box
 from . import hints
 from .glimpse import boxes_in, first_names, is_spool_like, open_path
+from .whose import quoted
 
 __all__ = ["Kind", "Target", "identify", "mail_signs"]
 
@@ -124,7 +125,7 @@ def mail_signs(root: list[str], new: list[str], cur: list[str]) -> tuple[str, ..
 def _why_read_only(path: str, signs: tuple[str, ...]) -> str:
     return (
         f"this is a mail folder ({'; '.join(signs)}): its cur is read mail, not stuck work, so nothing here is judged stale "
-        f"and nothing changes it; if it is a job spool all the same: spooltop --as spool {hints.quoted(path)}"
+        f"and nothing changes it; if it is a job spool all the same: spooltop --as spool {quoted(path)}"
     )
 
 

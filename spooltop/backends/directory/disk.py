@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 import stat
 
 from spooltop.engine.dirs import SpoolDirs
@@ -14,8 +13,9 @@ from spooltop.model.text import escape
 from spooltop.model.words import Action, Box
 
 from .mounts import Mount
+from .whose import user_name
 
-__all__ = ["disk_of", "user_name", "who_am_i"]
+__all__ = ["disk_of", "who_am_i"]
 
 _CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
 
@@ -48,13 +48,6 @@ def _apart(dirs: SpoolDirs | None) -> tuple[Box, ...]:
     device = os.fstat(dirs.new).st_dev
     others = ((Box.TMP, dirs.tmp), (Box.CUR, dirs.cur))
     return tuple(box for box, fd in others if fd is not None and os.fstat(fd).st_dev != device)
-
-
-def user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group_name(gid: int) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import pwd
 import re
-import shlex
 import stat
 
 from ...errors import NotASpool, SpooltopError, Unreadable
 from ...model.text import escape
 from ...model.words import LIVE, Box
 from .glimpse import boxes_in, first_names, is_spool_like, open_path
+from .whose import quoted, sudo_name, user_name
 
-__all__ = ["for_denied", "for_directory", "for_error", "for_file", "quoted"]
+__all__ = ["for_denied", "for_directory", "for_error", "for_file"]
 
 _SIBLINGS = 2000
 """How many names beside a missing one are looked at for a typo."""
@@ -24,11 +23,6 @@ _NAME_ONE = "name the directory that holds tmp, new and cur"
 
 _DIRQ_FOLDER = re.compile(r"[0-9a-f]{8}\Z")
 _DIRQ_ELEMENT = re.compile(r"[0-9a-f]{14}(\.lck|\.tmp)?\Z")
-
-
-def quoted(path: str) -> str:
-    """A path as a word of a shell, escaped where it is not printable."""
-    return shlex.quote(escape(path))
 
 
 def for_file(path: str) -> SpooltopError:
@@ -69,17 +63,13 @@ def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
 
 def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> SpooltopError:
     """``culprit``, a directory with this ``stat``, may not be entered or listed by this user."""
-    try:
-        owner = pwd.getpwuid(found.st_uid).pw_name
-    except KeyError:
-        owner = f"#{found.st_uid}"  # sudo(8) takes a number in this form
     mode = stat.S_IMODE(found.st_mode)
     shown = quoted(path or (os.path.dirname(culprit) if os.path.basename(culprit) in LIVE else culprit))
     if found.st_uid == os.geteuid():
         advice = f"it is yours: chmod u+rwx {quoted(culprit)}"
     else:
-        advice = f"look as its owner: sudo -u {quoted(owner)} spooltop {shown}"
-    return Unreadable(f"no permission: it is {escape(owner)}'s, mode {mode:04o}", path=culprit, advice=advice)
+        advice = f"look as its owner: sudo -u {sudo_name(found.st_uid)} spooltop {shown}"
+    return Unreadable(f"no permission: it is {escape(user_name(found.st_uid))}'s, mode {mode:04o}", path=culprit, advice=advice)
 
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:

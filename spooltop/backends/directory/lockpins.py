@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from ...model.plan import Refusal
 from ...model.row import Row
 from ...model.sight import Lock
-from ...model.text import escape
 from ...model.words import Action
-from .disk import user_name
 from .lockbooks import MOST, Taken
 from .lockmoves import Pin, pinned
 from .lockwords import words_of
 from .logfiles import LogFiles
+from .whose import closed_words
 
 __all__ = ["LockRef", "ref_of", "rights"]
 
@@ -60,11 +59,9 @@ def rights(own: int, name: str, row: Row, target: str, files: LogFiles) -> Refus
     above = os.fstat(own)
     if os.fstatvfs(own).f_flag & os.ST_RDONLY:
         return Refusal(row, f"the file system is read-only ({os.strerror(errno.EROFS)})")
-    you, me = user_name(os.geteuid()), os.geteuid()
-    sticky = above.st_mode & stat.S_ISVTX and me not in (0, above.st_uid, files.stat(name, own).st_uid)
+    file = files.stat(name, own)
+    sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid)
     if not sticky and os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
         return None
-    owner = user_name(files.stat(name, own).st_uid if sticky else above.st_uid)
-    whose = "it" if sticky else "its directory"
-    advice = f"Try: sudo -u {owner} spooltop unlock {escape(target)} {escape(row.id)}"
-    return Refusal(row, f"you are {you}, {whose} belongs to {owner} {stat.S_IMODE(above.st_mode):04o}. {advice}")
+    what, found = ("it", file) if sticky else ("its directory", above)
+    return Refusal(row, closed_words(what, found, "unlock", target, row.id))

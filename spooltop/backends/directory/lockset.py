@@ -19,7 +19,6 @@ from ...model.sight import Lock
 from ...model.text import escape
 from ...model.words import LIVE, Action, Json
 from .besidebooks import BesideBooks
-from .disk import user_name
 from .lockbooks import Taken, gather, intent, result
 from .lockmoves import Changed, below, put_back, same, take_away
 from .lockpins import LockRef, ref_of, rights
@@ -32,6 +31,7 @@ from .mounts import is_local, mount_of
 from .processes import Processes
 from .softlocks import read_marker
 from .ticketqueue import MEMBER, members_in, orphaned, ticket_queue
+from .whose import user_name
 
 __all__ = ["STALE_AFTER", "LockOperator"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from .mover import Mover
 from .permission import can_change
 from .repair import Repaired, finish_half_moves, half_moved
 from .undo import records, undo_candidates
+from .whose import user_name
 
 __all__ = ["DirectoryOperator"]
 
@@ -71,7 +71,7 @@ class DirectoryOperator:
         self._clock = clock
         self._wait = wait
         self._state_dir = state_dir
-        self._user = user if user is not None else _user_name()
+        self._user = user if user is not None else user_name(os.geteuid())
         self._on_close = on_close
         self._performed: set[str] = set()
         self._repaired = False
@@ -322,11 +322,3 @@ def _injected(move: Move, moved: Moved) -> ItemResult:
 def _put_name(move: Move) -> str:
     assert move.target is not None  # what is put is made somewhere
     return move.target.name
-
-
-def _user_name() -> str:
-    uid = os.geteuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

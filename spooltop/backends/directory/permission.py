@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import stat
 
 from ...engine.dirs import OWN, SpoolDirs
 from ...model.can import Can
-from ...model.text import escape
 from ...model.words import Action, Box
 from .moves import RULES
+from .whose import closed_words
 
 __all__ = ["can_change"]
 
@@ -96,15 +95,4 @@ def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = 
         return f"{shown} cannot be seen: {error.strerror}"
     if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
         return f"the file system is read-only ({os.strerror(errno.EROFS)})"
-    owner = _user(found.st_uid)
-    return (
-        f"you are {_user(os.geteuid())}, {shown} belongs to {owner} {stat.S_IMODE(found.st_mode):04o}. "
-        f"Try: sudo -u {owner} spooltop {escape(dirs.path)}"
-    )
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return closed_words(shown, found, dirs.path)

@@ -15,9 +15,9 @@ from ...model.holders import Holders
 from ...model.text import escape
 from ...model.words import Box, Key
 from .detail import split_key
-from .disk import user_name
 from .openers import Asked, holders_of
 from .processes import Processes
+from .whose import user_name
 
 __all__ = ["who_has", "who_has_path"]
 

@@ -47,6 +47,8 @@ def test_who_may_not_write_is_told_whose_it_is_and_what_helps(desk):
 
         for action in (Action.REQUEUE, Action.PURGE, Action.INJECT, Action.UNDO):
             assert why(action) == f"you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {open_to_all}"
+        os.chown(desk.path / "new", 424242, -1)
+        assert why(Action.PURGE).endswith(f"belongs to 424242 0755. Try: sudo -u '#424242' spooltop {open_to_all}")
         for box in ("tmp", "new", "cur"):
             os.chmod(desk.path / box, 0o777)
         assert ".spooltop, which holds the journal, cannot be made" in why(Action.REQUEUE)
