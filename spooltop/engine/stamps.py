@@ -19,6 +19,7 @@ _POOL = 64
 
 _last = 0
 _pool: list[str] = []
+os.register_at_fork(after_in_child=_pool.clear)  # else a child would give the random bits that its parent gives
 
 
 def _random() -> str:
@@ -52,6 +53,5 @@ class Ids:
         return f"{us}{rest}" if us >= _DIGITS_16 else f"{us:016d}{rest}"
 
     def forget(self) -> None:
-        """In a forked child: names its own pid, and gives none of the random bits that the parent gives."""
-        _pool.clear()
+        """In a forked child: names its own pid."""
         self._middle = f".P{os.getpid()}R"
