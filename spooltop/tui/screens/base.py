@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic
 
 from textual.app import ComposeResult
@@ -9,10 +10,11 @@ from textual.await_complete import AwaitComplete
 from textual.events import Key, Resize
 from textual.screen import Screen, ScreenResultType
 
-from ..commands import command_for
-from ..draw.spans import Line, plain, wrap
+from ..commands import command_for, footer
+from ..draw.spans import Line, Style, plain, shown, wrap
 from ..scene import Scene, View
 from ..widgets import LinesView
+from .footer import footer_line
 
 if TYPE_CHECKING:
     from ..app import SpooltopApp
@@ -50,8 +52,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return super().dismiss(result)
 
     def body(self) -> ComposeResult:
-        """The widgets of this screen."""
-        raise NotImplementedError
+        """The widgets of this screen: one of lines, where it says nothing else."""
+        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def compose(self) -> ComposeResult:
         yield from self.body()
@@ -88,6 +90,17 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def ignores(self, event: Key) -> bool:
         """True for a key that must not count here (typed before this screen was seen)."""
         return False
+
+    def show_panel(self, lines: Sequence[Line]) -> None:
+        """``lines`` above the keys, or above what is to be said instead; those that do not fit are left out."""
+        width, height = self.app.size
+        room = max(1, height - 1)
+        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else self.keys_line(width)
+        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), said])
+
+    def keys_line(self, width: int) -> Line:
+        """The keys that do something here."""
+        return footer_line(footer(self.scene()), width)
 
     def say(self, message: str) -> None:
         """One line for the person, until the next key."""

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
-
 from ...model.row import Row
 from ..chronicle import Chronicle
-from ..commands import footer
 from ..draw.follow import follow_lines
-from ..draw.spans import Line, Style, line_text, plain, shown
+from ..draw.spans import Line, line_text
 from ..found import Followers
 from ..scene import Scene, View
-from ..widgets import LinesView
-from .footer import footer_line
 from .stepping import SteppingScreen
 
 if TYPE_CHECKING:
@@ -35,9 +30,6 @@ class FollowScreen(SteppingScreen[None]):
         self.told = told
         self.chronicle = Chronicle(ids)
         self.scroll_at = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         if self.told is not None:
@@ -70,11 +62,7 @@ class FollowScreen(SteppingScreen[None]):
         if not self.ready:
             return
         width, height = self.app.size
-        room = max(1, height - 1)
-        lines = self._lines(width, room)
-        lines += [()] * (room - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        self.query_one(LinesView).show([*lines[:room], said or footer_line(footer(self.scene()), width)])
+        self.show_panel(self._lines(width, max(1, height - 1)))
 
     def _lines(self, width: int, height: int, scroll: int | None = None) -> list[Line]:
         told = self.chronicle

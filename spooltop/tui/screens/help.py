@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.events import Key
 
 from ..commands import help_lines
@@ -38,9 +37,6 @@ class HelpScreen(SteppingScreen[None]):
         super().__init__()
         self.about = about
         self.scroll_at = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.paint()

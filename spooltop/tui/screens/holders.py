@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from textual.app import ComposeResult
 from textual.message import Message
 
 from ...errors import SpooltopError
 from ...model.holders import Holders
 from ...model.words import Key
-from ..commands import footer
 from ..deliver import deliver
 from ..draw.holders import holders_lines
-from ..draw.spans import Line, Style, line_text, plain, shown
+from ..draw.spans import Line, line_text, shown
 from ..scene import Scene, View
-from ..widgets import LinesView
-from .footer import footer_line
-from .stepping import SteppingScreen
+from .text import TextScreen
 
 __all__ = ["HoldersScreen"]
 
 
-class HoldersScreen(SteppingScreen[None]):
+class HoldersScreen(TextScreen[None]):
     """``key`` is a row's key, or the path of a lock or a cursor file; ``name`` what a person calls it."""
 
     class Answered(Message):
@@ -40,10 +36,6 @@ class HoldersScreen(SteppingScreen[None]):
         self.holders: Holders | None = None
         self.failed = ""
         self.looked_at: float | None = None
-        self.scroll_at = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.ask()
@@ -67,28 +59,8 @@ class HoldersScreen(SteppingScreen[None]):
     def scene(self) -> Scene:
         return Scene(View.HOLDERS, snapshot=self.owner.snapshot, rows=1, depth=1)
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        width, height = self.app.size
-        whole = self._lines(width)
-        room = max(1, height - 1)
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - room))
-        lines = whole[self.scroll_at :][:room]
-        lines += [()] * (room - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        self.query_one(LinesView).show([*lines, said or footer_line(footer(self.scene()), width)])
-
-    def _lines(self, width: int) -> list[Line]:
+    def text(self, width: int) -> list[Line]:
         return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.owner.main.zone)
-
-    @property
-    def length(self) -> int:
-        return len(self._lines(self.app.size.width))
-
-    def step(self, lines: int) -> None:
-        self.scroll_at = max(0, self.scroll_at + lines)
-        self.paint()
 
     def do_ask_again(self, key: str) -> None:
         self.holders, self.failed, self.looked_at = None, "", None
@@ -96,7 +68,7 @@ class HoldersScreen(SteppingScreen[None]):
         self.paint()
 
     def do_copy_panel(self, key: str) -> None:
-        text = "\n".join(line_text(line).rstrip() for line in self._lines(200))
+        text = "\n".join(line_text(line).rstrip() for line in self.text(200))
         self.app.copy_to_clipboard(text)
         self.say(f"copied: who has {shown(self.about)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.events import Key
 
 from ...model.plan import Result
@@ -10,10 +9,9 @@ from ...model.selection import Selection
 from ...model.words import Action, Box, Json
 from ..commands import footer
 from ..draw.inject import Field, form_lines
-from ..draw.spans import Style, plain, shown
+from ..draw.spans import Line
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from ..widgets import LinesView
 from .base import TableScreen
 from .footer import footer_line
 from .plan import PlanScreen
@@ -42,9 +40,6 @@ class InjectScreen(TableScreen[None]):
         }
         self.chosen = "count"
 
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
-
     def on_mount(self) -> None:
         self.paint()
 
@@ -68,11 +63,10 @@ class InjectScreen(TableScreen[None]):
             return
         width, height = self.app.size
         fields = [Field(name, edit.text, HINTS[name], name == self.chosen) for name, edit in self.fields.items()]
-        lines = form_lines(fields, width, height - 1)
-        lines += [()] * (height - 1 - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        keys = footer_line([("↑↓", "field"), *footer(self.scene())], width)
-        self.query_one(LinesView).show([*lines[: height - 1], said or keys])
+        self.show_panel(form_lines(fields, width, height - 1))
+
+    def keys_line(self, width: int) -> Line:
+        return footer_line([("↑↓", "field"), *footer(self.scene())], width)
 
     def do_make(self, key: str) -> None:
         count = int(self.fields["count"].text or "0")

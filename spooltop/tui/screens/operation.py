@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from textual.app import ComposeResult
 from textual.message import Message
 
 from ...errors import SpooltopError
@@ -12,15 +11,12 @@ from ...model.audit import AuditTrail
 from ...model.plan import OperationRecord, Plan
 from ...model.selection import Selection
 from ...model.words import Action
-from ..commands import footer
 from ..deliver import deliver
 from ..draw.operation import operation_lines
-from ..draw.spans import Line, Style, plain, shown
+from ..draw.spans import Line
 from ..lifecycle import shell
 from ..scene import Scene, View
-from ..widgets import LinesView
-from .footer import footer_line
-from .stepping import SteppingScreen
+from .text import TextScreen
 
 __all__ = ["OperationScreen", "why_not_undo"]
 
@@ -30,7 +26,7 @@ def why_not_undo(record: OperationRecord) -> str:
     return record.why_not_undo or (f"it was undone by {record.undone_by}" if record.undone_by else "")
 
 
-class OperationScreen(SteppingScreen[bool]):
+class OperationScreen(TextScreen[bool]):
     """Gives back True where it is to be undone. Its messages are those that a plan to undo it names; making that changes
     nothing."""
 
@@ -54,10 +50,6 @@ class OperationScreen(SteppingScreen[bool]):
         self.record = record
         self.plan: Plan | None = None
         self.failed = why_not_undo(record)
-        self.scroll_at = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         audit = partial(self.owner.spool.audit, self.record.operation)
@@ -87,31 +79,11 @@ class OperationScreen(SteppingScreen[bool]):
         """The command that undoes it."""
         return shell(self.plan.command) if self.plan is not None else ""
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        width, height = self.app.size
-        whole = self._lines(width)
-        room = max(1, height - 1)
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - room))
-        lines = whole[self.scroll_at :][:room]
-        lines += [()] * (room - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        self.query_one(LinesView).show([*lines, said or footer_line(footer(self.scene()), width)])
-
-    def _lines(self, width: int) -> list[Line]:
+    def text(self, width: int) -> list[Line]:
         main = self.owner.main
         return operation_lines(
             self.record, self.plan, self.failed, self.undoing, width, now=main.now, zone=main.zone, trail=self.trail
         )
-
-    @property
-    def length(self) -> int:
-        return len(self._lines(self.app.size.width))
-
-    def step(self, lines: int) -> None:
-        self.scroll_at = max(0, self.scroll_at + lines)
-        self.paint()
 
     def do_undo(self, key: str) -> None:
         self.dismiss(True)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.message import Message
 
 from ...errors import SpooltopError
 from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
 from ...model.words import Action
-from ..commands import footer
 from ..deliver import deliver
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
 from ..scene import Scene, View
-from ..widgets import LinesView
-from .footer import footer_line
 from .operation import OperationScreen, why_not_undo
 from .plan import PlanScreen
 from .stepping import SteppingScreen
@@ -36,9 +32,6 @@ class OperationsScreen(SteppingScreen[None]):
         self.records: list[OperationRecord] | None = None
         self.failed = ""
         self.chosen = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.read()
@@ -75,9 +68,7 @@ class OperationsScreen(SteppingScreen[None]):
         else:
             self.chosen = max(0, min(self.chosen, len(self.records) - 1))
             lines = operations_lines(self.records, width, height - 1, now=self.owner.main.now, chosen=self.chosen)
-        lines += [()] * (height - 1 - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+        self.show_panel(lines)
 
     def do_open_operation(self, key: str) -> None:
         if self.record is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.events import Key
 
 from ..commands import Command, palette
@@ -25,9 +24,6 @@ class PaletteScreen(SteppingScreen[str | None]):
         self.about = about
         self.edit = LineEdit()
         self.chosen = 0
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.paint()

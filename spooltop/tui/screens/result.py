@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
-
 from ...model.plan import Outcome, Result
-from ..commands import footer
 from ..draw.result import result_lines
-from ..draw.spans import Line, Style, line_text, plain, shown
+from ..draw.spans import Line, line_text
 from ..following import followed_ids, since_then, waiting
 from ..found import Followers
 from ..scene import Scene, View
-from ..widgets import LinesView
 from .follow import FollowScreen
-from .footer import footer_line
 from .stepping import SteppingScreen
 
 if TYPE_CHECKING:
@@ -36,9 +31,6 @@ class ResultScreen(SteppingScreen[bool]):
         self.since = since
         self.scroll_at = 0
         self.followers: Followers | None = None
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         if ids := followed_ids(self.result):
@@ -62,10 +54,7 @@ class ResultScreen(SteppingScreen[bool]):
     def paint(self) -> None:
         if self.ready:
             width, height = self.app.size
-            lines = self._lines(width, height - 1)
-            lines += [()] * (height - 1 - len(lines))
-            said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-            self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+            self.show_panel(self._lines(width, height - 1))
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.followers)

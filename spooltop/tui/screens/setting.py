@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.events import Key
 
 from ...model.cursor_input import Meant, meant
@@ -10,14 +9,10 @@ from ...model.plan import Result
 from ...model.selection import Selection
 from ...model.snapshot import Cursor
 from ...model.words import Action
-from ..commands import footer
 from ..draw.setting import setting_lines
-from ..draw.spans import Style, plain, shown
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from ..widgets import LinesView
 from .base import TableScreen
-from .footer import footer_line
 from .plan import PlanScreen
 
 __all__ = ["SettingScreen"]
@@ -30,9 +25,6 @@ class SettingScreen(TableScreen[None]):
         super().__init__()
         self.cursor_of = cursor
         self.edit = LineEdit("", limit=4000)
-
-    def body(self) -> ComposeResult:
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
 
     def on_mount(self) -> None:
         self.paint()
@@ -66,10 +58,7 @@ class SettingScreen(TableScreen[None]):
         if not self.ready:
             return
         width, height = self.app.size
-        lines = setting_lines(self.present, self.edit.text, self.value, width, height - 1)
-        lines += [()] * (height - 1 - len(lines))
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else None
-        self.query_one(LinesView).show([*lines[: height - 1], said or footer_line(footer(self.scene()), width)])
+        self.show_panel(setting_lines(self.present, self.edit.text, self.value, width, height - 1))
 
     def do_set(self, key: str) -> None:
         value = self.value
