@@ -79,6 +79,11 @@ class Control:
         self._redact = tuple(redact)
         self._servers = tuple(servers)
 
+    @property
+    def trash_retention(self) -> float:
+        """Seconds after which what stands in the trash has expired; 0: never."""
+        return self._observer.thresholds.trash_retention
+
     def now(self) -> float:
         """Epoch seconds by the one clock that everything here uses."""
         return self._clock()
@@ -288,10 +293,14 @@ def open_control(
     from .backends.directory.reader import DirectoryReader
 
     reader = DirectoryReader(
-        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files
-    )
+        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
+        retention=observer.thresholds.trash_retention,
+    )  # fmt: skip
     stale = observer.thresholds.lock_stale
-    changing = partial(_spool_operations, path, target, reader, why, as_spool, clock, copies, files, stale)
+    changing = partial(
+        _spool_operations, path, target, reader, why, as_spool, clock, copies, files, stale,
+        retention=observer.thresholds.trash_retention,
+    )  # fmt: skip
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
         servers=servers,
@@ -339,7 +348,7 @@ def _writers(path: str) -> WriterWatch:
 
 def _spool_operations(
     path: str, target: Target, reader: DirectoryReader, why: str | None, as_spool: bool, clock: Callable[[], float],
-    copies: Callable[[str], None] | None, cursor_files: Sequence[str], stale_after: float,
+    copies: Callable[[str], None] | None, cursor_files: Sequence[str], stale_after: float, *, retention: float,
 ) -> Operations:  # fmt: skip
     from .backends.directory import cursorbooks, lockbooks
     from .backends.directory.besidebooks import SpoolBooks
@@ -367,7 +376,7 @@ def _spool_operations(
     locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=stale_after)
     flags = ("--as", "spool") if as_spool else ()
     all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
-    return Operations(all_of_it, path, clock, flags=flags, copies=copies, at_work=taking)
+    return Operations(all_of_it, path, clock, flags=flags, copies=copies, at_work=taking, retention=retention)
 
 
 def _lone_operations(

@@ -61,11 +61,27 @@ def restore(args: argparse.Namespace, context: Context) -> int:
 
 def purge(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
+    if args.expired:
+        return _purge_expired(selection, args, context)
     if selection.box is None and not selection.named:
         raise UsageError("purge wants a box or ids", advice="name one with --box, or give ids")
     action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
     return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
+
+
+def _purge_expired(selection: Selection, args: argparse.Namespace, context: Context) -> int:
+    if selection.box not in (None, Box.TRASH):
+        raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired is about the trash alone")
+    if selection.older_than is not None or args.now:
+        raise UsageError("purge: --expired with --older-than or --now", advice="it says by itself how old, and that it deletes")
+    with context.control(args, args.path) as control:
+        retention = control.trash_retention
+        if not retention:
+            raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
+        selection = replace(selection, box=Box.TRASH, older_than=retention)
+        options: dict[str, Json] = {} if args.rate is None else {"rate": args.rate}
+        return change(control, Action.EMPTY, selection, args, context, options, said=f"Kept for {duration(retention)}: expired.")
 
 
 def inject(args: argparse.Namespace, context: Context) -> int:
@@ -187,9 +203,9 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     if plan.action is Action.UNDO:
         terminal.error(f"{escape(plan.target)}: undo: nothing is left of it to take back; spooltop ops shows what was undone")
         return NOTHING_MATCHED
-    if plan.action in (Action.PURGE, Action.EMPTY) and not own_age and plan.selection.older_than is not None:
+    if plan.action in (Action.PURGE, Action.EMPTY) and plan.selection.older_than is not None:
         where += f" for {duration(plan.selection.older_than)} or longer"
-        advice = "younger ones are taken with ids, ALL or --older-than"
+        advice = advice if own_age else "younger ones are taken with ids, ALL or --older-than"
     terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
     return NOTHING_MATCHED
 

@@ -223,6 +223,7 @@ def _purge(parser: Parser) -> None:
     _path(parser)
     _selection(parser)
     parser.add_argument("--now", action="store_true", help="delete, past the trash; there is no undo")
+    parser.add_argument("--expired", action="store_true", help="delete what stands in the trash for longer than it is kept")
     parser.add_argument("--force", action="store_true", help=argparse.SUPPRESS)  # what lives is refused all the same
     _change(parser)
 
@@ -330,10 +331,11 @@ _TABLE = (
         "purge", "PATH [ID … | - | ALL]",
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
-        "  spooltop purge /var/spool/memex --box trash --older-than 30d", "changing:purge", _purge,
+        "  spooltop purge /var/spool/memex --expired", "changing:purge", _purge,
         "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only what stands\n"
         "in the trash is deleted (--box trash), and what --now is said of: nothing brings it back, and the number is typed.\n"
-        "Both go on when the disk is full.",
+        "Both go on when the disk is full. The trash is kept for 30 days (trash_retention = \"30d\" in the settings); what is\n"
+        "there for longer is shown as expired, and goes when --expired is asked for, never by itself.",
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "set messages of cur or new aside, where no consumer takes them",

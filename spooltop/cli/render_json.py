@@ -123,6 +123,8 @@ def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
         line["written_at"] = row.written_at
     if row.reason:
         line["reason"] = escape(row.reason)
+    if row.expires_at is not None:
+        line["expires_at"] = row.expires_at
     return line
 
 
@@ -326,6 +328,7 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
         "oldest_at": state.oldest_at,
         "complete": state.complete,
         "error": state.error,
+        **({"retention": state.retention, "expired": state.expired} if state.retention is not None else {}),
     }
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ..model.audit import AuditTrail, said
+from ..model.expiry import expired_words, kept_words
 from ..model.holders import Holders
 from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Severity
@@ -102,6 +103,7 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
     if row.not_before is not None and row.not_before > now:
         facts.append(("waits", f"for {duration(row.not_before - now)} more"))
     facts += [("reason", printable(row.reason))] if row.reason else []
+    facts += [("kept", kept_words(row, now))] if row.expires_at is not None else []
     facts += [("note", printable(row.note))] if row.note else []
     said = {label for label, _ in facts}
     facts += [(printable(label), printable(text)) for label, text in payload.facts if label not in said]
@@ -321,6 +323,7 @@ def _boxes(snapshot: Snapshot) -> list[str]:
         oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
         estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
         said = printable(state.error) if state.error else words.get(box, "") if sight.layout == "spool" else ""
+        said = said or expired_words(state)
         depth = count(state.count, complete=state.complete)
         lines.append(f"{box:<8} {depth:>9}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
     return lines

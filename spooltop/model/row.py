@@ -40,6 +40,8 @@ class Row:
     written_at: float | None = None
     reason: str = ""
     """Why it was set aside (``held``, ``rejected``, ``trash``)."""
+    expires_at: float | None = None
+    """When its retention in the trash ends; None: it has no end."""
 
     def age(self, now: float) -> float | None:
         """Seconds since it was put, never negative; None where not known."""
@@ -48,6 +50,10 @@ class Row:
     def in_box_age(self, now: float) -> float | None:
         """Seconds in this box, never negative; None where not known."""
         return None if self.in_box_since is None else max(0.0, now - self.in_box_since)
+
+    def expired(self, now: float) -> bool:
+        """True where it stands in the trash for longer than it is kept."""
+        return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,11 @@ class BoxState:
     oldest_at: float | None = None
     error: str = ""
     as_of: float = 0.0
+    retention: float | None = None
+    """Seconds after which what was set aside here has expired; None: never."""
+    expired: int = 0
+    """How many have; ``expired_is_bound``: at least so many."""
+    expired_is_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)

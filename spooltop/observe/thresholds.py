@@ -40,6 +40,8 @@ class Thresholds:
     inodes_low: int = 100
     cursor_window: float = 300.0
     """Put-backs of a cursor are counted over so long."""
+    trash_retention: float = 30 * 86400.0
+    """What stands in the trash for so long has expired: it is shown as such and offered for deletion. 0: nothing ever does."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Thresholds:

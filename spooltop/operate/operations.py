@@ -19,6 +19,7 @@ from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
 from ..model.selection import Selection
 from ..model.text import escape, escape_all
+from ..model.units import duration
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
 from .confirm import confirm_for
@@ -46,7 +47,8 @@ def _new_operation() -> str:
 class Operations:
     """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
     (``--as spool``); ``clock`` gives epoch seconds; ``copies`` takes each audit line besides, without its items (a line of
-    syslog has an end); ``at_work`` says who would take what goes to ``new``, in a sentence."""
+    syslog has an end); ``at_work`` says who would take what goes to ``new``, in a sentence; ``retention``:
+    seconds after which what is in the trash has expired, 0: never."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Operations:
         syslog: Callable[[str], None] = to_syslog,
         copies: Callable[[str], None] | None = None,
         at_work: Callable[[], str] | None = None,
+        retention: float = 0.0,
     ) -> None:
         self._operator = operator
         self._target = target
@@ -70,6 +73,7 @@ class Operations:
         self._syslog = syslog
         self._copies = copies
         self._at_work = at_work
+        self._retention = retention
 
     def plan(
         self,
@@ -99,6 +103,8 @@ class Operations:
         notes = found.notes
         if self._at_work is not None and action in _PUTS_BACK and found.items:
             notes = (*notes, self._at_work())
+        if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):
+            notes = (*notes, f"It is kept in the trash for {duration(self._retention)}; after that it is offered for deletion.")
         plan = Plan(
             operation=self._new_operation(),
             action=action,

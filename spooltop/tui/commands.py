@@ -118,6 +118,9 @@ COMMANDS: tuple[Command, ...] = (
             dangerous=True, rank=1, group="change"),
     Command("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
             why.empty, dangerous=True, rank=4, group="change"),
+    Command("empty-expired", ("X",), "delete expired",
+            "Aside: delete for good what is in the trash for longer than it is kept (opens a plan; count typed)",
+            frozenset({View.ASIDE}), why.empty_expired, dangerous=True, rank=3, group="change"),
     Command("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
             dangerous=True, rank=1, group="change"),
     Command("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of the dead at the head (opens a plan)",
@@ -235,6 +238,8 @@ def label(command: Command, scene: Scene) -> str:
         if count == 1 and not scene.marked:
             return f"{command.label} this 1" if command.rank == 1 else command.label
         return f"{command.label} {count:,}"
+    if command.id == "empty-expired" and (expired := scene.expired):
+        return f"delete {expired:,} expired"
     if command.id == "mute" and scene.muted:
         return "unmute"
     if command.id == "hold-poison" and scene.plan is not None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..model import units
 from ..model.words import Action, Box
 from .draw.plan import plan_words
 from .scene import Scene, View
 
 __all__ = [
-    "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "followable",
-    "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying", "on_a_source",
-    "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought", "undo", "unlock",
+    "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "empty_expired",
+    "followable", "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying",
+    "on_a_source", "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought",
+    "undo", "unlock",
 ]  # fmt: skip
 
 
@@ -121,6 +123,15 @@ def empty(scene: Scene) -> str | None:
         return "empty: only the trash is emptied; 7 goes on to it"
     trash = scene.snapshot.sight.boxes.get(Box.TRASH) if scene.snapshot is not None else None
     return "empty: nothing is in the trash" if trash is not None and trash.count == 0 else None
+
+
+def empty_expired(scene: Scene) -> str | None:
+    if reason := empty(scene):
+        return reason
+    trash = scene.snapshot.sight.boxes.get(Box.TRASH) if scene.snapshot is not None else None
+    if trash is None or trash.retention is None:
+        return "delete expired: nothing ever expires, trash_retention is 0"
+    return None if scene.expired else f"delete expired: nothing is in the trash for {units.duration(trash.retention)} yet"
 
 
 def set_cursor(scene: Scene) -> str | None:

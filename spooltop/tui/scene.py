@@ -152,5 +152,11 @@ class Scene:
         return self.snapshot.muted.get(self.cursor.source)
 
     @property
+    def expired(self) -> int:
+        """How many in the trash have been there for longer than they are kept."""
+        trash = self.snapshot.sight.boxes.get(Box.TRASH) if self.snapshot is not None else None
+        return trash.expired if trash is not None else 0
+
+    @property
     def aside(self) -> bool:
         return self.target_box in ASIDE

@@ -102,6 +102,7 @@ class FakeControl:
         self.asked: list[Key] = []
         self.muted: dict[str, float] = {}
         self.poison = 0
+        self.retention: float | None = None
         self.follows: list[tuple[tuple[str, ...], float]] = []
         self.confirm: Confirm | None = None
         self.broken: Exception | None = None
@@ -146,6 +147,9 @@ class FakeControl:
             times = [row.in_box_since for row in rows if row.in_box_since is not None]
             boxes[box] = BoxState(box, len(rows), bytes=sum(row.size or 0 for row in rows), oldest_at=min(times, default=None),
                                   as_of=self.time)  # fmt: skip
+            if box is Box.TRASH and self.retention is not None:
+                over = sum(row.expired(self.time) for row in rows)
+                boxes[box] = replace(boxes[box], retention=self.retention, expired=over)
             if box in self.errors:
                 boxes[box] = BoxState(box, None, complete=False, error=self.errors[box], as_of=self.time)
         sight = Sight(
@@ -203,6 +207,8 @@ class FakeControl:
             rows = [row for row in rows if row.id in selection.ids]
         if selection.verdict is not None:
             rows = [row for row in rows if row.verdict is selection.verdict]
+        if selection.older_than is not None and selection.box is Box.TRASH:
+            rows = [row for row in rows if (row.in_box_age(self.time) or 0.0) >= selection.older_than]
         return rows
 
     def read(self, key: Key, limit: int = 65536) -> Payload:

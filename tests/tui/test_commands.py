@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spooltop.model.can import Can
@@ -46,6 +48,14 @@ def test_a_key_means_one_thing_where_it_is_available() -> None:
         for key in {key for command in COMMANDS if view in command.views for key in command.keys}:
             able = [c.id for c in COMMANDS if key in c.keys and view in c.views and c.why_not(here) is None]
             assert len(able) <= 1, (view, key, able)
+
+
+def test_without_an_end_of_retention_nothing_expires() -> None:
+    trash = replace(waiting(1), key=("trash", 1), box=Box.TRASH)
+    control = FakeControl([trash])
+    here = scene(View.ASIDE, control, box=Box.TRASH, row=trash, rows=1)
+    assert command_for("X", here)[1] == "delete expired: nothing ever expires, trash_retention is 0"
+    assert "X" not in [key for key, _ in footer(here)]
 
 
 def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:

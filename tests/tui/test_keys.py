@@ -32,6 +32,13 @@ def busy() -> FakeControl:
     return fake
 
 
+def kept_too_long() -> FakeControl:
+    fake = busy()
+    fake.rows[-1] = replace(fake.rows[-1], in_box_since=NOW - 40, expires_at=NOW - 10)
+    fake.retention = 30.0
+    return fake
+
+
 def many() -> FakeControl:
     return FakeControl([claim(n) for n in range(12)])
 
@@ -127,6 +134,7 @@ CASES: dict[str, Case] = {
     "release": Case((HELD, ready('"source"')), "Release 1 message"),
     "restore": Case((*TRASH, ready('"source"')), "Restore 1 message"),
     "empty": Case(TRASH, "type 1 to delete 1 for good"),
+    "empty-expired": Case(TRASH, "type 1 to delete 1 for good", kept_too_long),
     "set-cursor": Case((SOURCES,), "Set the cursor of imessage"),
     "unlock": Case((LOCKS,), "Remove 1 stale lock"),
     "mute": Case((SOURCES,), "imessage is muted until"),

@@ -9,6 +9,7 @@ from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import OperationRecord
+from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 from spooltop.tui.lifecycle import goodbye
 
@@ -209,6 +210,32 @@ async def test_emptying_takes_the_whole_trash_and_wants_its_count() -> None:
         assert fake.applied == []
         await driver.press("3", "enter")
         await driver.see("Deleted 3")
+
+
+async def test_what_has_expired_in_the_trash_is_named_and_goes_alone() -> None:
+    day = 86400.0
+    trash = [
+        replace(waiting(n), key=("trash", n), box=Box.TRASH, reason="purged", in_box_since=NOW - days * day,
+                expires_at=NOW - days * day + 30 * day)
+        for n, days in enumerate((1, 29, 31, 90))
+    ]  # fmt: skip
+    fake = FakeControl(trash)
+    fake.retention = 30 * day
+    async with dashboard(fake) as driver:
+        await driver.see("trash 4, 2 expired")
+        await driver.press("7")
+        await driver.see("Aside trash 4", "X delete 2 expired")
+        assert driver.text.count("expired · purged") == 2
+        await driver.see("for 29d more, then offered")
+        await planned(driver, "X")
+        assert fake.planned[-1][:2] == (Action.EMPTY, Selection(box=Box.TRASH, older_than=30 * day))
+        await driver.see("type 2 to delete 2 for good")
+        await driver.press("2", "enter")
+        await driver.see("Deleted 2")
+        await driver.press("escape")
+        await driver.see("Aside trash 2")
+        await driver.press("X")
+        await driver.see("nothing is in the trash for 30d yet")
 
 
 async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spooltop.engine import aside as shelf
@@ -12,7 +14,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.sight import BoxState
-from spooltop.model.words import ASIDE, Box, Owner
+from spooltop.model.words import ASIDE, Box, Json, Owner
 
 from .rows import kind_of_file
 
@@ -27,18 +29,29 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """One operation's folder as last listed. ``bytes`` None: not summed; ``oldest``: when the first of them was set aside."""
+    """One operation's folder as last listed. ``bytes`` None: not summed; ``times``: when those that were looked at were set
+    aside, in order; ``changed``: when the last one came or went."""
 
     generation: tuple[int, int]
     names: tuple[str, ...]
     bytes: int | None
-    oldest: float | None
+    times: array[float]
+    changed: float
+
+    def expired(self, by: float) -> tuple[int, bool]:
+        """How many were set aside at ``by`` or before, and whether that is all that is known."""
+        sampled = len(self.names) > _SIZES_AT_MOST
+        if sampled and self.changed <= by:
+            return len(self.names), False
+        return bisect_right(self.times, by), sampled
 
 
 class Asides:
-    """The boxes ``held``, ``rejected`` and ``trash`` of one spool."""
+    """The boxes ``held``, ``rejected`` and ``trash`` of one spool. ``retention``: seconds after which what is in the trash has
+    expired, 0: never."""
 
-    def __init__(self) -> None:
+    def __init__(self, retention: float = 0.0) -> None:
+        self._retention = retention
         self._folders: dict[tuple[Box, str], _Folder] = {}
         self._rows: dict[tuple[Box, str, str], Row] = {}
         self._rows_of = -1
@@ -72,7 +85,7 @@ class Asides:
                 generation = (status.st_ino, status.st_mtime_ns)
                 known = self._folders.get((box, operation))
                 if known is None or known.generation != generation or status.st_mtime > as_of - 0.02:
-                    known = _listed(operation, above, generation)
+                    known = _listed(operation, above, generation, _Metas(dirs, box, operation) if box is Box.TRASH else None)
                 folders[box, operation] = known
             except FileNotFoundError:
                 continue  # emptied and removed meanwhile
@@ -81,8 +94,15 @@ class Asides:
         mine = [folder for (where, _), folder in folders.items() if where is box]
         sizes = [folder.bytes for folder in mine]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
-        times = [folder.oldest for folder in mine if folder.oldest is not None]
-        return BoxState(box, sum(len(f.names) for f in mine), complete, total, False, min(times, default=None), "", as_of)
+        oldest = min((folder.times[0] for folder in mine if folder.times), default=None)
+        state = BoxState(box, sum(len(f.names) for f in mine), complete, total, False, oldest, "", as_of)
+        if box is not Box.TRASH or not self._retention:
+            return state
+        over = [folder.expired(as_of - self._retention) for folder in mine]
+        return replace(
+            state, retention=self._retention, expired=sum(n for n, _ in over),
+            expired_is_bound=not complete or any(bound for _, bound in over),
+        )  # fmt: skip
 
     def items(self, box: Box) -> Iterator[tuple[str, str]]:
         """(operation, name) of everything in ``box`` at the last look."""
@@ -136,33 +156,59 @@ class Asides:
                 os.close(folder)
         told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         dirs.forget(box.value, operation)
-        at, reason = told.get("at"), told.get("reason")
+        reason = told.get("reason")
+        since = _time_in(told, found.st_ctime)
         return replace(
             row,
             size=found.st_size,
             written_at=found.st_mtime,
             enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
-            in_box_since=float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else found.st_ctime,
+            in_box_since=since,
+            expires_at=since + self._retention if box is Box.TRASH and self._retention else None,
             reason=reason if isinstance(reason, str) else "",
             note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found),
         )
 
 
-def _listed(operation: str, above: int, generation: tuple[int, int]) -> _Folder:
+def _time_in(told: Mapping[str, Json], otherwise: float) -> float:
+    """When it was set aside, as its metadata tell. A move changes ctime and nothing else, so that is it where they do not."""
+    at = told.get("at")
+    return float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else otherwise
+
+
+class _Metas:
+    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once."""
+
+    def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
+        self._dirs = dirs
+        self._box = box
+        self._operation = operation
+        self._read: dict[int, Mapping[str, Json]] = {}
+
+    def time(self, name: str, folder: int, otherwise: float) -> float:
+        try:
+            inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
+        except OSError:
+            return otherwise
+        if inode not in self._read:
+            self._read[inode] = shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name))
+        return _time_in(self._read[inode], otherwise)
+
+
+def _listed(operation: str, above: int, generation: tuple[int, int], metas: _Metas | None) -> _Folder:
     fd = os.open(operation, _FLAGS, dir_fd=above)
     try:
         names = tuple(name for name in os.listdir(fd) if not name.startswith("."))
         total: int | None = 0 if len(names) <= _SIZES_AT_MOST else None
-        oldest: float | None = None
+        times = array("d")
         for name in names[:_SIZES_AT_MOST]:
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError:
                 continue  # put back meanwhile
-            # A move changes ctime and nothing else: that is when it was set aside.
-            oldest = found.st_ctime if oldest is None else min(oldest, found.st_ctime)
+            times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
             if total is not None and stat.S_ISREG(found.st_mode):
                 total += found.st_size
     finally:
         os.close(fd)
-    return _Folder(generation, names, total, oldest)
+    return _Folder(generation, names, total, array("d", sorted(times)), generation[1] / 1e9)

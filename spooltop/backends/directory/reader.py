@@ -59,7 +59,8 @@ class DirectoryReader:
     """A ``model.kind.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
 
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
-    for changes, ``writers`` hears who writes the cursors and is closed with the reader. Opening raises nothing: what is wrong
+    for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
+    seconds (0: without end). Opening raises nothing: what is wrong
     with the spool stands in the first ``Sight``.
     """
 
@@ -80,6 +81,7 @@ class DirectoryReader:
         source: Source = kernel_source,
         writers: WriterWatch | None = None,
         cursor_files: Sequence[str] = (),
+        retention: float = 0.0,
     ) -> None:
         self.path = self._path = os.path.abspath(path)
         self._read_only = read_only
@@ -98,7 +100,7 @@ class DirectoryReader:
         self._ages = AgeCounter()
         self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most)
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
-        self._asides = Asides()
+        self._asides = Asides(retention)
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
         self._beside = Beside(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spooltop.model import units
+from spooltop.model.expiry import expired_words
 from spooltop.model.sight import BoxState
 from spooltop.model.snapshot import Percentiles, Rates, Snapshot
 from spooltop.model.words import ASIDE, LIVE, Box
 
 from .glyphs import BARS, UNWATCHED
-from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown
+from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
 __all__ = ["box_table", "boxes_in_a_line", "flow_lines", "spark"]
 
@@ -156,7 +157,12 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: 
         with_bytes,
     )
     each = " · ".join(f"{state.box.value} {units.count(state.count, complete=state.complete)}" for state in states)
-    return crop((Span(f"{text}  {each}"),), width)
+    line = (Span(f"{text}  {each}"),)
+    words = next((found for state in states if (found := expired_words(state))), "")
+    variants = [f", {words}", f", {words.partition(',')[0]}"] if words else []
+    room = width - line_width(line)
+    fits = next((one for one in variants if text_width(one) <= room), "")
+    return crop(join(line, Span(fits, Style.WARN)), width)
 
 
 def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:

@@ -130,7 +130,11 @@ def _state(row: Row, moment: Moment) -> Span:
 
 
 def _reason(row: Row, moment: Moment) -> Span:
-    return Span(shown(row.note), Style.WARN) if row.note else Span(shown(row.reason) or "—")
+    if row.note:
+        return Span(shown(row.note), Style.WARN)
+    if row.expired(moment.now):
+        return Span("expired" + (f" · {shown(row.reason)}" if row.reason else ""), Style.WARN)
+    return Span(shown(row.reason) or "—")
 
 
 def _message(row: Row, moment: Moment) -> Span:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from spooltop.model import units
+from spooltop.model.expiry import kept_words
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Percentiles
 from spooltop.model.text import escape, escape_text
@@ -115,6 +116,8 @@ def _facts(
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         lines += _wrapped("owner", f"{owner_text(row.owner)}{host}{user}", width)
+    if row.expires_at is not None:
+        lines += _wrapped("kept", kept_words(row, now), width, Style.WARN if row.expired(now) else Style.NORMAL)
     if row.reason and "set aside" not in facts:
         lines += _wrapped("reason", shown(row.reason), width)
     if row.note:

@@ -68,6 +68,16 @@ def _empty(screen: MainScreen, key: str) -> None:
     screen.app.push_screen(PlanScreen(Action.EMPTY, selection), screen.after_plan)
 
 
+def _empty_expired(screen: MainScreen, key: str) -> None:
+    """What is in the trash for longer than it is kept, whatever is marked."""
+    from .plan import PlanScreen
+
+    snapshot = screen.snapshot
+    trash = snapshot.sight.boxes.get(Box.TRASH) if snapshot is not None else None
+    if trash is not None and trash.retention is not None:
+        screen.app.push_screen(PlanScreen(Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention)), screen.after_plan)
+
+
 def _who(screen: MainScreen, key: str) -> None:
     from .holders import HoldersScreen
 
@@ -259,6 +269,7 @@ HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "release": lambda screen, key: _plan(screen, Action.RELEASE),
     "restore": lambda screen, key: _plan(screen, Action.RESTORE),
     "empty": _empty,
+    "empty-expired": _empty_expired,
     "who": _who,
     "follow": _follow,
     "set-cursor": _set_cursor,

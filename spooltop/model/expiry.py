@@ -1,0 +1,30 @@
+"""The trash is kept for a while: words for what has stood there for longer. Nothing goes by itself. Pure."""
+
+from __future__ import annotations
+
+from .row import Row
+from .sight import BoxState
+from .units import age, count, duration
+
+__all__ = ["expired_words", "kept_words"]
+
+
+def expired_words(state: BoxState) -> str:
+    """``3 expired, kept 30d``; empty where nothing has.
+
+    >>> from .words import Box
+    >>> expired_words(BoxState(Box.TRASH, 12, retention=2592000.0, expired=3))
+    '3 expired, kept 30d'
+    """
+    if state.retention is None or not state.expired:
+        return ""
+    return f"{count(state.expired, complete=not state.expired_is_bound)} expired, kept {duration(state.retention)}"
+
+
+def kept_words(row: Row, now: float) -> str:
+    """How long a message in the trash is kept: ``for 12d more, then offered for deletion``, ``expired 5d ago``; empty where it
+    is not in the trash, or there is no end of it."""
+    if row.expires_at is None:
+        return ""
+    left = row.expires_at - now
+    return f"for {age(left)} more, then offered for deletion" if left > 0 else f"expired {age(-left)} ago"

@@ -1,0 +1,151 @@
+"""The trash is kept for a while: what stands there for longer is shown and offered for deletion, and goes only when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.asides import Asides
+from spooltop.control import open_control
+from spooltop.engine import Spool
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import UsageError
+from spooltop.model.expiry import expired_words, kept_words
+from spooltop.model.kind import ListQuery
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+from spooltop.observe.thresholds import Thresholds
+
+DAY = 86400.0
+
+
+class Clock:
+    """The machine's own time, set forward by some days."""
+
+    days = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.days * DAY
+
+
+def purge(control, *ids: str) -> str:
+    plan = control.plan(Action.PURGE, Selection(ids=ids, box=Box.NEW))
+    control.apply(plan)
+    return plan.operation
+
+
+def trashed(path: Path) -> list[str]:
+    return sorted(found.name for found in path.glob(".spooltop/trash/*/[!.]*"))
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    with Spool.create(tmp_path / "spool", durable=False) as made:
+        for name in ("a", "b", "c"):
+            Path(made.path, "new", name).write_text("x")
+    return tmp_path / "spool"
+
+
+def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Path) -> None:
+    clock = Clock()
+    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
+        plan = control.plan(Action.PURGE, Selection(ids=("a",), box=Box.NEW))
+        assert any("kept in the trash for 30d" in note for note in plan.notes)
+        control.apply(plan)
+        trash = control.look().sight.boxes[Box.TRASH]
+        assert (trash.count, trash.retention, trash.expired, expired_words(trash)) == (1, 30 * DAY, 0, "")
+        clock.days = 29
+        assert control.look().sight.boxes[Box.TRASH].expired == 0
+        clock.days = 31
+        trash = control.look().sight.boxes[Box.TRASH]
+        assert (trash.expired, expired_words(trash)) == (1, "1 expired, kept 30d")
+        row = control.listing(ListQuery(Box.TRASH)).window(0, 9)[0]
+        assert row.expired(clock()) and not row.expired(clock() - 2 * DAY)
+        assert kept_words(row, clock()) == "expired 24h ago" or kept_words(row, clock()) == "expired 23h ago"
+        assert trashed(spool) == ["a"]  # watching deletes nothing
+        purge(control, "b")
+        plan = control.plan(Action.EMPTY, Selection(box=Box.TRASH, older_than=control.trash_retention))
+        assert [item.name for item in plan.items] == ["a"] and plan.deletes
+        control.apply(plan)
+        assert trashed(spool) == ["b"]
+        assert control.look().sight.boxes[Box.TRASH].expired == 0
+
+
+def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Path) -> None:
+    """A purge at a slow rate fills its folder over days; what is restored or copied has a new ctime and stays as old."""
+    clock = Clock()
+    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
+        operation = purge(control, "a", "b", "c")
+    folder = spool / ".spooltop" / "trash" / operation
+    at = json.loads((folder / ".b.meta").read_text())["at"]
+    (folder / ".b.meta").unlink()
+    (folder / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))
+    (folder / ".c.meta").unlink()
+    (folder / ".c.meta").write_text('{"at": "long ago"}')  # then its ctime, which is today
+    with SpoolDirs(spool) as dirs:
+        asides = Asides(30 * DAY)
+        assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+        (folder / "b").chmod(0o600)
+        os.utime(folder)
+        assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+        without = Asides().look(dirs, at + 999 * DAY)[Box.TRASH]
+        assert (without.count, without.retention, without.expired) == (3, None, 0)
+
+
+def test_the_setting_is_one_of_the_thresholds() -> None:
+    assert Thresholds().trash_retention == 30 * DAY
+    assert Thresholds.from_settings({"SPOOLTOP_TRASH_RETENTION": "2w"}).trash_retention == 14 * DAY
+    with pytest.raises(UsageError, match="SPOOLTOP_TRASH_RETENTION"):
+        Thresholds.from_settings({"SPOOLTOP_TRASH_RETENTION": "soon"})
+
+
+def spooltop(*words: str, retention: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spooltop", *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "SPOOLTOP_TRASH_RETENTION": retention},
+    )  # fmt: skip
+
+
+def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
+    path = str(spool)
+    assert spooltop("purge", path, "a", "b", "--box", "new", "--yes", retention="1h").returncode == 0
+    none = spooltop("purge", path, "--expired", "--yes", retention="1h")
+    assert none.returncode == 4 and "nothing matched in trash for 1h or longer" in none.stderr, none.stderr
+    told = spooltop("status", path, retention="0.001s").stdout
+    assert "2 expired, kept 0.001s" in told or "2 expired, kept 1ms" in told, told
+    box = json.loads(spooltop("status", path, "--json", retention="0.001s").stdout)["boxes"]["trash"]
+    assert (box["count"], box["expired"], box["retention"]) == (2, 2, 0.001)
+    assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").stdout)["boxes"]["trash"]
+    shown = spooltop("purge", path, "--expired", "--dry-run", retention="0.001s")
+    assert shown.returncode == 0 and "Nothing brings them back" in shown.stdout and trashed(spool) == ["a", "b"]
+    asked = spooltop("purge", path, "--expired", retention="0.001s")
+    assert asked.returncode == 3 and "no terminal" in asked.stderr and trashed(spool) == ["a", "b"]
+    done = spooltop("purge", path, "a", "--expired", "--yes", retention="0.001s")
+    assert done.returncode == 0 and "emptied 1 " in done.stdout, done.stderr
+    assert trashed(spool) == ["b"]
+    audited = (spool / ".spooltop" / "audit.jsonl").read_bytes()
+    assert b'"action":"empty"' in audited or b'"action": "empty"' in audited
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--box", "new"), "nothing in new expires"),
+        (("--older-than", "5d"), "--expired with --older-than"),
+        (("--now",), "--expired with --older-than or --now"),
+    ],
+)
+def test_expired_is_about_the_trash_alone(spool: Path, words: tuple[str, ...], said: str) -> None:
+    done = spooltop("purge", str(spool), "--expired", *words, retention="30d")
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_without_an_end_nothing_expires(spool: Path) -> None:
+    done = spooltop("purge", str(spool), "--expired", "--yes", retention="0")
+    assert done.returncode == 2 and "trash_retention is 0" in done.stderr
