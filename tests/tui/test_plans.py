@@ -110,10 +110,11 @@ async def test_there_is_nothing_to_force_where_nobody_holds_anything() -> None:
 
 
 async def test_the_plan_is_copied_as_a_command() -> None:
-    async with dashboard(dead(1)) as driver:
+    async with dashboard(dead(1), (50, 20)) as driver:
         await planned(driver, "r")
         await driver.press("c")
-        await driver.see("copied: spooltop requeue /var/spool/memex")
+        text = await driver.see("copied: spooltop requeue")
+        assert text.replace("\n", "").endswith(claim(0).id)  # all of it, for whose terminal copies nothing
         assert driver.app.clipboard == f"spooltop requeue /var/spool/memex {claim(0).id}"
 
 

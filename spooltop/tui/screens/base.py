@@ -11,7 +11,8 @@ from textual.events import Key, Resize
 from textual.screen import Screen, ScreenResultType
 
 from ..commands import command_for, footer
-from ..draw.spans import Line, Style, plain, shown, wrap
+from ..draw.said import said_lines
+from ..draw.spans import Line, plain, wrap
 from ..scene import Scene, View
 from ..widgets import LinesView
 from .footer import footer_line
@@ -93,10 +94,17 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def show_panel(self, lines: Sequence[Line]) -> None:
         """``lines`` above the keys, or above what is to be said instead; those that do not fit are left out."""
-        width, height = self.app.size
-        room = max(1, height - 1)
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else self.keys_line(width)
-        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), said])
+        room = self.room
+        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._said_or_keys()])
+
+    @property
+    def room(self) -> int:
+        """Lines of a panel above the keys, or above what is said."""
+        return max(1, self.app.size.height - len(self._said_or_keys()))
+
+    def _said_or_keys(self) -> list[Line]:
+        width = self.app.size.width
+        return said_lines(self.message, width) if self.message else [self.keys_line(width)]
 
     def keys_line(self, width: int) -> Line:
         """The keys that do something here."""

@@ -61,8 +61,7 @@ class FollowScreen(SteppingScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
-        self.show_panel(self._lines(width, max(1, height - 1)))
+        self.show_panel(self._lines(self.app.size.width, self.room))
 
     def _lines(self, width: int, height: int, scroll: int | None = None) -> list[Line]:
         told = self.chronicle

@@ -61,9 +61,8 @@ class InjectScreen(TableScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
         fields = [Field(name, edit.text, HINTS[name], name == self.chosen) for name, edit in self.fields.items()]
-        self.show_panel(form_lines(fields, width, height - 1))
+        self.show_panel(form_lines(fields, self.app.size.width, self.room))
 
     def keys_line(self, width: int) -> Line:
         return footer_line([("↑↓", "field"), *footer(self.scene())], width)

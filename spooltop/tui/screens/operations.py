@@ -59,7 +59,7 @@ class OperationsScreen(SteppingScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
+        width = self.app.size.width
         lines: list[Line]
         if self.failed:
             lines = [plain(f" {shown(self.failed)}", width, Style.BAD)]
@@ -67,7 +67,7 @@ class OperationsScreen(SteppingScreen[None]):
             lines = [plain(" reading the journal…", width)]
         else:
             self.chosen = max(0, min(self.chosen, len(self.records) - 1))
-            lines = operations_lines(self.records, width, height - 1, now=self.owner.main.now, chosen=self.chosen)
+            lines = operations_lines(self.records, width, self.room, now=self.owner.main.now, chosen=self.chosen)
         self.show_panel(lines)
 
     def do_open_operation(self, key: str) -> None:

@@ -14,16 +14,14 @@ from ...errors import SpooltopError
 from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
 from ...model.words import Action, Json
-from ..commands import footer
 from ..deliver import deliver
 from ..draw.plan import plan_lines
-from ..draw.spans import Line, Style, plain, shown, wrap
+from ..draw.spans import Line, plain, shown, wrap
 from ..following import FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
 from .base import LEAVING
-from .footer import footer_line
 from .panel import Panel
 from .result import ResultScreen
 from .stepping import SteppingScreen
@@ -125,24 +123,23 @@ class PlanScreen(SteppingScreen[Result | None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
-        self.query_one(Panel).show(self._lines(width, height))
-
-    def _lines(self, width: int, height: int) -> list[Line]:
-        said = plain(f" {shown(self.message)}", width, Style.STRONG) if self.message else footer_line(footer(self.scene()), width)
-        if self.refused:
-            lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
-            return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
-        if self.plan is None:
-            return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width)]
+        if self.plan is None or self.refused:
+            self.query_one(Panel).show(self._without_plan(*self.app.size))
+            return
         busy = ""
         if self.applying:
             busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
         lines = plan_lines(
-            self.plan, width, height - 1, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at, busy=busy
-        )
-        lines += [()] * (height - 1 - len(lines))
-        return [*lines[: height - 1], said]
+            self.plan, self.app.size.width, self.room, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at,
+            busy=busy,
+        )  # fmt: skip
+        self.show_panel(lines)
+
+    def _without_plan(self, width: int, height: int) -> list[Line]:
+        if self.refused:
+            lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
+            return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
+        return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width)]
 
     # What its keys do
 

@@ -53,8 +53,7 @@ class ResultScreen(SteppingScreen[bool]):
 
     def paint(self) -> None:
         if self.ready:
-            width, height = self.app.size
-            self.show_panel(self._lines(width, height - 1))
+            self.show_panel(self._lines(self.app.size.width, self.room))
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.followers)

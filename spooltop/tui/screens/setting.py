@@ -57,8 +57,7 @@ class SettingScreen(TableScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
-        self.show_panel(setting_lines(self.present, self.edit.text, self.value, width, height - 1))
+        self.show_panel(setting_lines(self.present, self.edit.text, self.value, self.app.size.width, self.room))
 
     def do_set(self, key: str) -> None:
         value = self.value

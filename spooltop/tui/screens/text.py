@@ -26,9 +26,8 @@ class TextScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
-        whole = self.text(width)
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - max(1, height - 1)))
+        whole = self.text(self.app.size.width)
+        self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.room))
         self.show_panel(whole[self.scroll_at :])
 
     @property
