@@ -23,16 +23,16 @@ def trace(
 ) -> Mapping[str, Followed]:
     """Follows ``ids``, put since ``began`` (epoch seconds), until all went through or ``seconds`` are over: where each is."""
     end = control.now() + seconds
-    told: set[tuple[str, str]] = set()
+    told: set[tuple[str, str, float | None]] = set()
     while True:
         found = control.follow(ids, began)
         for id, one in found.items() if len(ids) <= _EACH else ():
-            for words in _steps(one, began):
-                if (id, step := words.partition(",")[0] + str(one.claimed_at)) not in told:
-                    told.add((id, step))
-                    say(f"{escape(id)}  {words}")
+            for step, words in _steps(one, began):
+                if (id, step, one.claimed_at) not in told:
+                    told.add((id, step, one.claimed_at))
+                    say(f"{escape(id)}  {step}{words}")
         left = end - control.now()
-        if left <= 0 or all(one.gone_at is not None or one.box in ASIDE for one in found.values()):
+        if left <= 0 or all(through(one) or one.box in ASIDE for one in found.values()):
             return found
         control.changes(min(left, _LOOK))
         control.look()
@@ -50,7 +50,7 @@ def verdict(found: Mapping[str, Followed], began: float, seconds: float) -> str:
     if took:
         least, most = duration(took[0]), duration(took[-1])
         words += f", after {least}" + (f" to {most}" if most != least else "")
-    left = [one for one in found.values() if one.gone_at is None]
+    left = [one for one in found.values() if not through(one)]
     parts = []
     if waits := sum(1 for one in left if one.box is Box.NEW):
         parts.append(f"{waits:,} in new, nobody has it")
@@ -74,21 +74,20 @@ def as_json(found: Mapping[str, Followed], began: float) -> list[Json]:
     ]  # fmt: skip
 
 
-def _steps(one: Followed, began: float) -> list[str]:
-    """Where it was since it was put, as far as it was seen, in order. What was told before is told once."""
-    claimed = "" if one.claimed_at is None else (
-        f"cur, claimed by {'somebody not visible' if one.pid is None else one.pid} after "
-        f"{duration(_since(one, one.claimed_at, began))}"
-    )  # fmt: skip
+def _steps(one: Followed, began: float) -> list[tuple[str, str]]:
+    """Where it was since it was put, as far as it was seen, in order: each step, and what is told of it when it is new."""
+    claimed: list[tuple[str, str]] = []
+    if one.claimed_at is not None:
+        who = "somebody not visible" if one.pid is None else one.pid
+        claimed = [("cur", f", claimed by {who} after {duration(_since(one, one.claimed_at, began))}")]
     if one.gone_at is not None:
-        gone = f"gone after {duration(_since(one, one.gone_at, began))}"
-        return [claimed, gone] if claimed else [gone]
+        return [*claimed, ("gone", f" after {duration(_since(one, one.gone_at, began))}")]
     if one.box is Box.CUR:
-        return [claimed or "cur"]
+        return claimed or [("cur", "")]
     if one.box is Box.NEW:
         place = f", place {one.place:,} of {one.of:,}" if one.place is not None and one.of is not None else ""
-        return [f"new again, given back{place}" if claimed else f"new{place}"]
-    return [f"set aside in {one.box}"] if one.box is not None else []
+        return [("new again", f", given back{place}") if claimed else ("new", place)]
+    return [(f"set aside in {one.box}", "")] if one.box is not None else []
 
 
 def _since(one: Followed, at: float, began: float) -> float:

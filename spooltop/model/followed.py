@@ -15,8 +15,8 @@ class Followed:
 
     ``box`` is where it stands now; None where it is in no box (``gone_at`` says since when at the latest) or not found yet.
     ``place`` in ``new``: 1 is the oldest of the ``of`` that wait there. ``claimed_at`` and ``pid`` are of its last claim since
-    following began, None where none was seen; ``verdict`` is of that claim while it stands. ``put_at`` is
-    when it was put, as its id tells.
+    following began (of a canary: since it was put), None where none was seen; ``verdict`` is of that claim while it stands.
+    ``put_at`` is when it was put, as its id tells.
     """
 
     id: str

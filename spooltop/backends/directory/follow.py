@@ -43,8 +43,8 @@ class _Track:
 
 
 class Follower:
-    """``in_box`` tells whether a name stands in a box now. While no id is followed only what
-    canaries do is kept in mind."""
+    """``in_box`` tells whether a name stands in a box now. What canaries do is kept in mind before anybody follows them; of other
+    messages nothing is."""
 
     def __init__(self, in_box: Callable[[Box, str], bool], asides: Asides) -> None:
         self._in_box = in_box
@@ -78,7 +78,7 @@ class Follower:
                     track.left_at = batch.at
 
     def _heard(self, raws: Iterable[str]) -> Iterable[str]:
-        """Of names that were heard of those that may be followed: of a million only the canaries are parsed where none is."""
+        """Those that may be of a message that is followed: where none is, canaries alone, so that no million names are parsed."""
         return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
 
     def _track(self, id: str) -> _Track | None:
