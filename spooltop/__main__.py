@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .curtain import Curtain
+from .curtain import Curtain, target
+from .keeper import Leave, stay_apart
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,7 +22,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Does what the words of ``argv`` (without the program's name) say; returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    curtain = Curtain.drop(words, os.environ)  # before anything that takes time to load
+    leave = stay_apart(words, target(words), os.environ)  # before there are threads
+    curtain = Curtain.drop(words, os.environ, ask=leave is None)  # before anything that takes time to load
     try:
         if curtain.up:
             import gc
@@ -34,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .cli.main import run
         from .cli.terminal import Terminal
 
-        return run(words, Terminal(before_words=curtain.lift), dashboard=_dashboard(curtain))
+        return run(words, Terminal(before_words=curtain.lift), dashboard=_dashboard(curtain, leave))
     finally:
         curtain.lift()
 
 
-def _dashboard(curtain: Curtain) -> Dashboard:
+def _dashboard(curtain: Curtain, leave: Leave | None) -> Dashboard:
     def dashboard(control: Control, options: Namespace) -> int:
         from dataclasses import replace
 
@@ -47,7 +49,11 @@ def _dashboard(curtain: Curtain) -> Dashboard:
 
         drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii)
         drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: curtain.counted)
-        return tui.run(control, drawn, opening=curtain.hand_over)
+        code = tui.run(control, drawn, opening=curtain.hand_over)
+        if leave is not None:
+            sys.stdout.flush()
+            leave(code)
+        return code
 
     return dashboard
 

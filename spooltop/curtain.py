@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Curtain", "wanted"]
+__all__ = ["Curtain", "target", "wanted"]
 
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
 """With one of these words the dashboard does not open, whatever else is said."""
@@ -23,20 +23,21 @@ _ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 
 
-def wanted(words: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -> str | None:
     """What to call the target where these words will most likely open the dashboard, None where they will not. A guess by one
-    ``stat``: who it is wrong for gets the screen back before the first word."""
+    ``stat`` (without one where ``ask`` is False): who it is wrong for gets the screen back before the first word."""
     if environ.get("TERM", "") in ("", "dumb") or any(word.split("=")[0] in _PLAIN for word in words):
         return None
     if words[:1] == ["demo"]:
         return "demo"
-    path = _target(words)
-    if os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
+    path = target(words)
+    if ask and os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
         return None
     return path if path.isascii() and path.isprintable() else ""
 
 
-def _target(words: Sequence[str]) -> str:
+def target(words: Sequence[str]) -> str:
+    """What these words most likely open."""
     paths = [word for word in words if not word.startswith("-")]
     return paths[-1] if paths else "."
 
@@ -54,17 +55,20 @@ class Curtain:
         """How many names stand in ``new``, once that is known."""
 
     @classmethod
-    def drop(cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2)) -> Curtain:
-        """Paints where all three streams are a terminal and the words open the dashboard, and begins to count."""
+    def drop(
+        cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2), ask: bool = True
+    ) -> Curtain:
+        """Paints where all three streams are a terminal and the words open the dashboard, and begins to count. ``ask`` False:
+        the file system of the target may never answer."""
         try:
-            if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ)) is None:
+            if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ, ask)) is None:
                 return cls()
             curtain = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
             _write(fds[2], _ENTER + curtain._line())
         except OSError:
             return cls()  # a terminal that cannot be written to is told of by whoever needs it
         if words[:1] != ["demo"]:
-            _thread.start_new_thread(curtain.count, (os.path.join(_target(words), "new"),))
+            _thread.start_new_thread(curtain.count, (os.path.join(target(words), "new"),))
         return curtain
 
     def count(self, path: str) -> None:

@@ -1,5 +1,6 @@
 """A directory seen through FUSE, read only, by a program that keeps no times: a directory never gets another mtime there, no
-event is sent, and while the program is stopped nobody who looks gets an answer.
+event is sent, and while the program is stopped nobody who looks gets an answer. After SIGUSR1 it takes what it is asked and
+never answers: no signal ends such a request, not even SIGKILL.
 
     python -m tests.whole.fusefs DIRECTORY MOUNTPOINT COMMAND…
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import stat
 import struct
 import sys
@@ -93,14 +95,16 @@ class Served:
         return struct.pack("5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0)
 
 
-def serve(fd: int, backing: Path) -> None:
-    """Answers until it is unmounted."""
+def serve(fd: int, backing: Path, silent: list[int]) -> None:
+    """Answers until it is unmounted, or there is something in ``silent``."""
     served = Served(backing)
     while True:
         try:
             request = os.read(fd, 1 << 17)
         except OSError:
             return  # ENODEV: unmounted, nobody asks any more
+        while silent:
+            signal.pause()
         _, opcode, unique, node, *_ = _IN.unpack_from(request)
         if opcode not in _SILENT:
             error, words = served.answer(opcode, node, request[_IN.size :])
@@ -113,9 +117,11 @@ def main(backing: str, mountpoint: str, *command: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"fusefs", os.fsencode(mountpoint), b"fuse", 0, words) != 0:
         raise OSError(ctypes.get_errno(), "mount")
+    silent: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: silent.append(number))
     if os.fork() == 0:
         os.closerange(0, 3)
-        serve(fd, Path(backing))
+        serve(fd, Path(backing), silent)
         os._exit(0)
     os.close(fd)
     os.execvp(command[0], command)

@@ -85,3 +85,23 @@ def test_a_plan_stays_a_plan_while_the_size_changes(spool_path: Path, dashboard:
     person.press("y", "Requeued 1")
     person.press(ESC, "nothing wrong")
     assert person.leaves() == 0
+
+
+def test_what_the_terminal_scrolled_while_its_size_went_and_came_back_is_painted_again(
+    spool_path: Path, dashboard: Dashboard
+) -> None:
+    screen = dashboard(str(spool_path))
+    person = Person(screen)
+    person.sees(all_of("live · as of", "nothing wrong"))
+    for key, sign in ((None, "nothing wrong"), ("2", "New 3"), ("?", "keys")):
+        if key is not None:
+            person.press(key, sign)
+        while screen.pump(0.2):
+            continue
+        right = shape(screen.text)
+        screen.screen.cursor_position(23)
+        screen.screen.index()
+        assert shape(screen.text) != right
+        screen.resize(80, 23)
+        person.sees(lambda text, right=right: shape(text) == right)
+    assert b"\n" not in screen.raw  # on a terminal with fewer lines than were drawn, one scrolls

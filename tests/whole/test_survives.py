@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -95,23 +96,53 @@ def test_tmp_on_another_device_is_said(spool_path: Path) -> None:
         leaves(screen)
 
 
+def through_fuse(backing: Path, *command: str) -> Terminal:
+    """``command`` where ``backing`` is mounted at ``mount`` beside it."""
+    mount = backing.with_name("mount")
+    mount.mkdir()
+    return Terminal(["unshare", "--mount", sys.executable, "-m", "tests.whole.fusefs", str(backing), str(mount), *command])
+
+
+def server_of(screen: Terminal) -> psutil.Process:
+    """The program behind the mount."""
+    return next(one for one in psutil.Process(screen.process.pid).children() if "tests.whole.fusefs" in one.cmdline())
+
+
 @needs_root
-def test_through_fuse_it_lists_by_time_and_lives_while_the_server_does_not_answer(spool_path: Path, tmp_path: Path) -> None:
-    (tmp_path / "mount").mkdir()
-    served = ["unshare", "--mount", sys.executable, "-m", "tests.whole.fusefs", str(spool_path), str(tmp_path / "mount")]
-    with Terminal([*served, *SPOOLTOP, str(tmp_path / "mount")]) as screen:
+def test_through_fuse_it_lists_by_time_and_lives_and_ends_while_the_server_does_not_answer(spool_path: Path) -> None:
+    mount = spool_path.with_name("mount")
+    with through_fuse(spool_path, *SPOOLTOP, str(mount)) as screen:
         screen.wait_for("every 1s (fuse sends no events)")
         put(spool_path, 4)
         screen.wait_for(depth("new", 7))
-        (server,) = psutil.Process(screen.process.pid).children()
-        server.suspend()
+        server = server_of(screen)
+        (looking,) = [one for one in psutil.Process(screen.process.pid).children() if one != server]
+        server.send_signal(signal.SIGUSR1)
         screen.type("2")
         screen.wait_for(all_of("STALE", "does not answer", "as of"))
         screen.type("1")
         screen.wait_for(depth("new", 7))
         leaves(screen)
-        server.resume()
+        assert looking.is_running()  # out of reach of any signal, and nobody has to wait for it
         server.terminate()
+        looking.wait(30)
+
+
+@needs_root
+def test_a_server_that_does_not_answer_from_the_start_is_left_by_ctrl_c(spool_path: Path) -> None:
+    opens = f'read line && exec {shlex.join([*SPOOLTOP, str(spool_path.with_name("mount"))])}'
+    with through_fuse(spool_path, "sh", "-c", opens) as screen:
+        while not (children := psutil.Process(screen.process.pid).children()):
+            os.sched_yield()
+        server = server_of(screen)
+        server.send_signal(signal.SIGUSR1)
+        screen.type("\n")
+        screen.wait_for("looking...")
+        screen.type("\x03")
+        assert screen.wait_exit() == 130
+        assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")
+        for one in children:
+            one.terminate()
 
 
 @needs_root

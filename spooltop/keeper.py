@@ -1,0 +1,147 @@
+"""A process between the shell and the dashboard, where the spool lies on a file system that may never answer.
+
+What waits for a FUSE program that took a request, or for a server that is gone, may be out of reach of every signal, SIGKILL
+included: the process that it is a thread of does not end, and neither does whoever waits for that process. So there the shell
+waits for a keeper, which touches no file and goes as soon as the dashboard has given the terminal back. What still hangs then
+ends by itself, when the file system answers or is unmounted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Leave", "may_hang", "stay_apart"]
+
+Leave = Callable[[int], object]
+"""Tells that the terminal is as it was and nothing is left to be done, with the exit code."""
+
+_REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
+"""What file systems that ask another process or machine are called, or begin with."""
+_CONTROL = "fusectl"
+_LINKS = 40
+"""Symbolic links on the way to a path, at most, path_resolution(7)."""
+_FOR_EVER = 3600.0
+_GRACE = 1.0
+"""Seconds that a dashboard that left, or was interrupted, has for ending."""
+_HEARD = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+_RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
+_PR_SET_PDEATHSIG = 1
+
+
+def may_hang(path: str, mountinfo: str) -> bool:
+    """Whether ``path`` leads to a file system that asks somebody else, by the text of ``/proc/self/mountinfo`` (proc(5)). Asks
+    no such file system anything."""
+    points: dict[str, bool] = {}
+    for line in mountinfo.splitlines():
+        front, _, back = line.partition(" - ")
+        fields, kind = front.split(" "), back.partition(" ")[0]
+        if len(fields) > 4:
+            points[_plain(fields[4])] = kind.startswith(_REMOTE) and kind != _CONTROL
+    if not any(points.values()):
+        return False
+    left, at, links = os.path.abspath(path).split("/")[::-1], "/", 0
+    while left:
+        if points.get(at, False):
+            return True
+        step = left.pop()
+        if step in ("", "."):
+            continue
+        at = os.path.dirname(at) if step == ".." else os.path.join(at, step)
+        if points.get(at, False):
+            return True
+        try:
+            to = os.readlink(at)
+        except OSError:
+            continue  # no link
+        links += 1
+        if links > _LINKS:
+            return False  # it leads nowhere: whoever opens it says so
+        left += to.split("/")[::-1]
+        at = "/" if to.startswith("/") else os.path.dirname(at)
+    return False
+
+
+def _plain(field: str) -> str:
+    """A path of mountinfo without its octal escapes."""
+    return os.fsdecode(os.fsencode(field).decode("unicode_escape").encode("latin-1")) if "\\" in field else field
+
+
+def stay_apart(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:
+    """Goes on in a child where these words open ``target`` on a terminal and it may hang; the parent ends with the child's exit
+    code. What is returned has to be called before anything is closed that may hang. Elsewhere there is no keeper: None."""
+    bare = [word for word in words if not word.startswith("-")]
+    is_command = len(bare) > 1 and words[0] == bare[0]
+    if is_command or environ.get("TERM", "") in ("", "dumb") or not all(os.isatty(fd) for fd in (0, 1, 2)):
+        return None
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            if not may_hang(target, file.read()):
+                return None
+    except OSError:
+        return None  # nobody tells what lies where
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    read, write = os.pipe()
+    keeper, child = os.getpid(), os.fork()
+    if child:
+        os.close(write)
+        os._exit(_keep(child, read))
+    os.close(read)
+    _end_with_parent(keeper)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+
+    def leave(code: int) -> None:
+        os.write(write, bytes([code & 0xFF]))
+        if os.getppid() == keeper:
+            os.kill(keeper, signal.SIGUSR1)
+
+    return leave
+
+
+def _keep(child: int, told: int) -> int:
+    """Hands signals on to ``child`` and stops where it stops, until it ended or said that it leaves; the exit code."""
+    code, last, left = 128 + signal.SIGINT, None, False
+    while True:
+        info = signal.sigtimedwait(_HEARD, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
+        if info is None:
+            if last is None:
+                continue
+            if not left:
+                os.write(2, _RESTORE)  # it hangs since before it drew anything, or while it did
+            return code
+        if info.si_signo == signal.SIGCHLD:
+            if (ended := _ended(child)) is not None:
+                return ended
+        elif info.si_signo == signal.SIGUSR1:
+            if info.si_pid == child:
+                code, left, last = os.read(told, 1)[0], True, time.monotonic() + _GRACE
+        elif info.si_code <= 0:
+            os.kill(child, info.si_signo)  # sent by a process: what the terminal sends, the child gets itself
+        elif info.si_signo == signal.SIGINT:
+            last = last or time.monotonic() + _GRACE
+
+
+def _ended(child: int) -> int | None:
+    """The exit code of ``child``, None where it goes on. Where it was stopped, so is this process, for the shell to see."""
+    found, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+    if found and os.WIFSTOPPED(status):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if os.waitid(os.P_PID, child, os.WCONTINUED | os.WNOHANG) is None:
+            os.kill(child, signal.SIGCONT)  # whoever continued us did not continue it
+        return None
+    if not found:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _end_with_parent(parent: int) -> None:
+    """Nobody would wait for this process: SIGHUP, as if the terminal were gone, prctl(2)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
+    if os.getppid() != parent:  # before the kernel was asked
+        sys.exit(128 + signal.SIGHUP)
