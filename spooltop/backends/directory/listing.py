@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
@@ -18,17 +15,15 @@ from spooltop.model.kind import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.words import Box, Key
 
-from .forms import NameTest, PerForm, forms_of
+from .forms import NameTest
 from .matching import matcher
-from .ordering import ordered
+from .orders import Order, Values, by_column
 from .packed import CHUNK, PackedNames
 from .rows import kind_of_file
 
 __all__ = ["NameListing", "RowListing", "new_row"]
 
-_SORTED_AT_MOST = 100_000
-_TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
-"""Of each name of a chunk the time in front of it, in the form that ``scan.quick_put_us`` takes first, else nothing."""
+_ALL = b"\1" * CHUNK
 
 Stat = Callable[[str], os.stat_result | None]
 """lstat of a name in the box, None where it has gone."""
@@ -134,7 +129,8 @@ class RowListing:
 class NameListing:
     """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
 
-    ``times`` are put times (µs) of names that hold none. Cancelled, the list is what had been taken until then, not ``complete``.
+    ``times`` are put times (µs) of names that hold none. ``known`` is the order of all of ``names`` by the column of the query,
+    where it is known already; ``order`` is it, where all were put in order. Cancelled, the list is empty and not ``complete``.
     """
 
     def __init__(
@@ -149,6 +145,7 @@ class NameListing:
         put_us: Callable[[str], int | None],
         times: Mapping[str, int],
         cancelled: Callable[[], bool],
+        known: Order | None = None,
         box: Box = Box.NEW,
         row: Callable[[str, os.stat_result | None], Row] = new_row,
     ) -> None:
@@ -159,106 +156,72 @@ class NameListing:
         self._look = look
         self._box = box
         self._row = row
-        self._order = self._taken(query, now, cancelled)
-        self._sort(query.sort, put_us, times, cancelled)
+        values = Values(put_us, times, self._size)
+        self.order = known
+        order = self._ordered(query, now, values, cancelled)
+        # Ages count backwards: the oldest has the least time and the greatest age.
+        by_age = query.sort.column in ("age", "held")
+        self._order = array("I") if order is None else order.places(reverse=query.sort.descending != by_age)
+        self.complete = complete and order is not None
 
-    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool]) -> array[int]:
+    def _ordered(self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool]) -> Order | None:
+        mask = self._taken(query, now, cancelled)
+        if cancelled():
+            return None
+        if mask is None:
+            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled)
+            return self.order
+        if self.order is not None:
+            return self.order.only(mask)
+        return by_column(query.sort.column, self._names, mask, values, cancelled)
+
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool]) -> bytearray | None:
+        """A byte a name, 1 where filter and selection take it; None: they take all. Cancelled, those until then."""
         match = matcher(query, now)
         if match is None:
-            return array("L", range(len(self._names)))
+            return None
         wanted = filters.parse(query.filter) if query.filter else filters.Query()
         chosen = query.selection
         with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
         test = NameTest.of(query, now, self._of_name) if self._box is Box.NEW else None
         needles = wanted.plain_terms
-        order = array("L")
+        by_text = bool(needles) or (test is not None and bool(test.texts))
+        mask = bytearray(len(self._names))
         for start, chunk in self._names.chunks():
             if cancelled():
-                self.complete = False
                 break
-            plain = filters.is_plain(chunk)
+            plain = by_text and filters.is_plain(chunk)
             if plain and not all(needle in chunk for needle in needles):
                 continue
             joined = os.fsdecode(chunk)
             names = joined.split("/")
             places: Sequence[int] = range(len(names))
-            taken: list[int] = []
+            taken: Sequence[int] = ()
             if test is not None and (plain or not test.texts):
                 for text, there in test.texts:
-                    places = [place for place in places if (text in names[place]) is there]
-                if not test.more:
-                    order.extend([start + place for place in places])
-                    continue
-                taken, places = test.split(places, forms_of(joined, names))
+                    if there or text in joined:
+                        places = [place for place in places if (text in names[place]) is there]
+                taken, places = test.split(places, joined, names) if test.more else (places, ())
+            if len(taken) == len(names):
+                mask[start : start + len(names)] = _ALL[: len(names)]
+                continue
+            for place in taken:
+                mask[start + place] = 1
             for place in places:
                 raw = names[place]
                 if needles and not wanted.could_match(os.fsencode(raw)):
                     continue
                 if match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw)):
-                    taken.append(place)
-            order.extend([start + place for place in sorted(taken)])
-        return order
+                    mask[start + place] = 1
+        return mask
 
     def _of_name(self, raw: str) -> Row:
         """The row of which only the name is known."""
         return replace(self._row(raw, None), note="")
 
-    def _sort(
-        self, sort: Sort, put_us: Callable[[str], int | None], times: Mapping[str, int], cancelled: Callable[[], bool]
-    ) -> None:
-        by_age = sort.column in ("age", "held")
-        keys: Any = array("d") if by_age else []
-        places, unknown = array("L"), array("L")
-        per_form = PerForm(lambda raw: self._value(sort.column, raw, put_us, times))
-        by_form = sort.column in ("source", "tries")
-        upper = 0
-        for start, chunk in self._names.chunks():
-            if cancelled():
-                self.complete = False
-                return
-            lower, upper = upper, bisect_left(self._order, start + CHUNK, upper)
-            taken = self._order[lower:upper]
-            if not taken:
-                continue
-            times_of_all = _TIMES.findall(chunk) if by_age and len(taken) == chunk.count(b"/") + 1 else [b""]
-            if b"" not in times_of_all:
-                keys.extend(map(float, times_of_all))  # floats hold µs of this millennium exactly, and are sorted faster than int
-                places += taken
-                continue
-            joined = os.fsdecode(chunk)
-            names = joined.split("/")
-            forms = forms_of(joined, names) if by_form else ()
-            for place in taken:
-                form = forms[place - start] if forms else None
-                raw = names[place - start]
-                value = self._value(sort.column, raw, put_us, times) if form is None else per_form[form[1], form[2]]
-                if value is None:
-                    unknown.append(place)
-                else:
-                    keys.append(value)
-                    places.append(place)
-        # Ages count backwards: the oldest has the least time and the greatest age.
-        ranks = ordered(keys, reverse=sort.descending != by_age, cancelled=cancelled)
-        if ranks is None:
-            self.complete = False
-            return
-        self._order = array("L", map(places.__getitem__, ranks))
-        # The order of a directory is nobody's order.
-        self._order.extend(unknown if len(unknown) > _SORTED_AT_MOST else sorted(unknown, key=self._names.__getitem__))
-
-    def _value(self, column: str, raw: str, put_us: Callable[[str], int | None], times: Mapping[str, int]) -> object:
-        if column in ("age", "held"):
-            when = put_us(raw)
-            when = times.get(raw) if when is None else when
-            return None if when is None else float(when)
-        if column == "size":
-            found = self._look(raw)
-            return None if found is None else found.st_size
-        if column == "source":
-            return grammar.parse(raw, claimed=False).source if ",s=" in raw else None
-        if column == "tries":
-            return grammar.parse(raw, claimed=False).attempts
-        return raw
+    def _size(self, raw: str) -> int | None:
+        found = self._look(raw)
+        return None if found is None else found.st_size
 
     def __len__(self) -> int:
         return len(self._order)

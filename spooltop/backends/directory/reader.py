@@ -35,6 +35,7 @@ from .ear import Ear
 from .follow import Follower
 from .listing import NameListing, RowListing, new_row
 from .mounts import Mount, changes_unseen, is_local
+from .orders import Order
 from .owners import Owners
 from .permission import can_change
 from .pids import Clockwork, Sureness
@@ -109,6 +110,7 @@ class DirectoryReader:
         )  # fmt: skip
         self._writers = writers
         self._scans: dict[Box, BoxScan] = {}
+        self._orders: dict[Box, tuple[int, str, Order]] = {}
         self._claims: list[Row] = []
         self._tmp: list[Row] = []
         self._strange: tuple[Row, ...] = ()
@@ -205,11 +207,17 @@ class DirectoryReader:
             return RowListing(query, [], now=now, complete=False, generation=self._generation)
         if query.box is Box.NEW or (query.box is Box.CUR and self._layout == "mail"):
             assert scan is not None
-            return NameListing(
+            column = query.sort.column
+            known = self._orders.get(query.box)
+            listing = NameListing(
                 query, scan.names, self._stat(query.box), now=now, complete=scan.complete and not scan.error,
                 generation=self._generation, put_us=quick_put_us, times=dict(self._boxes.times(query.box)), cancelled=cancelled,
-                box=query.box, row=new_row if query.box is Box.NEW else _mail_row,
+                known=known[2] if known is not None and known[:2] == (scan.number, column) else None, box=query.box,
+                row=new_row if query.box is Box.NEW else _mail_row,
             )  # fmt: skip
+            if listing.order is not None:
+                self._orders[query.box] = (scan.number, column, listing.order)
+            return listing
         if query.box in LIVE:
             assert scan is not None
             judged = self._claims if query.box is Box.CUR else self._tmp
