@@ -8,6 +8,7 @@ The house, floor by floor. Imports run down only (``import-linter`` holds it in 
 - ``backends``  floor 2: a kind of spool: how it is read, watched and changed
 - ``observe``   floor 2: when to look, rates, histories, verdicts on cursors, problems worst first
 - ``operate``   floor 2: plan, confirm grammar, apply in batches, result, audit, undo
+- ``wiring``    floor 3: what stands behind the door of each kind of target
 - ``control``   floor 3: the one door: open, look, listing, read, plan, apply, undo
 - ``cli``       floor 4: arguments in, text and JSON out
 - ``tui``       floor 4: the Textual dashboard; touches no file, no process, no clock of its own

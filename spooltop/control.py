@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .errors import Refused, Unreadable, UsageError
+from .errors import Refused, Unreadable
 from .model.audit import AuditTrail
 from .model.redact import redact
 from .model.words import Action
@@ -23,9 +23,6 @@ from .model.words import Action
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .backends.directory.detect import Target
-    from .backends.directory.reader import DirectoryReader
-    from .backends.directory.writers import WriterWatch
     from .backends.redis.tickets import RedisTickets
     from .model.followed import Followed
     from .model.holders import Holders
@@ -254,8 +251,7 @@ def open_control(
     kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown among
     the locks, as ``backends.redis.tickets`` takes them: ``UsageError`` where the package redis is missing; without any those of
     ``SPOOLTOP_REDIS_TICKETS``, with spaces between, where the lack of it stands among the locks. Raises ``NotASpool`` or
-    ``Unreadable`` with the hint that fits;
-    makes nothing.
+    ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
     from .model.cursor_values import cursor_fields
@@ -263,6 +259,7 @@ def open_control(
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import gather, of
+    from .wiring import Wanted, lone_operations, poll_reader, redis_servers, spool_operations, to_syslog, writers_of
 
     target = identify(path, as_spool)
     found = gather(os.environ) if settings is None else of(settings)
@@ -270,160 +267,33 @@ def open_control(
     observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(settings)
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
-    polls = _poll_reader(poll_logs or found.items("poll_log"), settings)
+    polls = poll_reader(poll_logs or found.items("poll_log"), settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
-    copies = _syslog if syslog or found.syslog else None
     files = tuple(cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
-    servers = _redis_servers(redis_tickets, settings, clock)
-    writers = _writers(target.path) if asked else None
+    servers = redis_servers(redis_tickets, settings, clock)
+    writers = writers_of(target.path) if asked else None
+    limits = observer.thresholds
+    wanted = Wanted(
+        path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention
+    )
+    reader: Reader
     if target.kind in ("cursors", "tickets"):
         from .backends.directory.lone import LoneReader
 
-        lone = LoneReader(
+        reader = LoneReader(
             target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files, watch=watch
         )  # fmt: skip
-        stale = observer.thresholds.lock_stale
-        setting = partial(_lone_operations, path, target, clock, state, copies, files, stale)
-        return Control(
-            path, target.kind, lone, setting, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
-            servers=servers,
+        changing = partial(lone_operations, wanted, state)
+    else:
+        from .backends.directory.reader import DirectoryReader
+
+        reader = lasting = DirectoryReader(
+            target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
+            retention=limits.trash_retention,
         )  # fmt: skip
-
-    from .backends.directory.reader import DirectoryReader
-
-    reader = DirectoryReader(
-        target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
-        retention=observer.thresholds.trash_retention,
-    )  # fmt: skip
-    stale = observer.thresholds.lock_stale
-    changing = partial(
-        _spool_operations, path, target, reader, why, as_spool, clock, copies, files, stale,
-        retention=observer.thresholds.trash_retention,
-    )  # fmt: skip
+        changing = partial(spool_operations, wanted, lasting, why, as_spool=as_spool)
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
         servers=servers,
     )  # fmt: skip
-
-
-def _syslog(words: str) -> None:
-    from .operate.logger import to_syslog
-
-    to_syslog(words, notice=True)
-
-
-def _redis_servers(urls: Sequence[str], settings: Mapping[str, str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
-    wanted = tuple(urls) or tuple(settings.get("SPOOLTOP_REDIS_TICKETS", "").split())
-    if not wanted:
-        return ()
-    from .backends.redis.tickets import NEEDS, RedisTickets, is_installed
-
-    if urls and not is_installed():
-        what, _, advice = NEEDS.partition(": ")
-        raise UsageError(what, advice=advice)
-    return tuple(RedisTickets(url, clock=clock) for url in dict.fromkeys(wanted))
-
-
-def _writers(path: str) -> WriterWatch:
-    """Raises ``Refused`` where the kernel does not tell who writes."""
-    from .backends.directory.processes import Processes
-    from .backends.directory.writers import WriterWatch
-    from .model.sight import LockParty
-
-    processes = Processes()
-
-    def described(pid: int) -> LockParty:
-        process = processes.process(pid, described=True)
-        return LockParty(pid) if process is None else LockParty(pid, process.command, process.user)
-
-    writers = WriterWatch(described)
-    try:
-        writers.follow_path(path)
-    except Refused:
-        writers.close()
-        raise
-    return writers
-
-
-def _spool_operations(
-    path: str, target: Target, reader: DirectoryReader, why: str | None, as_spool: bool, clock: Callable[[], float],
-    copies: Callable[[str], None] | None, cursor_files: Sequence[str], stale_after: float, *, retention: float,
-) -> Operations:  # fmt: skip
-    from .backends.directory import cursorbooks, lockbooks
-    from .backends.directory.besidebooks import SpoolBooks
-    from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorset import CursorOperator
-    from .backends.directory.fresh import FreshRows
-    from .backends.directory.lockset import LockOperator
-    from .backends.directory.logfiles import LogFiles
-    from .backends.directory.operator import DirectoryOperator
-    from .backends.directory.withcursors import Together
-    from .operate.atwork import at_work
-    from .operate.operations import Operations
-
-    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
-    operator = DirectoryOperator(
-        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
-    )
-    def taking() -> str:
-        return at_work(fresh.sight(), clock(), reader.last_claim_at)
-
-    books = partial(SpoolBooks, reader.path, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(
-        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=cursor_files
-    )
-    locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=stale_after)
-    flags = ("--as", "spool") if as_spool else ()
-    all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
-    return Operations(all_of_it, path, clock, flags=flags, copies=copies, at_work=taking, retention=retention)
-
-
-def _lone_operations(
-    path: str, target: Target, clock: Callable[[], float], state: str | None, copies: Callable[[str], None] | None,
-    cursor_files: Sequence[str], stale_after: float,
-) -> Operations:  # fmt: skip
-    """For cursors or tickets alone: there is no spool to keep the books in, so they lie in root's or the user's own state."""
-    from .backends.directory import cursorbooks, lockbooks
-    from .backends.directory.besidebooks import StateBooks
-    from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorset import CursorOperator
-    from .backends.directory.lockset import LockOperator
-    from .backends.directory.logfiles import LogFiles
-    from .backends.directory.withcursors import Together
-    from .operate.operations import Operations
-
-    books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    alone = target.kind == "tickets"
-    locks = LockOperator(
-        target.path, books(what=lockbooks.JOURNAL), tickets=alone, above=alone, clock=clock, stale_after=stale_after
-    )
-    if alone:
-        return Operations(locks, path, clock, copies=copies)
-    cursors = CursorOperator(
-        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=cursor_files
-    )
-    return Operations(Together(cursors, locks, Action.UNLOCK), path, clock, copies=copies)
-
-
-def _poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:
-    """What reads the poll logs at each look, None where none were named. Raises ``UsageError`` for a bad pattern."""
-    if not globs:
-        return None
-    from .backends.directory.polllogs import LogGlob, PollLogs
-    from .observe.polls import POLL_LINE, parse_poll, poll_pattern, source_of
-
-    logs = PollLogs([LogGlob.parse(one) for one in globs])
-    pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
-
-    def read(sight: Sight) -> tuple[Poll, ...]:
-        sources = [name for one in sight.cursors for name in one.sections or {}]
-        found = []
-        for named, file, written_at, lines in logs.look():
-            source = named if named is not None else source_of(file, sources)
-            at = min(written_at, sight.taken_at)
-            told = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
-            found += [poll for poll in told if poll is not None]
-        return tuple(found)
-
-    return read

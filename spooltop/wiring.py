@@ -1,0 +1,162 @@
+"""What stands behind the one door: which operators with which books a target of each kind gets, and what is looked at besides.
+
+All is loaded when it is asked for: who only looks does not wait for what changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from .errors import Refused, UsageError
+from .model.words import Action
+
+if TYPE_CHECKING:
+    from .backends.directory.detect import Target
+    from .backends.directory.reader import DirectoryReader
+    from .backends.directory.writers import WriterWatch
+    from .backends.redis.tickets import RedisTickets
+    from .model.sight import Poll, Sight
+    from .operate.operations import Operations
+
+__all__ = ["Wanted", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
+
+
+class Wanted(NamedTuple):
+    """The operations that are wanted: of ``target``, given as ``path``. ``copies`` gets what is audited; a lock without a holder
+    is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``."""
+
+    path: str
+    target: Target
+    clock: Callable[[], float]
+    copies: Callable[[str], None] | None
+    cursor_files: Sequence[str]
+    stale_after: float
+    retention: float
+
+
+def to_syslog(words: str) -> None:
+    """What is audited, there as well."""
+    from .operate import logger
+
+    logger.to_syslog(words, notice=True)
+
+
+def redis_servers(urls: Sequence[str], settings: Mapping[str, str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
+    """``urls``, or those of the settings. Raises ``UsageError``; of the settings' only for what is no such URL."""
+    wanted = tuple(urls) or tuple(settings.get("SPOOLTOP_REDIS_TICKETS", "").split())
+    if not wanted:
+        return ()
+    from .backends.redis.tickets import NEEDS, RedisTickets, is_installed
+
+    if urls and not is_installed():
+        what, _, advice = NEEDS.partition(": ")
+        raise UsageError(what, advice=advice)
+    return tuple(RedisTickets(url, clock=clock) for url in dict.fromkeys(wanted))
+
+
+def writers_of(path: str) -> WriterWatch:
+    """Raises ``Refused`` where the kernel does not tell who writes."""
+    from .backends.directory.processes import Processes
+    from .backends.directory.writers import WriterWatch
+    from .model.sight import LockParty
+
+    processes = Processes()
+
+    def described(pid: int) -> LockParty:
+        process = processes.process(pid, described=True)
+        return LockParty(pid) if process is None else LockParty(pid, process.command, process.user)
+
+    writers = WriterWatch(described)
+    try:
+        writers.follow_path(path)
+    except Refused:
+        writers.close()
+        raise
+    return writers
+
+
+def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
+    """Of a spool that ``reader`` looks at. ``why`` nothing may be changed, None where it may."""
+    from .backends.directory import cursorbooks, lockbooks
+    from .backends.directory.besidebooks import SpoolBooks
+    from .backends.directory.books import STATE_DIR
+    from .backends.directory.cursorset import CursorOperator
+    from .backends.directory.fresh import FreshRows
+    from .backends.directory.lockset import LockOperator
+    from .backends.directory.logfiles import LogFiles
+    from .backends.directory.operator import DirectoryOperator
+    from .backends.directory.withcursors import Together
+    from .operate.atwork import at_work
+    from .operate.operations import Operations
+
+    target, clock = wanted.target, wanted.clock
+    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
+    operator = DirectoryOperator(
+        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
+    )
+
+    def taking() -> str:
+        return at_work(fresh.sight(), clock(), reader.last_claim_at)
+
+    books = partial(SpoolBooks, reader.path, LogFiles(), state_dir=STATE_DIR)
+    cursors = CursorOperator(
+        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files
+    )
+    locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=wanted.stale_after)
+    flags = ("--as", "spool") if as_spool else ()
+    all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    return Operations(
+        all_of_it, wanted.path, clock, flags=flags, copies=wanted.copies, at_work=taking, retention=wanted.retention
+    )
+
+
+def lone_operations(wanted: Wanted, state: str | None) -> Operations:
+    """Of cursors or tickets alone: there is no spool to keep the books in, so they lie in root's state or in ``state``, the
+    user's own."""
+    from .backends.directory import cursorbooks, lockbooks
+    from .backends.directory.besidebooks import StateBooks
+    from .backends.directory.books import STATE_DIR
+    from .backends.directory.cursorset import CursorOperator
+    from .backends.directory.lockset import LockOperator
+    from .backends.directory.logfiles import LogFiles
+    from .backends.directory.withcursors import Together
+    from .operate.operations import Operations
+
+    target, clock = wanted.target, wanted.clock
+    books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    alone = target.kind == "tickets"
+    locks = LockOperator(
+        target.path, books(what=lockbooks.JOURNAL), tickets=alone, above=alone, clock=clock, stale_after=wanted.stale_after
+    )
+    if alone:
+        return Operations(locks, wanted.path, clock, copies=wanted.copies)
+    cursors = CursorOperator(
+        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=wanted.cursor_files
+    )
+    return Operations(Together(cursors, locks, Action.UNLOCK), wanted.path, clock, copies=wanted.copies)
+
+
+def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:
+    """What reads the poll logs at each look, None where none were named. Raises ``UsageError`` for a bad pattern."""
+    if not globs:
+        return None
+    from .backends.directory.polllogs import LogGlob, PollLogs
+    from .observe.polls import POLL_LINE, parse_poll, poll_pattern, source_of
+
+    logs = PollLogs([LogGlob.parse(one) for one in globs])
+    pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
+
+    def read(sight: Sight) -> tuple[Poll, ...]:
+        sources = [name for one in sight.cursors for name in one.sections or {}]
+        found = []
+        for named, file, written_at, lines in logs.look():
+            source = named if named is not None else source_of(file, sources)
+            at = min(written_at, sight.taken_at)
+            told = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
+            found += [poll for poll in told if poll is not None]
+        return tuple(found)
+
+    return read
