@@ -1,0 +1,256 @@
+"""What each command takes: its arguments and options. Imports nothing but argparse, as what reads them."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+
+__all__ = [
+    "cursors", "dashboard", "demo", "hold", "init", "inject", "listed", "ls", "ops", "purge", "put", "release", "requeue",
+    "restore", "show", "status", "undo", "unlock", "work",
+]  # fmt: skip
+
+BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
+VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 1e6:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
+def _rate(text: str) -> float:
+    """Messages a second."""
+    number, slash, unit = text.partition("/")
+    try:
+        rate = float(number) / {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[unit if slash else ""]
+    except (ValueError, KeyError):
+        rate = 0.0
+    if not 0 < rate <= 1e9:
+        raise ArgumentTypeError(f"{text!r} is no rate: 50/s, 1000/m, above 0")
+    return rate
+
+
+def _path(parser: ArgumentParser, *, optional: bool = False) -> None:
+    if optional:
+        parser.add_argument("path", metavar="PATH", nargs="?", help="the spool; the current directory if it is one")
+    else:
+        parser.add_argument("path", metavar="PATH", help="the spool")
+
+
+def _poll_log(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--cursor-file", action="append", metavar="FILE", help="a cursor file, or a folder of them, in place of those found"
+    )
+    parser.add_argument(
+        "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= its name tells whose"
+    )
+
+
+def _redis(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--redis-tickets", action="append", metavar="URL", help="its ticket queues too: redis://HOST:6379/0#QUEUE; looked at only"
+    )
+
+
+def _theme(parser: ArgumentParser) -> None:
+    parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
+
+
+def _json(parser: ArgumentParser, what: str) -> None:
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def _selection(parser: ArgumentParser) -> None:
+    parser.add_argument("what", metavar="ID", nargs="*", help="ids as listed, - for ids or `ls --json` lines on stdin, or ALL")
+    parser.add_argument("--box", choices=BOXES, metavar="BOX", help="the box: " + ", ".join(BOXES))
+    parser.add_argument("--source", metavar="NAME", help="only from this source")
+    parser.add_argument("--older-than", metavar="AGE", help="in the box for longer than 90, 10m, 2h, 1d")
+    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="only these: " + ", ".join(VERDICTS))
+    parser.add_argument(
+        "--filter", metavar="QUERY", default="", help="text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead"
+    )
+
+
+def _question(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
+
+
+def _change(parser: ArgumentParser) -> None:
+    _question(parser)
+    parser.add_argument("--rate", type=_rate, metavar="N/s", help="at most so many messages: 50/s, 1000/m; a bare number is /s")
+    _json(parser, "the plan and what came of it as one object")
+
+
+def demo(parser: ArgumentParser) -> None:
+    parser.add_argument("--dir", metavar="PATH", help="make the spool there, and keep it")
+    parser.add_argument("--headless", type=_seconds, metavar="SECONDS", help="no dashboard: print the status after so long")
+    _theme(parser)
+    _json(parser, "with --headless: the status as one object")
+
+
+def init(parser: ArgumentParser) -> None:
+    _path(parser)
+    _json(parser, "what was made as one object")
+
+
+def put(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("files", metavar="FILE", nargs="*", help="a message each; stdin if none is named, or for -")
+    parser.add_argument("--source", metavar="NAME", help="who produced it")
+    parser.add_argument("--id", metavar="ID", help="its id: a second put of it is a no-op while the first is in a box")
+    parser.add_argument("--key", metavar="KEY", help="a second put with this key is a no-op, always")
+    parser.add_argument("--no-durable", action="store_true", help="faster: may be lost when the power fails")
+    _json(parser, "a line an id")
+
+
+def work(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many commands at once")
+    parser.add_argument("--timeout", metavar="AGE", help="kill the command after 90, 10m … and release its message")
+    parser.add_argument("--drain", action="store_true", help="end when nothing is there to take")
+    parser.add_argument("--no-recover", action="store_true", help="leave alone what dead consumers hold")
+    parser.add_argument("--no-durable", action="store_true", help="faster: an ack may be undone when the power fails")
+    parser.add_argument("--quiet", action="store_true", help="no line for each message on stderr")
+
+
+def status(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    _poll_log(parser)
+    _redis(parser)
+    _json(parser, "one object")
+
+
+def ls(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    _selection(parser)
+    parser.add_argument(
+        "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="by what; age first"
+    )
+    parser.add_argument("--invert", action="store_true", help="the other way round")
+    parser.add_argument("-n", dest="most", type=int, metavar="N", help="at most N lines")
+    _json(parser, "an object a line")
+
+
+def show(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("id", metavar="ID", help="as listed")
+    parser.add_argument("--box", choices=BOXES, metavar="BOX", help="look in this box only")
+    parser.add_argument("--raw", action="store_true", help="the payload byte by byte, to a pipe or a file")
+    parser.add_argument("--who", action="store_true", help="who has the file open or locked, instead")
+    _json(parser, "one object")
+
+
+def requeue(parser: ArgumentParser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    parser.add_argument(
+        "--hold-poison", action="store_true", help="hold what was in work at 3 deaths or more, requeue the others"
+    )
+    _change(parser)
+
+
+def hold(parser: ArgumentParser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    _change(parser)
+
+
+def release(parser: ArgumentParser) -> None:
+    _path(parser)
+    _selection(parser)
+    _change(parser)
+
+
+def restore(parser: ArgumentParser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument(
+        "--force", action="store_true", help="put into new also what is not known to have come from there, from the trash"
+    )
+    _change(parser)
+
+
+def purge(parser: ArgumentParser) -> None:
+    _path(parser)
+    _selection(parser)
+    parser.add_argument("--now", action="store_true", help="delete, past the trash; there is no undo")
+    parser.add_argument("--expired", action="store_true", help="delete what stands in the trash for longer than it is kept")
+    parser.add_argument("--force", action="store_true", help=SUPPRESS)  # what lives is refused all the same
+    _change(parser)
+
+
+def inject(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("--count", type=int, default=1, metavar="N", help="how many")
+    parser.add_argument("--text", help="the payload")
+    parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
+    parser.add_argument("--source", metavar="NAME", help="as from this source")
+    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; tells their way: new, cur, gone")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="with --canary: follow them so long at most; 0: not"
+    )
+    _change(parser)
+
+
+def cursors(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    _poll_log(parser)
+    parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
+    parser.add_argument("--file", metavar="FILE", help="with --set: in this cursor file, where several have the source")
+    parser.add_argument(
+        "--type", choices=("json", "text"), default="", help="with --set: what VALUE is; else as the present value is"
+    )
+    parser.add_argument("--force", action="store_true", help="with --set: also a source that the file does not have yet")
+    parser.add_argument("--yes", action="store_true", help="with --set: do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="with --set: show the plan and stop")
+    parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="leave its problems out of the list, for 1h unless told otherwise")
+    parser.add_argument("--unmute", metavar="SOURCE", help="end that")
+    parser.set_defaults(rate=None)
+    _json(parser, "an object a line; with --set the plan and what came of it as one")
+
+
+def undo(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument(
+        "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
+    )
+    _change(parser)
+
+
+def ops(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: what became of each item")
+    _json(parser, "an object a line; of one operation one object")
+
+
+def unlock(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL")
+    parser.add_argument("--force", action="store_true", help="also where nobody here can tell whether its holder lives")
+    _question(parser)
+    parser.set_defaults(rate=None)
+    _json(parser, "the plan and what came of it as one object")
+
+
+def listed(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    _redis(parser)
+    _json(parser, "an object a line")
+
+
+def dashboard(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
+    _theme(parser)
+    _poll_log(parser)
+    _redis(parser)
+    parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
+    parser.add_argument("--json", action="store_true", help="print the status as one object instead")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version")
