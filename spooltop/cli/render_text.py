@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from ..model.audit import AuditTrail, said
 from ..model.expiry import expired_words, kept_words
 from ..model.holders import Holders
-from ..model.plan import OperationRecord, Outcome, Plan, Result
+from ..model.plan import OperationRecord, Outcome, Plan, Result, oldest_of
 from ..model.problem import Severity
 from ..model.row import Payload, Row
 from ..model.sight import Lock, LockParty
@@ -120,10 +120,10 @@ def plan(plan: Plan) -> list[str]:
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
-    oldest = max((held for item in plan.items if (held := item.row.in_box_age(now)) is not None), default=None)
+    oldest = oldest_of(plan.items)
     if oldest is not None:
         stands = "stands" if plan.action is Action.UNLOCK else "in its box"
-        lines.append(f"oldest {stands} for {age(oldest)}")
+        lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
     moving = [item for item in plan.items[:SAMPLE] if not item.words]
     lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
     if moving:

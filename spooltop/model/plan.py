@@ -12,7 +12,8 @@ from .selection import Selection
 from .words import Action, Box, Json, Ref, Verdict
 
 __all__ = [
-    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "warnings_of",
+    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "oldest_of",
+    "warnings_of",
 ]  # fmt: skip
 
 
@@ -48,6 +49,14 @@ def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
     """How often each warning stands there, without looking at a million items where they know it (``warnings``)."""
     known = getattr(items, "warnings", None)
     return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
+
+
+def oldest_of(items: Sequence[Item]) -> float | None:
+    """When the first of them came into its box, epoch seconds, likewise (``oldest_at``); None where nobody knows."""
+    if hasattr(items, "oldest_at"):
+        known = items.oldest_at
+        return known if isinstance(known, float) else None
+    return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +158,13 @@ class Result:
     undo: tuple[str, ...] = ()
     """The command that undoes it, as words of a shell; empty where nothing can be undone."""
     notes: tuple[str, ...] = ()
+    _counts: Mapping[Outcome, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_counts", Counter(item.outcome for item in self.items))  # once, not at each drawing
 
     def count(self, outcome: Outcome) -> int:
-        return sum(1 for item in self.items if item.outcome is outcome)
+        return self._counts[outcome]
 
 
 @dataclass(frozen=True, slots=True)

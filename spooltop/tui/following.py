@@ -10,10 +10,13 @@ from ..model.units import age, duration
 from ..model.words import ASIDE, Action, Box, Verdict
 from .found import Followers
 
-__all__ = ["FOLLOWS", "followed_ids", "since_then", "waiting"]
+__all__ = ["FOLLOWED_AT_MOST", "FOLLOWS", "followed_ids", "since_then", "waiting"]
 
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
 """Actions after which messages go on by themselves."""
+
+FOLLOWED_AT_MOST = 1_000
+"""So many are followed, the first of them."""
 
 
 def followed_ids(result: Result) -> tuple[str, ...]:
@@ -23,12 +26,13 @@ def followed_ids(result: Result) -> tuple[str, ...]:
     return tuple(item.id for item in result.items if item.outcome is Outcome.DONE)
 
 
-def since_then(result: Result, followers: Followers | None) -> tuple[str, ...]:
-    """Who took what was put back, what became of it, and what still waits. Empty before the first look after it."""
-    ids = followed_ids(result)
+def since_then(result: Result, followers: Followers | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Who took what was put back, what became of it, and what still waits. Empty before the first look after it. ``ids`` are
+    those of ``followed_ids``, for who asks often."""
+    ids = followed_ids(result) if ids is None else ids
     if followers is None or followers.taken_at < result.finished_at or not ids:
         return ()
-    found = [followers.found[id] for id in ids if id in followers.found]
+    found = [followers.found[id] for id in ids[:FOLLOWED_AT_MOST] if id in followers.found]
     end, now = result.finished_at, followers.taken_at
     lines = _taken(found, end, now)
     gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
@@ -45,9 +49,10 @@ def since_then(result: Result, followers: Followers | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def waiting(result: Result, followers: Followers | None) -> int | None:
-    """How many still wait to be taken: what an undo can have. None where it is not known or there is nothing to wait for."""
-    ids = followed_ids(result)
+def waiting(result: Result, followers: Followers | None, ids: Sequence[str] | None = None) -> int | None:
+    """How many still wait to be taken: what an undo can have. None where it is not known or there is nothing to wait for.
+    ``ids`` as above."""
+    ids = followed_ids(result) if ids is None else ids
     if followers is None or not ids or result.action is Action.UNDO or len(followers.found) < len(ids):
         return None
     return sum(1 for one in followers.found.values() if one.box is Box.NEW)

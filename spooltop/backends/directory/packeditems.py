@@ -32,9 +32,13 @@ class PackedItems(Sequence[Item]):
         self._last: tuple[int, list[Item]] = (-1, [])
         self.warnings: Counter[str] = Counter()
         """How often each warning stands there."""
+        self.oldest_at: float | None = None
+        """When the first of them came into its box."""
 
     def append(self, item: Item) -> None:
         self._open.append(item)
+        if (since := item.row.in_box_since) is not None and (self.oldest_at is None or since < self.oldest_at):
+            self.oldest_at = since
         if item.warning:
             self.warnings[item.warning] += 1
         if len(self._open) == CHUNK:

@@ -98,7 +98,7 @@ def _what(plan: Plan) -> str:
 
 def plan_title(plan: Plan) -> str:
     """``Requeue 2 of 3 claims``."""
-    rows = [item.row for item in plan.items] or [one.row for one in plan.refused]
+    rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]  # never all of a million
     box = rows[0].box if rows else plan.selection.box
     asked = plan.count + len(plan.refused)
     of = f" of {asked:,}" if plan.refused else ""
@@ -129,7 +129,8 @@ def plan_lines(
     width = min(width, WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
-    listed = {f"{item.words}." for item in plan.items if item.words}  # a note says it again, for who reads notes alone
+    # What has words is none of many; a note says them again, for who reads notes alone.
+    listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
     tail = [*_warnings(plan, inner), *_refusals(plan, inner), *noted(notes, inner)]
     foot = _foot(plan, inner, typed, busy)

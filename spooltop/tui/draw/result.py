@@ -43,7 +43,7 @@ def result_lines(
         Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
         f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
     )
-    middle: list[Line] = []
+    middle: list[Line | str] = []  # a name is drawn when it is seen: there may be a million
     for i, words in enumerate(since):
         for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
             middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
@@ -59,7 +59,7 @@ def result_lines(
     foot.append(crop(join(*keys), inner))
     room = max(1, height - 3 - len(foot))
     scroll = max(0, min(scroll, len(middle) - room))
-    seen = middle[scroll : scroll + room]
+    seen = [_name(one, inner) if isinstance(one, str) else one for one in middle[scroll : scroll + room]]
     hidden = len(middle) - scroll - room
     if hidden > 0:
         seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
@@ -67,18 +67,24 @@ def result_lines(
     return framed(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
 
 
-def _not_done(result: Result, inner: int) -> list[Line]:
+def _name(name: str, inner: int) -> Line:
+    return plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner)
+
+
+def _not_done(result: Result, inner: int) -> list[Line | str]:
     """Each that was skipped or failed by its name, under the reason that it shares with others; failures first."""
+    if result.count(Outcome.DONE) == len(result.items):
+        return []
     groups: dict[tuple[Outcome, str], list[str]] = {}
     for item in result.items:
         if item.outcome is not Outcome.DONE:
             groups.setdefault((item.outcome, item.reason), []).append(item.id)
-    lines: list[Line] = []
+    lines: list[Line | str] = []
     for (outcome, reason), names in sorted(groups.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
         start = f"{outcome.value} {len(names):,}: "
         parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
         style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
         lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
         lines += [plain(part, inner) for part in parts[1:]]
-        lines += [plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner) for name in names]
+        lines += names
     return lines

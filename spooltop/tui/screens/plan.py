@@ -17,7 +17,7 @@ from ...model.words import Action, Json
 from ..deliver import deliver
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, plain, shown, wrap
-from ..following import FOLLOWS
+from ..following import FOLLOWED_AT_MOST, FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
@@ -166,7 +166,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.began = owner.spool.now()
         if plan.action in FOLLOWS:
             # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
-            owner.looker.follow([item.id for item in plan.items], self.began)
+            owner.looker.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
 
         def stopped() -> bool:
             return self.stop.is_set() or owner.leaving.is_set()

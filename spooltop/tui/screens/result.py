@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...model.plan import Outcome, Result
 from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
-from ..following import followed_ids, since_then, waiting
+from ..following import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
 from ..found import Followers
 from ..scene import Scene, View
 from .follow import FollowScreen
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["ResultScreen"]
 
 
-FOLLOWED_AT_MOST = 1_000
-
-
 class ResultScreen(SteppingScreen[bool]):
     """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count."""
 
@@ -29,12 +26,13 @@ class ResultScreen(SteppingScreen[bool]):
         super().__init__()
         self.result = result
         self.since = since
+        self.ids = followed_ids(result)
         self.scroll_at = 0
         self.followers: Followers | None = None
 
     def on_mount(self) -> None:
-        if ids := followed_ids(self.result):
-            self.owner.looker.follow(ids, self.since)
+        if self.ids:
+            self.owner.looker.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
         self.paint()
 
     def on_unmount(self) -> None:
@@ -42,8 +40,7 @@ class ResultScreen(SteppingScreen[bool]):
 
     def scene(self) -> Scene:
         why = "" if self.result.undo else "nothing of it can be undone"
-        followed = len(followed_ids(self.result))
-        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why, followed=followed)
+        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
 
     def take(self, found: Found) -> None:
         """A new look: where the messages are now."""
@@ -56,8 +53,8 @@ class ResultScreen(SteppingScreen[bool]):
             self.show_panel(self._lines(self.app.size.width, self.room))
 
     def _lines(self, width: int, height: int) -> list[Line]:
-        since = since_then(self.result, self.followers)
-        left = waiting(self.result, self.followers)
+        since = since_then(self.result, self.followers, self.ids)
+        left = waiting(self.result, self.followers, self.ids)
         return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
 
     def do_back(self, key: str) -> None:
@@ -67,7 +64,7 @@ class ResultScreen(SteppingScreen[bool]):
         self.dismiss(True)
 
     def do_follow(self, key: str) -> None:
-        ids = followed_ids(self.result)[:FOLLOWED_AT_MOST]
+        ids = self.ids[:FOLLOWED_AT_MOST]
         self.app.push_screen(FollowScreen(ids, self.since, keep=True, told=self.followers))
 
     def do_copy_result(self, key: str) -> None:

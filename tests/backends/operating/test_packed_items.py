@@ -7,7 +7,7 @@ import tracemalloc
 
 from spooltop.backends.directory.packeditems import CHUNK, PackedItems
 from spooltop.backends.directory.places import Place, Ref
-from spooltop.model.plan import Item, Outcome, warnings_of
+from spooltop.model.plan import Item, Outcome, oldest_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Owner, Verdict
@@ -39,6 +39,8 @@ def test_it_is_the_list_that_was_put_in():
         assert list(packed[start:stop]) == plain[start:stop], (start, stop)
     assert [packed[place] for place in (0, -1, CHUNK, 2 * CHUNK)] == [plain[place] for place in (0, -1, CHUNK, 2 * CHUNK)]
     assert packed[::-500] == plain[::-500]
+    assert oldest_of(packed) == oldest_of(plain) == 2.5
+    assert oldest_of(PackedItems()) is oldest_of([]) is None
     assert warnings_of(packed) == warnings_of(plain) == {"poison": len(plain[::4])}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import pytest
 
+from spooltop.cli import render_text
 from spooltop.model.can import Can
 from spooltop.model.kind import Sort
-from spooltop.model.plan import Confirm
+from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
 from spooltop.model.row import Payload
 from spooltop.model.sight import LockParty, Watch, Who
 from spooltop.model.words import Box
@@ -267,6 +268,59 @@ def test_a_plan_for_one_speaks_of_one() -> None:
 def test_a_long_plan_counts_what_is_above_and_below() -> None:
     words = text(plan_lines(asked.plan(items=312), 80, 23, now=NOW, scroll=5))
     assert "more below, 5 above" in words
+
+
+class Asked(Sequence[Item]):
+    """As many items as are wanted, which counts those that anybody looked at."""
+
+    def __init__(self, one: Item, length: int) -> None:
+        self.one, self.length, self.looked_at = one, length, 0
+        self.warnings: dict[str, int] = {}
+        self.oldest_at = 1.0
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self.length))]
+        if not -self.length <= index < self.length:
+            raise IndexError(index)
+        self.looked_at += 1
+        return self.one
+
+
+def test_a_plan_of_a_million_is_drawn_by_those_that_are_seen() -> None:
+    """At each key and each look it is drawn again: the screen would stand still for seconds."""
+    one = asked.plan(items=1)
+    items = Asked(one.items[0], 1_000_000)
+    whole = replace(one, items=items, notes=("They wait.",))
+    assert "Requeue 1,000,000" in text(plan_lines(whole, 80, 23, now=NOW, scroll=500_000))
+    printed = "\n".join(render_text.plan(whole))
+    assert "requeue 1,000,000" in printed and "oldest in its box for" in printed
+    assert items.looked_at < 100
+
+
+def test_a_result_of_many_that_were_not_done_draws_those_that_are_seen() -> None:
+    drawn: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def isprintable(self) -> bool:
+            drawn.append(str(self))
+            return super().isprintable()
+
+    items = [ItemResult(Name(f"id{n}"), f"id{n}", Outcome.SKIPPED, "gone") for n in range(5_000)]
+    words = text(result_lines(replace(asked.result(), items=items), 80, 20, zone=ZONE, scroll=2_000))
+    assert "id2005" in words and "done 0 · skipped 5,000" in words
+    assert 0 < len(set(drawn)) <= 20
 
 
 def test_a_result_names_each_that_was_not_done() -> None:
