@@ -17,7 +17,7 @@ from ..model.text import escape
 from ..model.units import count, duration
 from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
-from . import render_json, render_text, tracing
+from . import render_changes_json, render_json, render_text, tracing
 from .context import Context
 from .selecting import path_of, selection_of
 from .terminal import Terminal
@@ -152,17 +152,17 @@ def change(
             terminal.out(line)
     if plan.count == 0:
         if args.json:
-            terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=args.dry_run)))
+            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=args.dry_run)))
         return _nothing(plan, terminal, own_age=selection.older_than is not None)
     if args.dry_run:
         if args.json:
-            terminal.out(render_json.dumps(render_json.outcome(plan, None, dry_run=True)))
+            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=True)))
         return DONE
     if not args.yes:
         _confirm(plan, terminal, shown=not args.json)
     began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
-    told = render_json.outcome(plan, result, dry_run=False) if args.json else {}
+    told = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
         for line in render_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)

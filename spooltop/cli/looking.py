@@ -16,7 +16,7 @@ from ..model.selection import Selection
 from ..model.snapshot import Snapshot
 from ..model.text import escape
 from ..model.words import LIVE, Box
-from . import render_json, render_text
+from . import render_changes_json, render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
@@ -127,7 +127,7 @@ def ops(args: argparse.Namespace, context: Context) -> int:
             return _audited(one, control.audit(one.operation), now, args, context)
     if args.json:
         for record in records:
-            context.terminal.out(render_json.dumps(render_json.operation(record, now)))
+            context.terminal.out(render_json.dumps(render_changes_json.operation(record, now)))
     elif records:
         for line in render_text.operations(records, now):
             context.terminal.out(line)
@@ -138,7 +138,7 @@ def ops(args: argparse.Namespace, context: Context) -> int:
 
 def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse.Namespace, context: Context) -> int:
     if args.json:
-        context.terminal.out(render_json.dumps(render_json.audited(one, trail, now)))
+        context.terminal.out(render_json.dumps(render_changes_json.audited(one, trail, now)))
     else:
         for line in render_text.audited(one, trail, now):
             context.terminal.out(line)

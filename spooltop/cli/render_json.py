@@ -1,4 +1,4 @@
-"""Snapshots, rows, plans and results as JSON objects. Pure.
+"""Snapshots and rows as JSON objects. Pure.
 
 Times are epoch seconds, ages seconds; ``id``, ``name`` and paths are escaped (``model.text``); null is "not known", never 0.
 """
@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model.audit import AuditTrail
 from ..model.holders import Holders
-from ..model.plan import OperationRecord, Outcome, Plan, Result
 from ..model.problem import Problem
 from ..model.row import Payload, Row
 from ..model.selection import Selection
@@ -22,9 +20,10 @@ from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
 from ..model.words import Box, Key
 
-__all__ = ["cursors", "dumps", "holders", "locks", "message", "operation", "outcome", "row", "selection", "status"]
+__all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "row", "selection", "status"]
 
 SCHEMA = 1
+"""Of every object."""
 
 
 def dumps(thing: Mapping[str, Any]) -> str:
@@ -139,89 +138,6 @@ def message(found: Row, payload: Payload, now: float) -> dict[str, Any]:
     }
 
 
-def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, Any]:
-    """What a change was to do and, where it was done, what came of each item."""
-    thing: dict[str, Any] = {
-        "schema": SCHEMA,
-        "action": str(plan.action),
-        "operation": plan.operation,
-        "target": escape(plan.target),
-        "made_at": plan.made_at,
-        "dry_run": dry_run,
-        "count": plan.count,
-        "refused": [
-            {**_named(refusal.row), "reason": refusal.reason, "forceable": refusal.forceable} for refusal in plan.refused
-        ],
-        "missing": [escape(missing) for missing in plan.missing],
-        "notes": list(plan.notes),
-        "command": list(plan.command),
-    }
-    if result is None:
-        thing["items"] = [{**_named(item.row, item.words), "warning": item.warning} for item in plan.items]
-        return thing
-    thing.update({str(one): result.count(one) for one in Outcome})
-    thing["items"] = [
-        {
-            "id": escape(item.id),
-            "name": escape(item.name),
-            "outcome": str(item.outcome),
-            "reason": item.reason,
-            "became": escape(item.became),
-        }
-        for item in result.items
-    ]
-    thing["finished_at"] = result.finished_at
-    thing["stopped"] = result.stopped
-    thing["untried"] = result.untried
-    thing["undo"] = list(result.undo)
-    thing["notes"] = [*plan.notes, *result.notes]
-    return thing
-
-
-def operation(record: OperationRecord, now: float) -> dict[str, Any]:
-    """A line of ``ops --json``."""
-    return {
-        "schema": SCHEMA,
-        "operation": record.operation,
-        "action": str(record.action),
-        "at": record.at,
-        "age": max(0.0, now - record.at),
-        "user": record.user,
-        "count": record.count,
-        "done": record.done,
-        "skipped": record.skipped,
-        "failed": record.failed,
-        "open": record.open,
-        "undone_by": record.undone_by,
-        "why_not_undo": record.why_not_undo,
-        "words": record.words,
-    }
-
-
-def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str, Any]:
-    """``ops PATH OPERATION --json``: the operation, ``items`` with what became of each, ``audit`` with the lines of the log."""
-    thing = operation(record, now)
-    thing["items"] = [
-        {
-            "id": escape(one.id), "name": escape(one.name), "outcome": str(one.outcome), "reason": one.reason,
-            "became": escape(one.became),
-        }
-        for line in trail.lines
-        for one in line.results
-    ]  # fmt: skip
-    thing["audit"] = [
-        {
-            "time": line.at, "event": line.event, "action": line.action, "user": line.user, "uid": line.uid,
-            "sudo_user": line.sudo_user, "ssh_connection": line.ssh_connection, "tty": line.tty, "pid": line.pid,
-            "count": line.count, "tried": line.tried, "force": line.force, "ended": line.ended,
-            "names": [escape(name) for name in line.names], "trusted": line.trusted,
-        }
-        for line in trail.lines
-    ]  # fmt: skip
-    thing["notes"] = list(trail.troubles)
-    return thing
-
-
 def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Lines of ``cursors --json``, each with the writes that were seen, newest first."""
     return [
@@ -265,7 +181,7 @@ def holders(found: Holders, row: Row | None = None) -> dict[str, Any]:
     """``show --who --json``: who has the file, of a message with its id, name and box."""
     return {
         "schema": SCHEMA,
-        **({} if row is None else _named(row)),
+        **({} if row is None else named(row)),
         "path": found.path,
         "holders": [
             {
@@ -309,7 +225,7 @@ def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
     return thing
 
 
-def _named(row: Row, words: str = "") -> dict[str, Any]:
+def named(row: Row, words: str = "") -> dict[str, Any]:
     """A message by id, name and box; a cursor, which stands in no box, by its source and file, and what is done with it."""
     named = {"id": escape(row.id), "name": escape(row.name)}
     if os.path.isabs(row.name):
