@@ -1,7 +1,7 @@
 """The filter: terms separated by blanks, all of which must hold.
 
 ====================  =======================================================================
-``text``              somewhere in the name, id, source, owner's command, evidence or note as shown
+``text``              somewhere in the name, id, source, owner's command, evidence, note or reason as shown
 ``age:>10m``          in its box for longer (``>`` ``>=`` ``<`` ``<=``)
 ``src:imessage``      from this source; ``src:""`` from none that is known
 ``pid:4312``          held or written by this process
@@ -20,116 +20,23 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..errors import UsageError
 from .row import Row
-from .text import escape
+from .terms import COMPARE, KEYED, Age, IsVerdict, Pid, Source, Term, Text, Tries
 from .units import parse_age
-from .words import Box, Verdict
+from .words import Verdict
 
 __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
 KEYS = ("age", "src", "pid", "tries", "verdict")
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
-}  # fmt: skip
 OLDER = operator.gt
 """How an age is compared to "older than"."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
-_KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    needle: str
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        return any(self.needle in part for part in _shown(row))
-
-    def __str__(self) -> str:
-        return _quote(self.needle, always=bool(_KEYED.fullmatch(self.needle)) or self.needle.startswith("!"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Age:
-    compare: str
-    text: str
-    seconds: float
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        age = row.in_box_age(now)
-        return None if age is None else _COMPARE[self.compare](age, self.seconds)
-
-    def __str__(self) -> str:
-        return f"age:{self.compare}{self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    name: str
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        return escape(row.source or "") == self.name
-
-    def __str__(self) -> str:
-        return "src:" + _quote(self.name, always=not self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pid:
-    pid: int
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        pid = row.owner.pid if row.owner else None
-        return None if pid is None and _judged(row) else pid == self.pid
-
-    def __str__(self) -> str:
-        return f"pid:{self.pid}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Tries:
-    compare: str
-    number: int
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        return None if row.attempt is None else _COMPARE[self.compare](row.attempt, self.number)
-
-    def __str__(self) -> str:
-        return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class _IsVerdict:
-    verdict: Verdict
-
-    def holds(self, row: Row, now: float) -> bool | None:
-        return None if row.verdict is None and _judged(row) else row.verdict == self.verdict
-
-    def __str__(self) -> str:
-        return f"verdict:{self.verdict}"
-
-
-def _shown(row: Row) -> Iterator[str]:
-    yield escape(row.name)
-    yield escape(row.id)
-    yield escape(row.source or "")
-    yield escape((row.owner.command if row.owner else None) or "")
-    yield row.evidence
-    yield row.note
-    yield row.reason
-
-
-def _judged(row: Row) -> bool:
-    """True where a row without a verdict or an owner means that it is not known, not that there is none."""
-    return row.box in (Box.CUR, Box.TMP)
-
-
-_Term: TypeAlias = _Text | _Age | _Source | _Pid | _Tries | _IsVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +45,7 @@ class Query:
     lenient parse, as typed, and ``hint`` says what the first of them lacks. ``str()`` gives words that parse to the same query.
     """
 
-    terms: tuple[tuple[_Term, bool], ...] = ()
+    terms: tuple[tuple[Term, bool], ...] = ()
     incomplete: tuple[str, ...] = ()
     hint: str = ""
 
@@ -154,21 +61,21 @@ class Query:
     @property
     def needs_stat(self) -> bool:
         """True where a row's time may be needed, which a name alone need not tell."""
-        return any(isinstance(term, _Age) for term, _ in self.terms)
+        return any(isinstance(term, Age) for term, _ in self.terms)
 
     @property
     def needs_owner(self) -> bool:
         """True where claims or temporary files must be judged first: by verdict, pid, or text that may stand in the evidence."""
-        return any(isinstance(term, _IsVerdict | _Pid | _Text) for term, _ in self.terms)
+        return any(isinstance(term, IsVerdict | Pid | Text) for term, _ in self.terms)
 
     @property
     def plain_terms(self) -> tuple[bytes, ...]:
         """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``is_plain``)."""
         found = []
         for term, wanted in self.terms:
-            if wanted and isinstance(term, _Text) and _PLAIN.fullmatch(term.needle):
+            if wanted and isinstance(term, Text) and _PLAIN.fullmatch(term.needle):
                 found.append(term.needle.encode())
-            elif wanted and isinstance(term, _Source) and _PLAIN.fullmatch(term.name):
+            elif wanted and isinstance(term, Source) and _PLAIN.fullmatch(term.name):
                 found.append(b",s=" + term.name.encode())
         return tuple(found)
 
@@ -176,12 +83,12 @@ class Query:
     def by_name(self) -> ByName | None:
         """The terms apart, where of a message in ``new`` whose name is plain the name decides; None where a text may stand
         elsewhere."""
-        if any(isinstance(term, _Text) and not _PLAIN.fullmatch(term.needle) for term, _ in self.terms):
+        if any(isinstance(term, Text) and not _PLAIN.fullmatch(term.needle) for term, _ in self.terms):
             return None
         return ByName(
-            tuple((term.needle, wanted) for term, wanted in self.terms if isinstance(term, _Text)),
-            tuple((_COMPARE[t.compare], t.seconds, wanted) for t, wanted in self.terms if isinstance(t, _Age)),
-            Query(tuple((term, wanted) for term, wanted in self.terms if not isinstance(term, _Text | _Age))),
+            tuple((term.needle, wanted) for term, wanted in self.terms if isinstance(term, Text)),
+            tuple((COMPARE[t.compare], t.seconds, wanted) for t, wanted in self.terms if isinstance(t, Age)),
+            Query(tuple((term, wanted) for term, wanted in self.terms if not isinstance(term, Text | Age))),
         )
 
     def could_match(self, name: bytes) -> bool:
@@ -218,7 +125,7 @@ def parse(text: str, *, lenient: bool = False) -> Query:
     >>> str(parse('age:>10m !verdict:alive "two words"'))
     'age:>10m !verdict:alive "two words"'
     """
-    terms: list[tuple[_Term, bool]] = []
+    terms: list[tuple[Term, bool]] = []
     incomplete: list[str] = []
     hint = ""
     words, closed = _split(text)
@@ -274,19 +181,13 @@ def _split(text: str) -> tuple[list[_Word], bool]:
     return words, not inside
 
 
-def _quote(text: str, *, always: bool = False) -> str:
-    if always or not text or '"' in text or any(char.isspace() for char in text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
-
-
-def _term(word: _Word) -> tuple[_Term, bool]:
+def _term(word: _Word) -> tuple[Term, bool]:
     text, quoted_at = word.text, word.quoted_at
     wanted = True
     if text.startswith("!") and quoted_at != 0:
         wanted, text = False, text[1:]
         quoted_at = None if quoted_at is None else quoted_at - 1
-    keyed = _KEYED.fullmatch(text)
+    keyed = KEYED.fullmatch(text)
     if keyed and (quoted_at is None or quoted_at >= keyed.start(2)):
         key, value = keyed.groups()
         if key in KEYS:
@@ -294,27 +195,27 @@ def _term(word: _Word) -> tuple[_Term, bool]:
         _refuse_misspelt(key, value)
     if not text:
         raise UsageError("there is nothing to look for", advice="write some text, or a term such as age:>10m")
-    return _Text(text), wanted
+    return Text(text), wanted
 
 
-def _keyed(key: str, value: str, *, quoted: bool) -> _Term:
+def _keyed(key: str, value: str, *, quoted: bool) -> Term:
     found = _OPERATOR.fullmatch(value)
     compare, rest = (found.group(1), found.group(2)) if found else (None, value)
     if key == "age":
         if compare in (None, "="):
             raise UsageError(f"age:{value} says neither older nor younger", advice="write age:>10m or age:<5s")
-        return _Age(str(compare), rest, parse_age(rest))
+        return Age(str(compare), rest, parse_age(rest))
     if key == "tries":
-        return _Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
+        return Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
     if key == "pid":
-        return _Pid(_number("pid", value, "write pid:4312"))
+        return Pid(_number("pid", value, "write pid:4312"))
     if key == "verdict":
         if value.lower() not in set(Verdict):
             raise UsageError(f"{value!r} is no verdict", advice="one of " + ", ".join(Verdict))
-        return _IsVerdict(Verdict(value.lower()))
+        return IsVerdict(Verdict(value.lower()))
     if not value and not quoted:
         raise UsageError("src: names no source", advice='write src:imessage, or src:"" for messages of no known source')
-    return _Source(value)
+    return Source(value)
 
 
 def _number(key: str, text: str, advice: str) -> int:

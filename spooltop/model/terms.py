@@ -1,0 +1,132 @@
+"""The terms of a filter: what each says of a row, and how it is written.
+
+``holds(row, now)`` (epoch seconds) is None where that is not known of the row; ``str()`` gives a word that parses to the same.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .row import Row
+from .text import escape
+from .words import Box, Verdict
+
+__all__ = ["COMPARE", "KEYED", "Age", "IsVerdict", "Pid", "Source", "Term", "Text", "Tries"]
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+"""How a term may compare, by its sign."""
+KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
+"""``key:value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Stands somewhere in what is shown."""
+
+    needle: str
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return any(self.needle in part for part in _shown(row))
+
+    def __str__(self) -> str:
+        return _quote(self.needle, always=bool(KEYED.fullmatch(self.needle)) or self.needle.startswith("!"))
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """In its box for so long."""
+
+    compare: str
+    text: str
+    seconds: float
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        age = row.in_box_age(now)
+        return None if age is None else COMPARE[self.compare](age, self.seconds)
+
+    def __str__(self) -> str:
+        return f"age:{self.compare}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """From this source; of an empty name: from none that is known."""
+
+    name: str
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return escape(row.source or "") == self.name
+
+    def __str__(self) -> str:
+        return "src:" + _quote(self.name, always=not self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Pid:
+    """Held or written by this process."""
+
+    pid: int
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        pid = row.owner.pid if row.owner else None
+        return None if pid is None and _judged(row) else pid == self.pid
+
+    def __str__(self) -> str:
+        return f"pid:{self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """In work so often."""
+
+    compare: str
+    number: int
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return None if row.attempt is None else COMPARE[self.compare](row.attempt, self.number)
+
+    def __str__(self) -> str:
+        return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsVerdict:
+    """Judged so."""
+
+    verdict: Verdict
+
+    def holds(self, row: Row, now: float) -> bool | None:
+        return None if row.verdict is None and _judged(row) else row.verdict == self.verdict
+
+    def __str__(self) -> str:
+        return f"verdict:{self.verdict}"
+
+
+def _shown(row: Row) -> Iterator[str]:
+    yield escape(row.name)
+    yield escape(row.id)
+    yield escape(row.source or "")
+    yield escape((row.owner.command if row.owner else None) or "")
+    yield row.evidence
+    yield row.note
+    yield row.reason
+
+
+def _judged(row: Row) -> bool:
+    """True where a row without a verdict or an owner means that it is not known, not that there is none."""
+    return row.box in (Box.CUR, Box.TMP)
+
+
+Term: TypeAlias = Text | Age | Source | Pid | Tries | IsVerdict
+
+
+def _quote(text: str, *, always: bool = False) -> str:
+    if always or not text or '"' in text or any(char.isspace() for char in text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
