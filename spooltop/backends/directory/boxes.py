@@ -13,7 +13,8 @@ from spooltop.model.words import LIVE, Box, Key
 
 from .listing import new_row
 from .rows import claim_row
-from .scan import BoxScan, BoxScanner
+from .scan import BoxScan
+from .scanner import BoxScanner
 
 __all__ = ["Boxes", "Doubles"]
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
 import time
-from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Set
+from dataclasses import dataclass, field
 
 from spooltop.engine import names
 
 from . import getdents
 from .packed import PackedNames
 
-__all__ = ["BoxScan", "BoxScanner", "Generation", "generation_of", "quick_put_us", "scan_box"]
+__all__ = ["BoxScan", "Generation", "generation_of", "quick_put_us", "scan_box"]
 
-_COARSE_NS = 20_000_000
 _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _SAMPLE = 100
-_DUTY = 20
-"""How many times as long as a listing took no other is begun."""
-_EACH = 1e-4
-"""Seconds without another listing for each name."""
 _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
@@ -215,103 +209,3 @@ def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
     if exact:
         return total, False
     return (int(total / seen * count), True) if seen else (None, True)
-
-
-class BoxScanner:
-    """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
-    last listing lies ``max(least, 20 × its duration)`` back, so that looking takes at most a twentieth of the time; of a box with
-    thousands of names ten times ``least``.
-
-    ``clock`` is the wall clock in seconds, ``monotonic`` one that only runs forward.
-    """
-
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-        least: float = 0.1,
-        sizes: bool = True,
-    ) -> None:
-        self._clock = clock
-        self._monotonic = monotonic
-        self._least = least
-        self._sizes = sizes
-        self._untimed: dict[str, int] = {}
-        self._last_at = 0.0
-        self._number = 0
-        self._coarse = False
-        self.last: BoxScan | None = None
-        self.due: float | None = None
-        """When a change that was seen is listed at the earliest (monotonic seconds); None: nothing waits."""
-
-    @property
-    def times(self) -> dict[str, int]:
-        """mtime in µs of the names that hold no time."""
-        return self._untimed
-
-    @property
-    def period(self) -> float:
-        """Whole seconds from one listing to the next where only time tells when to list."""
-        return float(math.ceil(max(10 * self._least, _DUTY * self.last.duration if self.last is not None else 0.0)))
-
-    def look(
-        self,
-        fd: int | None,
-        *,
-        force: bool = False,
-        ids: Set[str] = frozenset(),
-        missing: str = "is missing",
-        unseen: bool = False,
-    ) -> BoxScan:
-        """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why. ``unseen``: it
-        may change and keep its mtime, so it is listed each ``period`` seconds; one that finds the same names is no new scan."""
-        now = self._monotonic()
-        self.due = None
-        if fd is None:
-            if self.last is None or self.last.error != missing:
-                self._number += 1
-                self.last = BoxScan(complete=False, error=missing, as_of=self._clock(), number=self._number)
-            return self.last
-        last = self.last
-        try:
-            current: Generation | None = generation_of(fd)
-        except OSError:
-            current = None
-        same = last is not None and last.generation is not None and current is not None and last.generation[:2] == current[:2]
-        if last is not None and same and not force:
-            unchanged = current == last.generation and last.clean and not self._coarse and last.complete
-            if unchanged and not unseen:
-                return last
-            wait = self.period if unchanged else self._rest(last)
-            if now < self._last_at + wait:
-                self.due = self._last_at + wait
-                return last
-        elif last is not None and last.error and not force and now - self._last_at < self._least:
-            self.due = self._last_at + self._least
-            return last
-        as_of = self._clock()
-        scan = scan_box(fd, ids=ids, untimed=self._untimed, sizes=self._sizes)
-        # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
-        self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
-        self._last_at = now
-        if unseen and not force and last is not None and same and _same_names(last, scan):
-            self.last = replace(last, duration=scan.duration, as_of=as_of)
-            return self.last
-        self._number += 1
-        self.last = replace(scan, as_of=as_of, number=self._number)
-        if not scan.clean or self._coarse:
-            self.due = now + self._rest(scan)
-        return self.last
-
-    def _rest(self, scan: BoxScan) -> float:
-        """Seconds from the beginning of this listing to that of the next, at least. What is made of many names costs as well."""
-        return max(self._least, _DUTY * scan.duration, min(self._least * 10, len(scan.names) * _EACH))
-
-
-def _same_names(last: BoxScan, scan: BoxScan) -> bool:
-    """Whether two scans of one directory, with one mtime, found the same: a directory that rests is listed in one order."""
-    return (
-        last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
-        and last.doubles == scan.doubles and last.strange == scan.strange and last.names.same(scan.names)
-    )  # fmt: skip
