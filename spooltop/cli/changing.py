@@ -17,7 +17,7 @@ from ..model.text import escape
 from ..model.units import count, duration
 from ..model.words import Action, Box, Json
 from ..operate.confirm import accepts
-from . import render_changes_json, render_json, render_text, tracing
+from . import render_changes_json, render_changes_text, render_json, tracing
 from .context import Context
 from .selecting import path_of, selection_of
 from .terminal import Terminal
@@ -148,7 +148,7 @@ def change(
     if plan.poison and not plan.options.get("hold_poison"):
         plan = replace(plan, notes=(*plan.notes, f"{plan.poison} marked ! may be what kills: --hold-poison holds them instead."))
     if not args.json:
-        for line in render_text.plan(plan):
+        for line in render_changes_text.plan(plan):
             terminal.out(line)
     if plan.count == 0:
         if args.json:
@@ -164,7 +164,7 @@ def change(
     result = _apply(control, plan, terminal)
     told = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
-        for line in render_text.result(replace(result, notes=()) if plan.deletes else result):
+        for line in render_changes_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
@@ -218,7 +218,7 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
             advice="add --yes to do it, or --dry-run to see the plan only",
         )
     if not shown:
-        for line in render_text.plan(plan):
+        for line in render_changes_text.plan(plan):
             terminal.err(line)
     wants = {Confirm.LARGE: "Y, the capital", Confirm.NUMBER: f"the number, {plan.count}"}.get(plan.confirm, "y")
     if not accepts(plan, terminal.ask(f"{plan.action} {plan.count}? Type {wants}, anything else leaves: ")):

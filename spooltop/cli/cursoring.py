@@ -87,7 +87,7 @@ def _mute(args: argparse.Namespace, context: Context) -> int:
     if args.json:
         context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
     else:
-        context.terminal.out(f"{escape(source)} is muted until {render_text.until(end)}")
+        context.terminal.out(f"{escape(source)} is muted until {render_text.date(end)}")
     if source not in known:
         there = ", ".join(map(escape, known)) or "none"
         context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted all the same")

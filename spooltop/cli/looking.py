@@ -16,7 +16,7 @@ from ..model.selection import Selection
 from ..model.snapshot import Snapshot
 from ..model.text import escape
 from ..model.words import LIVE, Box
-from . import render_changes_json, render_json, render_text
+from . import render_changes_json, render_changes_text, render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
@@ -129,7 +129,7 @@ def ops(args: argparse.Namespace, context: Context) -> int:
         for record in records:
             context.terminal.out(render_json.dumps(render_changes_json.operation(record, now)))
     elif records:
-        for line in render_text.operations(records, now):
+        for line in render_changes_text.operations(records, now):
             context.terminal.out(line)
     else:
         context.terminal.out("no operation was done here")
@@ -140,7 +140,7 @@ def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse
     if args.json:
         context.terminal.out(render_json.dumps(render_changes_json.audited(one, trail, now)))
     else:
-        for line in render_text.audited(one, trail, now):
+        for line in render_changes_text.audited(one, trail, now):
             context.terminal.out(line)
     return 0
 

@@ -1,17 +1,13 @@
-"""Snapshots, rows, plans and results as lines of text with fixed columns; problems first. Pure."""
+"""Snapshots and rows as lines of text with fixed columns; problems first. Pure."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import shlex
-import time
 from collections.abc import Iterable, Sequence
 
-from ..model.audit import AuditTrail, said
 from ..model.expiry import expired_words, kept_words
 from ..model.holders import Holders
-from ..model.plan import OperationRecord, Outcome, Plan, Result, oldest_of
 from ..model.problem import Severity
 from ..model.row import Payload, Row
 from ..model.sight import Lock, LockParty
@@ -22,26 +18,10 @@ from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
 __all__ = [
-    "cursors", "holders", "locks", "message", "operations", "plan", "result", "rows", "rows_head", "status", "tickets",
-    "until",
+    "cursors", "date", "held", "holders", "locks", "message", "rows", "rows_head", "status", "tickets", "tries", "verdict",
 ]  # fmt: skip
 
-SAMPLE = 10
-"""How many items of a plan are listed; ``--json`` has them all."""
-
 _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
-_DONE_WORDS = {
-    Action.REQUEUE: "requeued",
-    Action.PURGE: "purged",
-    Action.INJECT: "injected",
-    Action.HOLD: "held",
-    Action.RELEASE: "released",
-    Action.RESTORE: "restored",
-    Action.EMPTY: "emptied",
-    Action.UNDO: "undone",
-    Action.SET_CURSOR: "set",
-    Action.UNLOCK: "removed",
-}
 
 
 def status(snapshot: Snapshot, target: str) -> list[str]:
@@ -81,8 +61,8 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     """A line for each message; the id, which may be long, comes last and is never cut."""
     for row in found:
         yield (
-            f"{row.box:<8}  {age(row.age(now)):>4}  {_held(row, now):>6}  {size(row.size):>6}"
-            f"  {_tries(row):>5}  {_verdict(row):<9}  {fit(escape(row.source or '—'), 11)}  {escape(row.id)}"
+            f"{row.box:<8}  {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
+            f"  {tries(row):>5}  {verdict(row):<9}  {fit(escape(row.source or '—'), 11)}  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
         )
 
@@ -92,14 +72,14 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
     facts = [
         ("id", escape(row.id)),
         ("name", escape(row.name)),
-        ("box", f"{row.box} for {_held(row, now)}"),
-        ("put", f"{_date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
+        ("box", f"{row.box} for {held(row, now)}"),
+        ("put", f"{date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
         ("size", size(payload.size)),
         ("source", escape(row.source) if row.source is not None else "—"),
-        ("tries", _tries(row)),
+        ("tries", tries(row)),
     ]
     if row.verdict is not None:
-        facts.append(("verdict", f"{_verdict(row)}, {printable(row.evidence)}"))
+        facts.append(("verdict", f"{verdict(row)}, {printable(row.evidence)}"))
     if row.not_before is not None and row.not_before > now:
         facts.append(("waits", f"for {duration(row.not_before - now)} more"))
     facts += [("reason", printable(row.reason))] if row.reason else []
@@ -115,99 +95,6 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
     return lines
 
 
-def plan(plan: Plan) -> list[str]:
-    """What will be done, to how many, since when, a sample, what is refused and why, notes, the same as a command."""
-    now = plan.made_at
-    where = f" in {plan.selection.box}" if plan.selection.box else ""
-    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
-    oldest = oldest_of(plan.items)
-    if oldest is not None:
-        stands = "stands" if plan.action is Action.UNLOCK else "in its box"
-        lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
-    moving = [item for item in plan.items[:SAMPLE] if not item.words]
-    lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
-    if moving:
-        lines.append("   in box  tries  verdict    message")
-    for item in moving:
-        mark = "!" if item.warning else " "
-        lines.append(
-            f" {mark} {_held(item.row, now):>6}  {_tries(item.row):>5}  {_verdict(item.row):<9}  {escape(item.row.id)}"
-            f"{'  ! ' + printable(item.warning) if item.warning else ''}"
-        )
-    lines += _more(len(plan.items))
-    if plan.refused:
-        lines.append(f"refused {count(len(plan.refused))}")
-        for refusal in plan.refused[:SAMPLE]:
-            force = " (--force takes it)" if refusal.forceable and not plan.force else ""
-            if refusal.row.verdict is Verdict.ALIVE and force:
-                force = " (once that ends it turns DEAD by itself; --force takes it)"
-            lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
-        lines += _more(len(plan.refused))
-    if plan.missing:
-        lines.append(f"not found {count(len(plan.missing))}")
-        lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
-        lines += _more(len(plan.missing))
-    lines += [f"note: {printable(note)}" for note in plan.notes if not any(note == f"{item.words}." for item in plan.items[:1])]
-    if plan.command and plan.count and len(plan.items) <= SAMPLE:
-        lines.append(f"as a command: {shlex.join(plan.command)}")
-    return lines
-
-
-def result(result: Result) -> list[str]:
-    """What came of it: numbers, each skipped or failed item by name, how to undo it."""
-    untried = f" · not tried {count(result.untried)}" if result.untried else ""
-    head = (
-        f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
-        f" · failed {count(result.count(Outcome.FAILED))}"
-        f"{untried} · operation {result.operation}"
-    )
-    lines = [head]
-    lines += [
-        f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in result.items if item.outcome is not Outcome.DONE
-    ]
-    if result.action is Action.INJECT:
-        lines += [escape(item.id) for item in result.items if item.outcome is Outcome.DONE]
-    lines += [f"note: {printable(note)}" for note in result.notes]
-    if result.undo:
-        lines.append(f"undo it: {shlex.join(result.undo)}")
-    return lines
-
-
-def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
-    """The list of operations, newest first."""
-    lines = ["operation    ago  action      count   done  skipped  failed  by"]
-    for one in records:
-        numbers = f"{one.count:>5}  {one.done:>5}  {one.skipped:>7}  {one.failed:>6}"
-        ago = age(max(0.0, now - one.at))
-        lines.append(f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}")
-    return lines
-
-
-def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
-    """One operation: the audit lines, then what became of each item."""
-    lines = operations([record], now)
-    if record.words:
-        lines.append(printable(record.words))
-    lines.append("")
-    for line in trail.lines:
-        lines += [f"{_stamp(line.at)}  {line.event:<6}  {said(line)}"]
-    if not trail.lines:
-        lines.append("the audit log has no line of it")
-    lines += [f"note: {printable(trouble)}" for trouble in trail.troubles]
-    results = [one for line in trail.lines for one in line.results]
-    if results:
-        lines.append("")
-    for one in results:
-        why = f": {printable(one.reason)}" if one.reason else ""
-        became = f" -> {escape(one.became)}" if one.became and one.became != one.name else ""
-        lines.append(f"{one.outcome!s:<7}  {escape(one.name)}{became}{why}")
-    return lines
-
-
-def _stamp(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
-
-
 def cursors(snapshot: Snapshot) -> list[str]:
     """The cursors: a value is written as it is in the file, never grouped or rounded."""
     now = snapshot.taken_at
@@ -221,7 +108,7 @@ def cursors(snapshot: Snapshot) -> list[str]:
         lines.append(
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
             f"{_loud(one.verdict)}{_because(one)}"
-            f"{f', muted until {until(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
+            f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
     return lines
 
@@ -254,11 +141,6 @@ def holders(found: Holders) -> list[str]:
     return [*lines, *(f"not visible: {printable(note)}" for note in found.notes)]
 
 
-def until(end: float) -> str:
-    """When a mute ends: local time with its date and offset."""
-    return _date(end)
-
-
 def tickets(queues: Sequence[Lock], now: float) -> list[str]:
     """Queues of tickets: who has the first, and who waits behind it, in their order."""
     lines: list[str] = []
@@ -268,11 +150,11 @@ def tickets(queues: Sequence[Lock], now: float) -> list[str]:
         parties = (*queue.holders, *queue.waiters)
         lines += ["place       pid   age  state  command"] if parties else []
         for place, party in enumerate(parties):
-            held = age(None if party.since is None else max(0.0, now - party.since))
+            since = age(None if party.since is None else max(0.0, now - party.since))
             state = "lives" if party.alive else "gone" if party.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
             pid = "?" if party.pid is None else party.pid
-            lines.append(f"{where}  {pid:>8}  {held:>4}  {state:<5}  {escape(party.command or '—')}")
+            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<5}  {escape(party.command or '—')}")
     return lines
 
 
@@ -341,20 +223,19 @@ def _watched(snapshot: Snapshot) -> str:
     return f"watched for {duration(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
 
 
-def _more(total: int) -> list[str]:
-    return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
-
-
-def _held(row: Row, now: float) -> str:
+def held(row: Row, now: float) -> str:
+    """For how long it stands in its box."""
     seconds = row.in_box_age(now)
     return at_most(seconds) if row.since_is_bound else age(seconds)
 
 
-def _tries(row: Row) -> str:
+def tries(row: Row) -> str:
+    """How often it was in work."""
     return "—" if row.attempt is None else str(row.attempt)
 
 
-def _verdict(row: Row) -> str:
+def verdict(row: Row) -> str:
+    """The verdict, in capitals where it means trouble."""
     return "" if row.verdict is None else _loud(row.verdict)
 
 
@@ -367,18 +248,11 @@ def _value(shown: str, value: object) -> str:
     return printable(shown) if shown else printable(json.dumps(value))
 
 
-def _date(epoch: float | None) -> str:
+def date(epoch: float | None) -> str:
+    """Local time with its date and offset."""
     if epoch is None:
         return "—"
     try:
         return datetime.datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     except (ValueError, OverflowError, OSError):
         return "—"  # a time that no calendar has: names can say anything
-
-
-def _state(one: OperationRecord) -> str:
-    if one.undone_by:
-        return f"  (undone by {one.undone_by})"
-    if one.open:
-        return "  (not finished)"
-    return f"  (no undo: {printable(one.why_not_undo)})" if one.why_not_undo else ""

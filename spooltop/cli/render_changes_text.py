@@ -1,0 +1,133 @@
+"""Plans, their results, and operations as lines of text. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ..model.audit import AuditTrail, said
+from ..model.plan import OperationRecord, Outcome, Plan, Result, oldest_of
+from ..model.text import escape
+from ..model.units import age, clock_time, count
+from ..model.words import Action, Verdict
+from .render_text import date, held, tries, verdict
+from .terminal import printable
+
+__all__ = ["audited", "operations", "plan", "result"]
+
+SAMPLE = 10
+"""How many items of a plan are listed; ``--json`` has them all."""
+
+_DONE_WORDS = {
+    Action.REQUEUE: "requeued",
+    Action.PURGE: "purged",
+    Action.INJECT: "injected",
+    Action.HOLD: "held",
+    Action.RELEASE: "released",
+    Action.RESTORE: "restored",
+    Action.EMPTY: "emptied",
+    Action.UNDO: "undone",
+    Action.SET_CURSOR: "set",
+    Action.UNLOCK: "removed",
+}
+
+
+def plan(plan: Plan) -> list[str]:
+    """What will be done, to how many, since when, a sample, what is refused and why, notes, the same as a command."""
+    now = plan.made_at
+    where = f" in {plan.selection.box}" if plan.selection.box else ""
+    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
+    oldest = oldest_of(plan.items)
+    if oldest is not None:
+        stands = "stands" if plan.action is Action.UNLOCK else "in its box"
+        lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
+    moving = [item for item in plan.items[:SAMPLE] if not item.words]
+    lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
+    if moving:
+        lines.append("   in box  tries  verdict    message")
+    for item in moving:
+        mark = "!" if item.warning else " "
+        lines.append(
+            f" {mark} {held(item.row, now):>6}  {tries(item.row):>5}  {verdict(item.row):<9}  {escape(item.row.id)}"
+            f"{'  ! ' + printable(item.warning) if item.warning else ''}"
+        )
+    lines += _more(len(plan.items))
+    if plan.refused:
+        lines.append(f"refused {count(len(plan.refused))}")
+        for refusal in plan.refused[:SAMPLE]:
+            force = " (--force takes it)" if refusal.forceable and not plan.force else ""
+            if refusal.row.verdict is Verdict.ALIVE and force:
+                force = " (once that ends it turns DEAD by itself; --force takes it)"
+            lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
+        lines += _more(len(plan.refused))
+    if plan.missing:
+        lines.append(f"not found {count(len(plan.missing))}")
+        lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
+        lines += _more(len(plan.missing))
+    lines += [f"note: {printable(note)}" for note in plan.notes if not any(note == f"{item.words}." for item in plan.items[:1])]
+    if plan.command and plan.count and len(plan.items) <= SAMPLE:
+        lines.append(f"as a command: {shlex.join(plan.command)}")
+    return lines
+
+
+def result(result: Result) -> list[str]:
+    """What came of it: numbers, each skipped or failed item by name, how to undo it."""
+    untried = f" · not tried {count(result.untried)}" if result.untried else ""
+    head = (
+        f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
+        f" · failed {count(result.count(Outcome.FAILED))}"
+        f"{untried} · operation {result.operation}"
+    )
+    lines = [head]
+    lines += [
+        f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in result.items if item.outcome is not Outcome.DONE
+    ]
+    if result.action is Action.INJECT:
+        lines += [escape(item.id) for item in result.items if item.outcome is Outcome.DONE]
+    lines += [f"note: {printable(note)}" for note in result.notes]
+    if result.undo:
+        lines.append(f"undo it: {shlex.join(result.undo)}")
+    return lines
+
+
+def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
+    """The list of operations, newest first."""
+    lines = ["operation    ago  action      count   done  skipped  failed  by"]
+    for one in records:
+        numbers = f"{one.count:>5}  {one.done:>5}  {one.skipped:>7}  {one.failed:>6}"
+        ago = age(max(0.0, now - one.at))
+        lines.append(f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}")
+    return lines
+
+
+def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
+    """One operation: the audit lines, then what became of each item."""
+    lines = operations([record], now)
+    if record.words:
+        lines.append(printable(record.words))
+    lines.append("")
+    for line in trail.lines:
+        lines += [f"{date(line.at)}  {line.event:<6}  {said(line)}"]
+    if not trail.lines:
+        lines.append("the audit log has no line of it")
+    lines += [f"note: {printable(trouble)}" for trouble in trail.troubles]
+    results = [one for line in trail.lines for one in line.results]
+    if results:
+        lines.append("")
+    for one in results:
+        why = f": {printable(one.reason)}" if one.reason else ""
+        became = f" -> {escape(one.became)}" if one.became and one.became != one.name else ""
+        lines.append(f"{one.outcome!s:<7}  {escape(one.name)}{became}{why}")
+    return lines
+
+
+def _more(total: int) -> list[str]:
+    return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
+
+
+def _state(one: OperationRecord) -> str:
+    if one.undone_by:
+        return f"  (undone by {one.undone_by})"
+    if one.open:
+        return "  (not finished)"
+    return f"  (no undo: {printable(one.why_not_undo)})" if one.why_not_undo else ""
