@@ -180,13 +180,13 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     sight = snapshot.sight
     taken = "—" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
     who = "?" if sight.consumers is None else f"{sight.consumers:,}"
-    of = _of(rates)
     people = f" consumers {who} · last claim {taken}"
     if width < 79:
         return [crop((Span(flow),), width), crop((Span(people),), width)]
+    of = _of(rates)
     return [
-        crop((Span(f"{pad(flow, 53)}  waited {_percentiles(rates.waited)}"),), width),
-        crop((Span(f"{pad(people, 52 - len(of))} {of}  worked {_percentiles(rates.worked)}"),), width),
+        crop((Span(f"{pad(flow, 58)}waited {_percentiles(rates.waited)}"),), width),
+        crop((Span(f"{pad(people, 56 - len(of))}{of}  worked {_percentiles(rates.worked)}"),), width),
     ]
 
 
@@ -196,8 +196,8 @@ def _rate(per_s: float | None, least: str) -> str:
 
 def _of(rates: Rates) -> str:
     samples = max(rates.waited.samples, rates.worked.samples)
-    return f"of {samples:,} done:" if samples else ""
+    return f"p50/95/99 of {samples:,}:" if samples else "p50/95/99:"
 
 
 def _percentiles(of: Percentiles) -> str:
-    return f"p50 {units.duration(of.p50):>4}  p99 {units.duration(of.p99):>4}"
+    return " ".join(f"{units.duration(value):>4}" for value in (of.p50, of.p95, of.p99))

@@ -91,7 +91,7 @@ def test_figures_say_over_what() -> None:
     words = text(overview(values.trouble(), 80, 20, now=NOW))
     assert "+1.8/s over 5m, growing" in words
     assert " over 1m   in   11.9/s  done   10.1/s  requeued     0" in words
-    assert "of 606 done:  worked p50 0.1s  p99 0.6s" in words
+    assert "p50/95/99 of 606:  worked 0.1s 0.3s 0.6s" in words
     assert "2 alive 2 DEAD 0 unknown" in words
 
 
