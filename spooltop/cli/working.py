@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..engine.claim import backoff
@@ -28,6 +25,7 @@ from ..model.units import duration, parse_age
 from ..model.words import Box
 from .context import Context
 from .making import open_spool
+from .signals import signal_group, signal_name, signals_heard, wait_for_bell
 from .terminal import Terminal, printable
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ class Worker:
         watch = Watch(new)
         bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            with _signals(self._told, watch.wake, rope):
+            with signals_heard(self._told, watch.wake, rope):
                 while self._turn(watch, bell):
                     pass
         finally:
@@ -133,7 +131,7 @@ class Worker:
         if not self._running and (self._stopping or self.drain):
             return False
         if self._stopping or len(self._running) >= self.jobs:
-            _wait(bell, self._next_deadline())
+            wait_for_bell(bell, self._next_deadline())
         else:
             watch.wait(min(self._next_deadline(), LONGEST))
         return True
@@ -204,14 +202,14 @@ class Worker:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             if job.ended_by:
-                _signal_group(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+                signal_group(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
             code = job.process.wait()
             self._running.remove(job)
             self._finish(job, code)
 
     def _finish(self, job: _Job, code: int) -> None:
         claim = job.claim
-        how = job.ended_by or (f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}")
+        how = job.ended_by or (f"killed by {signal_name(-code)}" if code < 0 else f"exit {code}")
         try:
             if code == 0 and not job.ended_by:
                 claim.ack()
@@ -242,7 +240,7 @@ class Worker:
                 self._end(job, "ended by a second signal", now)
             elif job.deadline is not None and now >= job.deadline:
                 if job.ended_by:
-                    _signal_group(job.process.pid, signal.SIGKILL)
+                    signal_group(job.process.pid, signal.SIGKILL)
                     job.deadline = None
                 else:
                     self._end(job, f"timed out after {duration(self.timeout)}", now)
@@ -250,7 +248,7 @@ class Worker:
     def _end(self, job: _Job, why: str, now: float) -> None:
         job.ended_by = why
         job.deadline = now + GRACE
-        _signal_group(job.process.pid, signal.SIGTERM)
+        signal_group(job.process.pid, signal.SIGTERM)
 
     def _next_deadline(self) -> float:
         """Seconds until a command has to be told to end; at most an hour."""
@@ -271,46 +269,3 @@ class Worker:
             for name in found:
                 self.terminal.err(f"spooltop: {escape(name)} put back, its consumer is dead")
         return bool(found)
-
-
-def _wait(bell: int, timeout: float) -> None:
-    """Until the bell rings, or ``timeout`` seconds went by."""
-    if select.select([bell], [], [], timeout)[0]:
-        os.read(bell, 4096)
-
-
-def _signal_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        return  # all of it has ended
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-@contextmanager
-def _signals(stop: Callable[[], None], wake: Callable[[], object], rope: int) -> Iterator[None]:
-    """SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``rope``.
-
-    To the rope at once, by ``signal.set_wakeup_fd``: a handler runs between two steps of Python only, and a child that ends just
-    before the wait begins would be heard of when the wait is over, an hour later.
-    """
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGCHLD:
-            stop()
-        wake()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
-    pulled = signal.set_wakeup_fd(rope, warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(pulled)
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -8,20 +8,20 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 
-from spooltop.errors import MailFolder, NotASpool, Refused, Unreadable
-from spooltop.model.words import LIVE, Box
+from spooltop.errors import MailFolder, Unreadable
+from spooltop.model.words import Box
 
 from .claim import Claim
 from .consumer import Consumer
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, read, total
-from .dirs import SpoolDirs
 from .files import Files
 from .limits import MAX_ATTEMPTS
 from .machine import this_machine
 from .mail import mail_sign
+from .opening import make, open_dirs
 from .putting import Data, Putter
 from .recovery import recover
-from .troubles import advice, in_words, telling
+from .troubles import in_words, telling
 from .waiting import Watch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
@@ -73,7 +73,7 @@ class Spool:
         self._max_attempts = max_attempts
         self._watch: Watch | None = None
         self._awaited: weakref.WeakSet[Watch] = weakref.WeakSet()
-        self._dirs = _open(self.path, files or Files())
+        self._dirs = open_dirs(self.path, files or Files())
         try:
             if not as_spool and (sign := mail_sign(self._dirs)) is not None:
                 raise MailFolder(f"a mail folder ({sign}): its cur is read mail", path=self.path)
@@ -103,26 +103,7 @@ class Spool:
         ['cur', 'new', 'tmp']
         """
         files = files or Files()
-        root = os.path.abspath(os.fsdecode(path))
-        with telling(root, "create"):
-            _make_root(root)
-            fd = files.open_dir(root, follow=True)
-            try:
-                like = files.fstat(fd)
-                for box in LIVE:
-                    try:
-                        files.mkdir(box.value, fd)
-                    except FileExistsError:
-                        continue
-                    inside = files.open_dir(box.value, fd)
-                    try:
-                        files.own_as(inside, like)
-                    finally:
-                        files.close(inside)
-                if durable:
-                    files.sync_dir(fd)
-            finally:
-                files.close(fd)
+        make(os.path.abspath(os.fsdecode(path)), files, durable=durable)
         return cls(path, durable, files=files, **options)  # type: ignore[arg-type]  # passed on as they are
 
     # Producers
@@ -401,34 +382,3 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
-
-
-def _make_root(root: str) -> None:
-    try:
-        os.makedirs(root, exist_ok=True)
-    except FileNotFoundError:  # the file system itself makes none: /proc, /sys
-        raise Refused("create: no directory can be made there", path=root, advice="choose a place on a disk") from None
-
-
-def _open(path: str, files: Files) -> SpoolDirs:
-    try:
-        dirs = SpoolDirs(path, files)
-    except FileNotFoundError:
-        raise NotASpool("no such directory", path=path, advice=f"make it: spooltop init {path}") from None
-    except NotADirectoryError:
-        raise NotASpool("a file, not a directory", path=path) from None
-    except OSError as error:
-        raise Unreadable(os.strerror(error.errno or 0), path=path, advice=advice(error)) from error
-    if dirs.troubles:
-        try:
-            if dirs.missing:
-                what = ", ".join(dirs.missing)
-                raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: spooltop init {path}")
-            box, trouble = next(iter(dirs.troubles.items()))
-            raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path, advice=advice(trouble)) from trouble
-        finally:
-            try:
-                dirs.close()
-            except OSError:
-                pass  # the first error is the one to report
-    return dirs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .looker import Control
+    from .door import Control
 
 __all__ = ["Options", "run", "why_no_dashboard"]
 

@@ -15,10 +15,11 @@ from ..model.snapshot import Snapshot
 from . import Options
 from .deliver import deliver
 from .doer import Doer
+from .door import Control
 from .draw.glyphs import ASCII, UNICODE
 from .found import Found, SnapshotTaken
 from .lifecycle import catch_signals, goodbye, terminal_gone
-from .looker import Control, Looker
+from .looker import Looker
 from .scene import View
 from .screens.acting import OPENED
 from .screens.main import MainScreen

@@ -11,19 +11,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ..errors import SpooltopError
-from ..model.audit import AuditTrail
 from ..model.followed import Followed
-from ..model.holders import Holders
 from ..model.kind import Listing, ListQuery
-from ..model.plan import OperationRecord, Plan, Result
-from ..model.row import Payload
-from ..model.selection import Selection
 from ..model.snapshot import Snapshot
-from ..model.words import Action, Box, Json, Key
+from ..model.words import Box, Key
 from .doer import outcome
+from .door import PAYLOAD_LIMIT, Control
 from .found import (
     Followers,
     Found,
@@ -38,11 +34,10 @@ from .found import (
 )
 from .matching import match
 
-__all__ = ["Control", "Looker", "rest_after"]
+__all__ = ["Looker", "rest_after"]
 
 T = TypeVar("T")
 
-PAYLOAD_LIMIT = 65536
 QUIET = 1.0
 """Seconds between two looks where nothing happens: a consumer that died makes no event."""
 BUSY = 0.25
@@ -68,35 +63,6 @@ def rest_after(took: float, busy: float) -> float:
     """
     most = FRESH - took if took <= ORDINARY else LONGEST_REST
     return max(busy, min(most, SHARE * took))
-
-
-class Control(Protocol):
-    """What the dashboard asks of ``spooltop.control.Control``."""
-
-    target: str
-    layout: str
-
-    def now(self) -> float: ...
-    def look(self, rescan: bool = False) -> Snapshot: ...
-    def changes(self, timeout: float) -> bool: ...
-    def wake(self) -> None: ...
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing: ...
-    def read(self, key: Key, limit: int = PAYLOAD_LIMIT) -> Payload: ...
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]: ...
-    def doing(self) -> str: ...
-    def plan(
-        self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None
-    ) -> Plan: ...
-    def apply(
-        self, plan: Plan, on_progress: Callable[[int], None] | None = None, stop: Callable[[], bool] | None = None
-    ) -> Result: ...
-    def operations(self) -> list[OperationRecord]: ...
-
-    def audit(self, operation: str) -> AuditTrail: ...
-    def holders(self, key: Key) -> Holders: ...
-    def mute(self, source: str, seconds: float) -> float: ...
-    def unmute(self, source: str) -> bool: ...
-    def close(self) -> None: ...
 
 
 class Looker:

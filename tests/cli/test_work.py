@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.working import _signals
+from spooltop.cli.signals import signals_heard
 from spooltop.engine import Spool
 
 from .streams import finish, spooltop, start
@@ -219,7 +219,7 @@ def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
     bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     woken: list[str] = []
     try:
-        with _signals(lambda: woken.append("stop"), lambda: woken.append("wake"), rope):
+        with signals_heard(lambda: woken.append("stop"), lambda: woken.append("wake"), rope):
             os.kill(os.getpid(), signal.SIGCHLD)
             assert woken == ["wake"]
             assert os.read(bell, 16) == bytes([signal.SIGCHLD])

@@ -18,10 +18,10 @@ from ...model.snapshot import Cursor, Snapshot
 from ...model.words import Box
 from ..commands import by_id
 from ..deliver import deliver
+from ..door import Control
 from ..draw.locks import ranked
 from ..draw.spans import Line
 from ..found import Found, Page, PayloadRead, Search
-from ..looker import Control
 from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
