@@ -85,12 +85,15 @@ def _purge_expired(selection: Selection, args: argparse.Namespace, context: Cont
 
 
 def inject(args: argparse.Namespace, context: Context) -> int:
-    if args.text is not None and args.size is not None:
-        raise UsageError("inject: --text and --size together", advice="give one or the other")
+    given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
+    if len(given) > 1:
+        raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
     options: dict[str, Json] = {"count": args.count}
     for name in ("text", "size", "source"):
         if (value := getattr(args, name)) is not None:
             options[name] = value
+    if args.file is not None:
+        options["file"] = path_of(args.file)
     if args.canary:
         options["canary"] = True
     if not args.canary or args.dry_run or args.timeout <= 0:

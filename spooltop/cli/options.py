@@ -190,7 +190,8 @@ def purge(parser: ArgumentParser) -> None:
 def inject(parser: ArgumentParser) -> None:
     _path(parser)
     parser.add_argument("--count", type=int, default=1, metavar="N", help="how many")
-    parser.add_argument("--text", help="the payload")
+    parser.add_argument("--text", help="the payload; {n} {count} {id} {source} {time} are filled in for each message")
+    parser.add_argument("--file", metavar="FILE", help="or the payload from a file, filled in likewise")
     parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
     parser.add_argument("--source", metavar="NAME", help="as from this source")
     parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; tells their way: new, cur, gone")

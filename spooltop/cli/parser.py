@@ -125,7 +125,9 @@ _TABLE = (
     ),
     Command(
         "inject", "PATH", "put test messages",
-        "  spooltop inject /var/spool/memex --count 3 --canary", "changing:inject", options.inject,
+        "  spooltop inject /var/spool/memex --count 3 --canary\n"
+        "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
+        "changing:inject", options.inject,
     ),
     Command(
         "undo", "PATH OPERATION", "undo one operation",

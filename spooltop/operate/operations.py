@@ -23,6 +23,7 @@ from ..model.units import duration
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
 from .confirm import confirm_for
+from .given import with_file
 from .logger import to_syslog
 from .scope import scope
 from .trail import trail_of
@@ -83,15 +84,16 @@ class Operations:
         options: Mapping[str, Json] | None = None,
     ) -> Plan:
         """Pins what ``selection`` names and changes nothing. Options: undo ``undoes`` (an operation's id or the beginning of
-        one); inject ``count``, ``text`` or ``size`` (bytes), ``source``, ``canary``; requeue ``hold_poison`` (holds what was in
-        work at so many deaths that it may be what kills, and requeues the others); purge ``now`` (deletes, past the trash); all
-        ``rate`` (items a second).
+        one); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``; requeue
+        ``hold_poison`` (holds what was in work at so many deaths that it may be what kills, and requeues the others); purge
+        ``now`` (deletes, past the trash); all ``rate`` (items a second).
 
         Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense.
         """
         self._allowed(action)
         chosen: dict[str, Json] = dict(options or {})
         if action is Action.INJECT:
+            chosen = with_file(chosen)
             count = chosen.setdefault("count", 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise UsageError(f"inject: {count!r} is no number of messages", advice="give --count 1 or more")

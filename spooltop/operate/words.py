@@ -16,7 +16,7 @@ __all__ = ["MOST_IDS", "command_words", "id_word", "undo_words"]
 MOST_IDS = 200
 """Above so many the ids are taken from stdin (``-``): a command line has an end."""
 
-_INJECT_FLAGS = ("count", "size", "text", "source", "rate")
+_INJECT_FLAGS = ("count", "size", "text", "file", "source", "rate")
 
 
 def id_word(name: str) -> str:
@@ -56,7 +56,7 @@ def command_words(
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
-            if value is not None:
+            if value is not None and not (flag == "text" and options.get("file") is not None):
                 word = str(value)
                 words += [f"--{flag}", word if word.isprintable() else escape(word)]
         if options.get("canary"):

@@ -251,6 +251,9 @@ def test_the_options_of_inject_and_undo() -> None:
     control = Remembering(row("m1"))
     spooltop("inject", "/spool", "--count", "3", "--text", "t", "--canary", "--rate", "5", "--dry-run", opener=control)
     assert control.options == {"count": 3, "text": "t", "canary": True, "rate": 5.0}
+    spooltop("inject", "/spool", "--file", r"a\x0ab", "--dry-run", opener=control)
+    assert control.options == {"count": 1, "file": "a\nb"}
+    assert spooltop("inject", "/spool", "--file", "a", "--size", "1", opener=control).code == 2
     spooltop("undo", "/spool", "7f", "--dry-run", opener=control)
     assert control.options == {"undoes": "7f"}
 

@@ -168,13 +168,27 @@ async def test_injecting_by_the_form() -> None:
     async with dashboard(FakeControl()) as driver:
         await driver.press("i")
         await driver.see("Inject test messages")
-        await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", *"email")
+        await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", "tab", *"email")
+        await driver.press("tab", "5", "x", "0")  # a rate is a number
         await planned(driver, "enter")
-        assert driver.control.planned[0][3] == {"count": 3, "canary": True, "text": "hello", "source": "email"}
+        told = {"count": 3, "canary": True, "text": "hello", "source": "email", "rate": 50}
+        assert driver.control.planned[0][3] == told
         await driver.press("y")
         await driver.see("Injected")
         await driver.press("escape")
         await driver.see("nothing wrong")
+
+
+async def test_the_form_takes_a_file_or_a_size() -> None:
+    async with dashboard(FakeControl()) as driver:
+        await driver.press("i")
+        await driver.see("Inject test messages")
+        await driver.press("down", "down", *"/tmp/m", "down", "9", "enter")
+        await driver.see("a file and a size at once")
+        assert driver.control.planned == []
+        await driver.press("backspace")
+        await planned(driver, "enter")
+        assert driver.control.planned[0][3] == {"count": 1, "canary": True, "file": "/tmp/m"}
 
 
 async def test_the_form_wants_a_count() -> None:

@@ -10,6 +10,9 @@ from ...engine import names
 from ...engine.dirs import SpoolDirs
 from ...errors import UsageError
 from ...model.plan import Outcome
+from ...model.template import fill
+from ...model.text import escape_text
+from ...model.units import size as size_words
 from ...model.words import Box, Json
 from .journal import Move, Moved
 from .places import Place
@@ -17,10 +20,13 @@ from .places import Place
 __all__ = ["Payload", "inject_one", "new_moves"]
 
 _MOST_BYTES = 1 << 30
+_SHOWN = 60
+"""Bytes of the first message that a plan shows."""
 
 
 class Payload:
-    """What the messages hold, out of the options ``text`` or ``size`` (bytes). Raises ``UsageError`` for nonsense."""
+    """What the messages hold, out of the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes). Raises
+    ``UsageError`` for nonsense."""
 
     def __init__(self, options: Mapping[str, Json]) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")
@@ -32,10 +38,20 @@ class Payload:
             raise UsageError(f"inject: {size!r} is no size in bytes", advice=f"give 0 to {_MOST_BYTES}")
         if source is not None and not isinstance(source, str):
             raise UsageError("inject: the source is no text")
+        count = options.get("count")
         self._text = text
+        self._count = str(count) if isinstance(count, int) else ""
         self._size = size
         self.source: str | None = source
         self.canary = bool(options.get("canary"))
+
+    def notes(self, us: int) -> tuple[str, ...]:
+        """What a plan says of them: how the first begins."""
+        first = self.data(1, self.name(us))
+        if self._text is None or not first:
+            return ()
+        shown = escape_text(first[:_SHOWN], keep_newlines=False)
+        return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(first) > _SHOWN else ''}",)
 
     def name(self, us: int) -> str:
         """The name in ``new`` of a message put at ``us`` µs since the epoch. ``UsageError`` for a source that is too long."""
@@ -45,10 +61,13 @@ class Payload:
         except ValueError as error:
             raise UsageError(f"inject: {error}") from error
 
-    def data(self, number: int) -> bytes:
-        """Of the message ``number`` (from 1)."""
+    def data(self, number: int, name: str) -> bytes:
+        """Of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
         if self._text is not None:
-            return os.fsencode(self._text)
+            told = names.parse(name, claimed=False)
+            at = (told.put_us or 0) // 1_000_000
+            words = {"n": number, "count": self._count, "id": told.id, "source": self.source or "", "time": at}
+            return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
         if self._size is not None:
             line = f"test message {number}\n".encode()
             return (line * (self._size // len(line) + 1))[: self._size]

@@ -89,8 +89,7 @@ class DirectoryOperator:
         self._allowed(action)
         with self._telling(), self._open() as dirs:
             if action is Action.INJECT:
-                Payload(options).name(int(now * 1e6))
-                return Candidates(())
+                return Candidates((), notes=Payload(options).notes(int(now * 1e6)))
             if action is Action.UNDO:
                 operations, troubles = self._read(dirs)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
@@ -207,7 +206,8 @@ class DirectoryOperator:
             for place, move in enumerate(moves):
                 if moved and stop():
                     break
-                moved.append(inject_one(dirs, _put_name(move), payload.data(start + place + 1)))
+                name = _put_name(move)
+                moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
             try:
                 if any(one.moved for one in moved):
                     self._files.sync_dir(dirs.box(Box.NEW))

@@ -21,22 +21,26 @@ __all__ = ["InjectScreen"]
 MOST = 100_000
 HINTS = {
     "count": "how many, at most 100,000",
-    "text": "what each of them says",
-    "size": "bytes each, in place of the text",
+    "text": "{n} {id} {time} are filled in",
+    "file": "what it holds, in place of that",
+    "size": "so many bytes, in place of that",
     "source": "who they are from, or nobody",
+    "rate": "a second at most, or all at once",
 }
 
 
 class InjectScreen(TableScreen[None]):
-    """The fields ``count``, ``text``, ``size`` and ``source``; a size fills the messages with that many bytes instead of text."""
+    """What they are, field by field: ``HINTS``. A size fills the messages with that many bytes instead of text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fields = {
             "count": LineEdit("1", limit=6, digits=True),
             "text": LineEdit("test message of spooltop"),
+            "file": LineEdit(""),
             "size": LineEdit("", limit=9, digits=True),
             "source": LineEdit("", limit=60),
+            "rate": LineEdit("", limit=6, digits=True),
         }
         self.chosen = "count"
 
@@ -73,10 +77,17 @@ class InjectScreen(TableScreen[None]):
             self.say(f"count: a number from 1 to {MOST:,}")
             return
         options: dict[str, Json] = {"count": count, "canary": True}  # as the form says: marked as tests
+        if self.fields["file"].text and self.fields["size"].text:
+            self.say("a file and a size at once: empty one of them")
+            return
         if self.fields["size"].text:
             options["size"] = int(self.fields["size"].text)
+        elif self.fields["file"].text:
+            options["file"] = self.fields["file"].text
         else:
             options["text"] = self.fields["text"].text
+        if int(self.fields["rate"].text or "0"):
+            options["rate"] = int(self.fields["rate"].text)
         if self.fields["source"].text:
             options["source"] = self.fields["source"].text
         self.app.push_screen(PlanScreen(Action.INJECT, Selection(box=Box.NEW), options), self._done)

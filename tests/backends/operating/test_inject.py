@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 
@@ -25,6 +26,45 @@ def test_messages_come_whole_under_the_ids_that_the_result_names(desk):
     assert [(name.id, name.source, name.canary) for name in told] == [(one.id, "test", True) for one in result.items]
     assert (desk.path / "new" / result.items[0].name).read_text() == "hello"
     assert desk.names(Box.TMP) == []
+
+
+def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(desk):
+    text = '{"n": {n}, "of": {"count": {count}, "id": "{id}"}, "from": "{source}", "at": {time}, "as is": "{{n}} {m} {}"}\udcff'
+    operations = desk.operations()
+    plan = operations.plan(Action.INJECT, Selection(), options={"count": 3, "text": text, "source": "test"})
+    assert any('"n": 1, "of"' in note for note in plan.notes), plan.notes  # how the first begins is seen before
+    result = operations.apply(plan)
+    assert result.count(Outcome.DONE) == 3
+    for number, one in enumerate(result.items, 1):
+        data = (desk.path / "new" / one.name).read_bytes()
+        assert data.endswith(b"\xff")
+        told = json.loads(data[:-1])
+        assert told == {
+            "n": number, "of": {"count": 3, "id": one.id}, "from": "test", "at": int(desk.now), "as is": "{n} {m} {}",
+        }  # fmt: skip
+
+
+def test_a_file_is_read_when_the_plan_is_made(desk, tmp_path):
+    file = tmp_path / "a message"
+    file.write_bytes(b"number {n}\x00\xff")
+    operations = desk.operations()
+    plan = operations.plan(Action.INJECT, Selection(), options={"count": 2, "file": str(file)})
+    assert plan.command == ("spooltop", "inject", str(desk.path), "--count", "2", "--file", str(file))
+    file.write_bytes(b"changed since")
+    held = {(desk.path / "new" / one.name).read_bytes() for one in operations.apply(plan).items}
+    assert held == {b"number 1\x00\xff", b"number 2\x00\xff"}
+
+
+def test_a_file_that_is_none_is_refused_and_not_waited_for(desk, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with open(tmp_path / "large", "wb") as large:
+        large.truncate(10 << 30)
+    for name, why in (("fifo", "no plain file"), ("large", "larger than"), ("", "cannot be read|no plain file"), ("no", "read")):
+        with pytest.raises(UsageError, match=why):
+            desk.operations().plan(Action.INJECT, Selection(), options={"file": str(tmp_path / name)})
+    with pytest.raises(UsageError, match="at once"):
+        desk.operations().plan(Action.INJECT, Selection(), options={"file": "a", "text": "b"})
+    assert not (desk.path / ".spooltop").exists()
 
 
 def test_a_size_is_a_number_of_bytes(desk):
