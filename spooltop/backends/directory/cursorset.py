@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ...engine.cursors import LOCK, CursorFile
-from ...errors import AuditFailed, CursorMismatch, CursorUnreadable, Refused, SpooltopError, Unreadable, UsageError
-from ...model.audit import AuditLog
+from ...errors import CursorMismatch, CursorUnreadable, SpooltopError, UsageError
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from ...model.row import Row
@@ -19,7 +18,7 @@ from ...model.sight import CursorSource
 from ...model.text import escape
 from ...model.words import Action, Box, Json
 from .besidebooks import BesideBooks
-from .besidelines import result_line
+from .besideoperator import BesideOperator, Step
 from .cursorbooks import Set, intent, told
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights, folder_of, why_not
@@ -37,7 +36,6 @@ from .cursorwords import (
     warnings_of,
 )  # fmt: skip
 from .logfiles import LogFiles, with_above
-from .whose import user_name
 
 __all__ = ["CursorOperator"]
 
@@ -47,7 +45,7 @@ _TICK = 0.05
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class CursorOperator:
+class CursorOperator(BesideOperator):
     """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
     lies in, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how
     long the lock is waited for."""
@@ -66,17 +64,11 @@ class CursorOperator:
         user: str | None = None,
         cursor_files: Sequence[str] = (),
     ) -> None:
+        super().__init__(path, books, "cursors", read_only=read_only, files=files, clock=clock, user=user)
         self._named = tuple(cursor_files)
-        self._path = os.path.abspath(path)
-        self._books = books
         self._beside = beside
-        self._read_only = read_only
-        self._files = files or LogFiles()
-        self._clock = clock
         self._wait = wait
         self._patience = patience
-        self._user = user if user is not None else user_name(os.geteuid())
-        self._performed: set[str] = set()
 
     def can(self) -> Can:
         if self._read_only is not None:
@@ -106,44 +98,20 @@ class CursorOperator:
             one = chosen(source, options.get("file"), sources, self._path)
             return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
-        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the journal cannot be written: nothing has
-        changed then. All else that goes wrong is in the results."""
-        if plan.operation in self._performed:
-            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
-        self._performed.add(plan.operation)
-        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
-        for item in plan.items:
-            if stop():
-                return
-            ref = item.ref
-            if not isinstance(ref, CursorRef):
-                raise TypeError(f"not a cursor that was pinned: {ref!r}")
-            self._books.journal(
-                intent(
-                    Set(
-                        plan.operation, plan.action, self._clock(), self._user, undoes if isinstance(undoes, str) else None,
-                        real_path(ref.file), ref.source, ref.had, ref.before, ref.after,
-                    )
-                )
-            )  # fmt: skip
+    def _step(self, plan: Plan, place: int, item: Item, undoes: str | None, stop: Callable[[], bool]) -> Step:
+        ref = item.ref
+        if not isinstance(ref, CursorRef):
+            raise TypeError(f"not a cursor that was pinned: {ref!r}")
+        one = Set(
+            plan.operation, plan.action, self._clock(), self._user, undoes, real_path(ref.file), ref.source, ref.had, ref.before,
+            ref.after,
+        )  # fmt: skip
+
+        def change() -> ItemResult:
             outcome, reason = self._store(ref, stop)
-            done = [ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")]
-            try:
-                self._books.journal(result_line(plan.operation, self._clock(), outcome, reason))
-            except AuditFailed:
-                yield done
-                raise
-            yield done
+            return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._books.audit(entry)
-
-    def audit_logs(self) -> list[AuditLog]:
-        try:
-            return self._books.audited()
-        except OSError as error:
-            raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._path) from error
+        return Step(intent(one), change)
 
     def operations(self) -> list[OperationRecord]:
         known, _ = told(self._books)
@@ -160,9 +128,6 @@ class CursorOperator:
     def knows(self, operation: str) -> bool:
         """True where this operation set a cursor here, or put one back."""
         return operation in told(self._books)[0]
-
-    def close(self) -> None:
-        return
 
     # One set
 
@@ -257,13 +222,6 @@ class CursorOperator:
         """(path as shown, descriptor) of the target and, with ``beside``, of the directory it lies in."""
         with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._beside) as opened:
             yield opened
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise Unreadable(f"the cursors cannot be worked on: {error.strerror or error}", path=self._path) from error
 
 
 class _Held(Exception):

@@ -18,9 +18,9 @@ from typing import TypeGuard
 from ...model.plan import Outcome
 from ...model.text import escape, unescape
 from ...model.words import Action
-from .besidelines import decoded, encoded, head_of, intended, is_time, outcome_of, result_line
+from .besidelines import decoded, encoded, head_of, intended, is_time, outcome_of
 
-__all__ = ["JOURNAL", "MOST", "Taken", "gather", "intent", "result"]
+__all__ = ["JOURNAL", "MOST", "Taken", "gather", "intent"]
 
 JOURNAL = "locks"
 """What its journal is of."""
@@ -76,10 +76,6 @@ def intent(one: Taken) -> bytes:
             "mode": one.mode, "uid": one.uid, "gid": one.gid, "mtime": one.mtime, "words": escape(one.words),
         }
     )  # fmt: skip
-
-
-def result(operation: str, item: int, at: float, outcome: Outcome, reason: str) -> bytes:
-    return result_line(operation, at, outcome, reason, item=item)
 
 
 def gather(lines: Iterable[bytes]) -> tuple[dict[str, list[Taken]], int]:

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from ...errors import AuditFailed, Refused, Unreadable
-from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from ...model.row import Row
@@ -19,7 +17,8 @@ from ...model.sight import Lock
 from ...model.text import escape
 from ...model.words import LIVE, Action, Json
 from .besidebooks import BesideBooks
-from .lockbooks import Taken, gather, intent, result
+from .besideoperator import BesideOperator, Step
+from .lockbooks import Taken, gather, intent
 from .lockmoves import Changed, below, put_back, same, take_away
 from .lockpins import LockRef, ref_of, rights
 from .locks import LockFiles, read_table
@@ -31,7 +30,6 @@ from .mounts import is_local, mount_of
 from .processes import Processes
 from .softlocks import read_marker
 from .ticketqueue import MEMBER, members_in, orphaned, ticket_queue
-from .whose import user_name
 
 __all__ = ["STALE_AFTER", "LockOperator"]
 
@@ -39,7 +37,7 @@ STALE_AFTER = 300.0
 """Seconds that a lock stands after its holder went before it counts as stale."""
 
 
-class LockOperator:
+class LockOperator(BesideOperator):
     """Implements ``model.kind.Operator`` for the locks in ``path`` and (``above``) in the directory it lies in: those that the
     view shows. With ``tickets`` the path itself is a queue. ``stale_after`` is in seconds."""
 
@@ -57,17 +55,11 @@ class LockOperator:
         stale_after: float = STALE_AFTER,
         user: str | None = None,
     ) -> None:
-        self._path = os.path.abspath(path)
-        self._books = books
+        super().__init__(path, books, "locks", read_only=read_only, files=files, clock=clock, user=user)
         self._tickets = tickets
         self._above = above
-        self._read_only = read_only
-        self._files = files or LogFiles()
         self._processes = processes or Processes()
-        self._clock = clock
         self._stale_after = stale_after
-        self._user = user if user is not None else user_name(os.geteuid())
-        self._performed: set[str] = set()
         self._undo = LockUndo(books, self._files, self._processes, clock)
         self._ref = partial(ref_of, files=self._files, user=self._user)
 
@@ -91,39 +83,19 @@ class LockOperator:
         refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
         return Candidates(items, refused, _notes(items), missing)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
-        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the journal cannot be written: that item has
-        not begun then. All else that goes wrong is in the results."""
-        if plan.operation in self._performed:
-            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
-        self._performed.add(plan.operation)
-        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
-        for place, item in enumerate(plan.items):
-            if stop():
-                return
-            ref = item.ref
-            if not isinstance(ref, LockRef):
-                raise TypeError(f"not a lock that was pinned: {ref!r}")
-            one = replace(
-                ref.taken, operation=plan.operation, item=place, action=plan.action, at=self._clock(), user=self._user,
-                undoes=undoes if isinstance(undoes, str) else None,
-            )  # fmt: skip
-            self._books.journal(intent(one))
+    def _step(self, plan: Plan, place: int, item: Item, undoes: str | None, stop: Callable[[], bool]) -> Step:
+        ref = item.ref
+        if not isinstance(ref, LockRef):
+            raise TypeError(f"not a lock that was pinned: {ref!r}")
+        one = replace(
+            ref.taken, operation=plan.operation, item=place, action=plan.action, at=self._clock(), user=self._user, undoes=undoes
+        )
+
+        def change() -> ItemResult:
             outcome, reason = self._do(replace(ref, taken=one))
-            done = [ItemResult(item.row.id, item.row.name, outcome, reason, one.path if outcome is Outcome.DONE else "")]
-            try:
-                self._books.journal(result(plan.operation, place, self._clock(), outcome, reason))
-            except AuditFailed:
-                yield done
-                raise
-            yield done
+            return ItemResult(item.row.id, item.row.name, outcome, reason, one.path if outcome is Outcome.DONE else "")
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._books.audit(entry)
-
-    def audit_logs(self) -> list[AuditLog]:
-        with self._telling():
-            return self._books.audited()
+        return Step(intent(one), change, {"item": place})
 
     def operations(self) -> list[OperationRecord]:
         logs, _ = self._books.read()
@@ -141,16 +113,6 @@ class LockOperator:
     def knows(self, operation: str) -> bool:
         """True where this operation removed a lock here, or put one back."""
         return any(operation in gather(lines)[0] for lines in self._books.read()[0])
-
-    def close(self) -> None:
-        return
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise Unreadable(f"the locks cannot be worked on: {error.strerror or error}", path=self._path) from error
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
