@@ -94,7 +94,8 @@ class Passage:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What came and went since the last look. ``exact`` is False where events may be missing: counts are lower bounds then.
-    ``measured`` is False where nothing was watched since (the first look). Canaries are not counted.
+    ``measured`` is False where nothing was watched since (the first look). Canaries are not counted. ``done`` are those that left
+    in the time of the flow before: only a look later it is known that they came back nowhere.
     """
 
     since: float = 0.0

@@ -26,8 +26,9 @@ class Percentiles:
 class Rates:
     """Flow over the last ``window`` seconds (at most 60). None: not measured yet, which is not 0.
 
-    ``arrived``, ``done``, ``requeued`` are counts in the window, ``lower_bound`` where events may be missing. ``new_per_s`` is
-    the slope of the depth of ``new`` over ``slope_window`` seconds (at most 300).
+    ``arrived`` and ``requeued`` are counts in the window, ``done`` is one of ``done_window`` seconds in it (None: all of it);
+    ``lower_bound`` where events may be missing. ``new_per_s`` is the slope of the depth of ``new`` over ``slope_window`` seconds
+    (at most 300).
     """
 
     window: float = 0.0
@@ -39,6 +40,7 @@ class Rates:
     slope_window: float = 0.0
     waited: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
     worked: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+    done_window: float | None = None
 
     @property
     def in_per_s(self) -> float | None:
@@ -46,7 +48,8 @@ class Rates:
 
     @property
     def done_per_s(self) -> float | None:
-        return None if self.done is None or self.window <= 0 else self.done / self.window
+        window = self.window if self.done_window is None else self.done_window
+        return None if self.done is None or window <= 0 else self.done / window
 
 
 @dataclass(frozen=True, slots=True)

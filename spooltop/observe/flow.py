@@ -68,10 +68,12 @@ class FlowRing:
         measured = self._percentiles(now)
         if not self._flows:
             return Rates(new_per_s=new_per_s, slope_window=slope_window, waited=measured.waited, worked=measured.worked)
+        done, done_window = self._done()
         return Rates(
             window=self._flows[-1].until - self._flows[0].since,
             arrived=sum(flow.arrived for flow in self._flows),
-            done=sum(flow.done for flow in self._flows),
+            done=done,
+            done_window=done_window,
             requeued=sum(flow.requeued for flow in self._flows),
             lower_bound=not all(flow.exact for flow in self._flows),
             new_per_s=new_per_s,
@@ -79,6 +81,15 @@ class FlowRing:
             waited=measured.waited,
             worked=measured.worked,
         )
+
+    def _done(self) -> tuple[int, float]:
+        """How many were done in how many seconds. Each flow tells what left in the time of the one before: what the first tells
+        left before the window, in a time that may have been much longer or not watched at all."""
+        flows = list(self._flows)
+        seconds = flows[-1].since - flows[0].since
+        if seconds <= 0:
+            return flows[-1].done, flows[-1].until - flows[-1].since
+        return sum(flow.done for flow in flows[1:]), seconds
 
     def _percentiles(self, now: float) -> _Measured:
         known = self._cached

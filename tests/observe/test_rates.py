@@ -53,6 +53,15 @@ def test_a_shorter_exact_window_is_told_before_a_longer_one_with_a_gap() -> None
     assert (rates.window, rates.arrived, rates.lower_bound) == (12.0, 21, True)
 
 
+def test_what_left_before_the_window_is_not_done_in_it() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    observer.add(look(20, flow=flow(0, 20, arrived=2000, exact=False)))  # a stall: a long look, told in part
+    for end in range(21, 33):
+        rates = observer.add(look(end, flow=flow(end - 1, end, arrived=100, done=2000 if end == 21 else 100))).rates
+    assert (rates.window, rates.in_per_s, rates.done_per_s) == (12.0, 100.0, 100.0)
+
+
 def test_no_window_reaches_across_a_gap() -> None:
     observer = Observer()
     observer.add(look(10, flow=flow(0, 10, arrived=1000)))

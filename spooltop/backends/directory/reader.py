@@ -143,6 +143,7 @@ class DirectoryReader:
             self._ear.close()  # it hears nothing of the directories that have these names now
         mount = self._place.mount(dirs)
         heard = self._ear.heard(dirs, mount)
+        heard_at = self._clock()  # what came until then is counted, however long it took to get here
         self._follower.hear(heard.batches)
         unseen = changes_unseen(mount)
         scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted, unseen=unseen)
@@ -154,8 +155,9 @@ class DirectoryReader:
         self._doing = "listing what is set aside"
         asides = self._asides.look(dirs, now)
         self._doing = "looking at cursors and locks"
+        beginning = self._ear.beginning(heard)
         flow = self._traffic.look(
-            now, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=self._ear.beginning(heard), exact=not reopened
+            heard_at, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=beginning, exact=not reopened
         )  # fmt: skip
         disk = disk_of(dirs.root, mount, dirs)
         cursors = self._beside.cursors(dirs)
