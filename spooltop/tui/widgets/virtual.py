@@ -23,6 +23,27 @@ __all__ = ["VirtualList"]
 T = TypeVar("T")
 
 
+class _Said(Message):
+    """What a list says; ``control`` is that list."""
+
+    def __init__(self, control: VirtualList[Any]) -> None:
+        super().__init__()
+        self._list = control
+
+    @property
+    def control(self) -> VirtualList[Any]:
+        return self._list
+
+
+class _OfRow(_Said):
+    """Of the row ``index`` with its ``key``."""
+
+    def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
+        super().__init__(control)
+        self.index = index
+        self.key = key
+
+
 class VirtualList(Widget, Generic[T], can_focus=True):
     """Rows of a listing that somebody else holds, drawn by ``draw(item, width, selected, marked)``.
 
@@ -35,48 +56,23 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     VirtualList { height: 1fr; }
     """
 
-    class RowsWanted(Message):
+    class RowsWanted(_Said):
         """Rows ``start`` to before ``end`` of ``generation`` are needed: answer with ``set_rows``."""
 
         def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
-            super().__init__()
-            self._list = control
+            super().__init__(control)
             self.generation = generation
             self.start = start
             self.end = end
 
-        @property
-        def control(self) -> VirtualList[Any]:
-            return self._list
-
-    class CursorMoved(Message):
+    class CursorMoved(_OfRow):
         """The cursor stands on another row; ``key`` None where that row has not been read yet or the list is empty."""
-
-        def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
-            super().__init__()
-            self._list = control
-            self.index = index
-            self.key = key
-
-        @property
-        def control(self) -> VirtualList[Any]:
-            return self._list
 
     class Resized(Message):
         """It has another size: what stands beside it (the titles of its columns) is to be drawn for that."""
 
-    class Activated(Message):
+    class Activated(_OfRow):
         """The row under the cursor is to be opened."""
-
-        def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
-            super().__init__()
-            self._list = control
-            self.index = index
-            self.key = key
-
-        @property
-        def control(self) -> VirtualList[Any]:
-            return self._list
 
     def __init__(
         self,
