@@ -271,7 +271,7 @@ def open_control(
     why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
     files = tuple(cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
-    servers = redis_servers(redis_tickets, settings, clock)
+    servers = redis_servers(redis_tickets, found.items("redis_tickets"), clock)
     writers = writers_of(target.path) if asked else None
     limits = observer.thresholds
     wanted = Wanted(

@@ -1,7 +1,8 @@
 """What is set: the environment (``SPOOLTOP_*``), then ``~/.config/spooltop/config.toml``, then ``/etc/spooltop.toml``.
 
 A setting has one name everywhere: ``claim_long = "15m"`` in a file is ``SPOOLTOP_CLAIM_LONG=15m``; ``long = "15m"`` in a table
-``[claim]`` is the same. The first place that names a setting decides it whole. Lists are joined by ``:`` in the environment.
+``[claim]`` is the same. The first place that names a setting decides it whole. In the environment lists are joined by ``:``,
+those of URLs by blanks.
 
 ``read_only`` keeps operators off, who come through ``control``; the traffic itself, put and work, goes on.
 """
@@ -25,9 +26,10 @@ __all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "gather", "o
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
-LISTS = ("read_only", "redact", "poll_log", "cursor_files")
-"""Settings that are lists: of globs of paths, of names of JSON fields, of ``[SOURCE=]GLOB``, of paths."""
-_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "redis_tickets")
+LISTS = {"read_only": ":", "redact": ":", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
+"""Settings that are lists, and what stands between their items in the environment: of globs of paths, of names of JSON fields, of
+``[SOURCE=]GLOB``, of paths, of URLs."""
+_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog")
 NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
 
 
@@ -41,7 +43,8 @@ class Settings:
 
     def items(self, name: str) -> tuple[str, ...]:
         """One of ``LISTS``; empty where it is not set."""
-        return tuple(one for one in self.words.get(PREFIX + name.upper(), "").split(":") if one)
+        between = LISTS[name].strip() or None  # a blank of any kind
+        return tuple(one for one in self.words.get(PREFIX + name.upper(), "").split(between) if one)
 
     @property
     def redact(self) -> tuple[str, ...]:
@@ -158,10 +161,12 @@ def _text(file: str, name: str, value: object) -> str:
     """As the environment would write it."""
     if name in LISTS:
         parts = value if isinstance(value, list) else [value]
-        texts = [part for part in parts if isinstance(part, str) and ":" not in part]
+        between = LISTS[name]
+        texts = [part for part in parts if isinstance(part, str) and between not in part]
         if len(texts) == len(parts):
-            return ":".join(texts)
-        raise UsageError(f"{escape(file)}: {name} wants a list of words without a colon", advice=f'write {name} = ["…"]')
+            return between.join(texts)
+        what = "a colon" if between == ":" else "a blank"
+        raise UsageError(f"{escape(file)}: {name} wants a list of words without {what}", advice=f'write {name} = ["…"]')
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (str, int, float)):

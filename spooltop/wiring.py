@@ -44,9 +44,9 @@ def to_syslog(words: str) -> None:
     logger.to_syslog(words, notice=True)
 
 
-def redis_servers(urls: Sequence[str], settings: Mapping[str, str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
-    """``urls``, or those of the settings. Raises ``UsageError``; of the settings' only for what is no such URL."""
-    wanted = tuple(urls) or tuple(settings.get("SPOOLTOP_REDIS_TICKETS", "").split())
+def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
+    """``urls``, or those that the settings have ``named``. Raises ``UsageError``; of these only for what is no such URL."""
+    wanted = tuple(urls or named)
     if not wanted:
         return ()
     from .backends.redis.tickets import NEEDS, RedisTickets, is_installed

@@ -41,14 +41,18 @@ def refusals(control: Control) -> list[str]:
 
 def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
     own, system = tmp_path / "own.toml", tmp_path / "system.toml"
-    own.write_text('claim_long = "20m"\nredact = ["token", "password"]\n[lock]\nblocked = "2m"\n')
+    own.write_text(
+        'claim_long = "20m"\nredact = ["token", "password"]\nredis_tickets = ["redis://h:1", "unix:///s#a"]\n'
+        '[lock]\nblocked = "2m"\n'
+    )
     system.write_text('claim_long = "30m"\ntmp_old = "40m"\nread_only = "/var/spool/prod*"\nsyslog = true\npoison_deaths = 5\n')
     found = gather({"SPOOLTOP_TMP_OLD": "50m", "HOME": "/home/ann"}, [str(own), str(system)])
     assert {name: value for name, value in found.words.items() if name.startswith("SPOOLTOP_")} == {
         "SPOOLTOP_TMP_OLD": "50m", "SPOOLTOP_CLAIM_LONG": "20m", "SPOOLTOP_REDACT": "token:password",
         "SPOOLTOP_LOCK_BLOCKED": "2m", "SPOOLTOP_READ_ONLY": "/var/spool/prod*", "SPOOLTOP_SYSLOG": "1",
-        "SPOOLTOP_POISON_DEATHS": "5",
+        "SPOOLTOP_POISON_DEATHS": "5", "SPOOLTOP_REDIS_TICKETS": "redis://h:1 unix:///s#a",
     }  # fmt: skip
+    assert found.items("redis_tickets") == ("redis://h:1", "unix:///s#a")
     assert found.words["HOME"] == "/home/ann"
     assert found.syslog and found.redact == ("token", "password")
     assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only("/var/spool/prod7/memex") or "")
@@ -70,6 +74,7 @@ def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
         ("claim_lnog = 3", "no setting claim_lnog; did you mean claim_long?"),
         ("read_only = 3", "read_only wants a list of words"),
         ('redact = ["a:b"]', "without a colon"),
+        ('redis_tickets = ["redis://a redis://b"]', "without a blank"),
         ("claim_long = [1]", "claim_long wants one word"),
         ("claim_long = ", "is no TOML"),
         ("\x1b = 1", "is no TOML"),
