@@ -20,7 +20,7 @@ from spooltop.model.words import ASIDE, Box, Json
 from .dirs import SpoolDirs
 from .names import MAX_NAME
 
-__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "remove_meta", "set_aside"]
+__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "reject", "remove_meta", "set_aside"]
 
 _META_CAP = 64 * 1024
 
@@ -88,6 +88,28 @@ def set_aside(
     except OSError:
         _drop(dirs, beside, target)
         raise
+
+
+def reject(
+    dirs: SpoolDirs,
+    name: str,
+    inode: int,
+    reason: str,
+    *,
+    operation: str,
+    at: float,
+    who: str,
+    attempt: int | None,
+    durable: bool,
+) -> None:
+    """Sets a claim aside in ``rejected``. ``FileNotFoundError`` where it is gone."""
+    meta: dict[str, Json] = {"origin": "cur", "reason": reason, "at": at, "who": who, "attempt": attempt}
+    set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
+    if durable:
+        target = folder(dirs, Box.REJECTED, operation)
+        assert target is not None  # the message lies in it
+        dirs.files.sync_dir(target)
+        dirs.files.sync_dir(dirs.box(Box.CUR))
 
 
 def _drop(dirs: SpoolDirs, name: str, dir_fd: int) -> None:

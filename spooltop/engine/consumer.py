@@ -10,9 +10,9 @@ from typing import BinaryIO
 from weakref import ref
 
 from spooltop.errors import ClaimLost, SpooltopError, Unreadable
-from spooltop.model.words import Box, Json
+from spooltop.model.words import Box
 
-from .aside import folder, set_aside
+from .aside import reject
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .dirs import SpoolDirs
@@ -246,18 +246,15 @@ class Consumer:
     def reject(self, claim: Claim, reason: str) -> None:
         self.check(claim)
         try:
-            self._set_aside(claim, reason)
+            reject(
+                self._dirs, claim.name, self._inode(claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
+                who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
+            )  # fmt: skip
         except FileNotFoundError:
             raise self.lost(claim) from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "reject") from error
         self._forget(claim)
-
-    def _set_aside(self, claim: Claim, reason: str) -> None:
-        reject(
-            self._dirs, claim.name, self._inode(claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
-            who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
-        )  # fmt: skip
 
     def _inode(self, claim: Claim) -> int:
         return self.files.stat(claim.name, self.cur).st_ino
@@ -301,25 +298,3 @@ class Consumer:
             # Target first: cut off in between, the message is in both places and never in none.
             self.files.sync_dir(target)
             self.files.sync_dir(self.cur)
-
-
-def reject(
-    dirs: SpoolDirs,
-    name: str,
-    inode: int,
-    reason: str,
-    *,
-    operation: str,
-    at: float,
-    who: str,
-    attempt: int | None,
-    durable: bool,
-) -> None:
-    """Sets a claim aside in ``rejected``. ``FileNotFoundError`` where it is gone."""
-    meta: dict[str, Json] = {"origin": "cur", "reason": reason, "at": at, "who": who, "attempt": attempt}
-    set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
-    if durable:
-        target = folder(dirs, Box.REJECTED, operation)
-        assert target is not None  # the message lies in it
-        dirs.files.sync_dir(target)
-        dirs.files.sync_dir(dirs.box(Box.CUR))

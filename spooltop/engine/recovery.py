@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from spooltop.model.words import ASIDE, Box, Verdict
 
-from .aside import entries, folder
-from .consumer import reject
+from .aside import entries, folder, reject
 from .dirs import SpoolDirs
 from .machine import file_system, is_network, this_machine
 from .names import Name, back_in_new, parse
