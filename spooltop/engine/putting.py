@@ -1,4 +1,4 @@
-"""Putting messages: complete and synced in ``tmp`` first, then one move to ``new``, which is the commit."""
+"""Putting messages: each once, under an id of our own, a chosen one, or a key."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import BinaryIO, NoReturn, TypeAlias
 
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
+from .drafts import Data, Drafts, SourceFailed, check_data
 from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
 from .stamps import Ids
 from .troubles import in_words
 
-__all__ = ["Data", "Putter"]
-
-Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
+__all__ = ["Putter"]
 
 GROUP = 32
 """From so many messages on one ``syncfs`` is cheaper than a sync of each file."""
-_CHUNK = 1 << 20
 
 
 class Putter:
@@ -48,8 +45,8 @@ class Putter:
         self._lock_timeout = lock_timeout
         self._keys = KeyRecords(dirs, clock, key_window)
         self._ids = Ids(host)
-        like = dirs.like
-        self._strange = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+        self._drafts = Drafts(dirs)
+        self._strange = self._drafts.strange
 
     def forked(self) -> None:
         """In a forked child: gives no id that the parent may give too."""
@@ -64,7 +61,7 @@ class Putter:
             if type(data) is bytes and not self._strange:
                 files = self._files
                 fd = files.create(name, self._tmp)
-                try:  # the same as _draft without the detours: most of what a producer does
+                try:  # the same as ``write`` of drafts without the detours: most of what a producer does
                     try:
                         files.lock(fd)
                         if (written := files.write(fd, data)) != len(data):
@@ -74,20 +71,20 @@ class Putter:
                     finally:
                         files.close(fd)
                 except BaseException:
-                    self._discard(name)
+                    self._drafts.discard(name)
                     raise
             else:
-                _check(data)
-                self._draft(name, data, durable, True)
+                check_data(data)
+                self._drafts.write(name, data, durable, True)
             try:
                 self._files.move(name, self._tmp, name, self._new, None, True)
             except FileNotFoundError:
                 raise self._taken_away() from None
             except OSError as error:
-                self._undelivered(error, name, None, keep=False)
+                self._drafts.undelivered(error, name, None, keep=False)
             if durable:
-                self._settle(id)
-        except _SourceFailed as failed:
+                self._drafts.settle(id)
+        except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
@@ -109,7 +106,7 @@ class Putter:
         canary: bool,
     ) -> str:
         """One message; its id. See ``Spool.put``."""
-        _check(data)
+        check_data(data)
         chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
         try:
@@ -123,7 +120,7 @@ class Putter:
                     return id
                 self._clear(name)
                 return self._put(data, chosen, name, key, source, durable, fresh=False)
-        except _SourceFailed as failed:
+        except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
@@ -133,22 +130,22 @@ class Putter:
     ) -> str:
         if (known := self._known(key)) is not None:
             return self._finish(known, source, durable)
-        inode = self._draft(name, data, durable, fresh)
+        inode = self._drafts.write(name, data, durable, fresh)
         if key is not None:
             try:
                 while not self._keys.create(key, name, durable=durable):
                     if (known := self._known(key)) is not None:
-                        self._discard(name)
+                        self._drafts.discard(name)
                         return self._finish(known, source, durable)
             except OSError:
                 if self._recorded(key, name):
                     raise  # the record stands, so the file stays too: a retry finishes the move
-                self._discard(name)
+                self._drafts.discard(name)
                 raise
         try:
-            self._deliver(name, inode, keep=key is not None)
+            self._drafts.deliver(name, inode, keep=key is not None)
         except FileExistsError:
-            self._discard(name)
+            self._drafts.discard(name)
             if parse(name, claimed=False).id != id:
                 raise
             return id  # the same id arrived in between, from someone who does not lock
@@ -157,7 +154,7 @@ class Putter:
                 raise self._taken_away() from None
             # another put with this key finished the move
         if durable:
-            self._settle(id, emptied=key is not None)
+            self._drafts.settle(id, emptied=key is not None)
         return id
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
@@ -170,14 +167,14 @@ class Putter:
         try:
             try:
                 for data in chain(first, rest):
-                    _check(data)
+                    check_data(data)
                     id = self._ids.next(self._clock)
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._draft(name, data, durable and not together, True)))
+                    drafts.append((id, name, self._drafts.write(name, data, durable and not together, True)))
                 if together:
                     self._files.sync_fs(self._new)
                 for _, name, inode in drafts:
-                    self._deliver(name, inode, keep=False)
+                    self._drafts.deliver(name, inode, keep=False)
                     moved += 1
             except PutUnknown as unknown:
                 moved += 1
@@ -193,14 +190,14 @@ class Putter:
                 raise
             finally:
                 for _, name, _ in drafts[moved:]:
-                    self._discard(name)
+                    self._drafts.discard(name)
             if drafts and durable:
                 try:
-                    self._settle(drafts[0][0])
+                    self._drafts.settle(drafts[0][0])
                 except PutUnknown as unknown:
                     unknown.ids = tuple(id for id, _, _ in drafts)
                     raise
-        except _SourceFailed as failed:
+        except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
             raise in_words(error, self._dirs.path, "put") from error
@@ -220,79 +217,6 @@ class Putter:
             )  # fmt: skip
         return name
 
-    def _draft(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
-        """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
-
-        Its inode; None where the name is ``fresh``: made of random bits just now, so that it says as much.
-        """
-        files = self._files
-        fd = files.create(name, self._tmp)
-        try:
-            try:
-                files.lock(fd)
-                if self._strange:
-                    files.own_as(fd, self._dirs.like)
-                if type(data) is bytes:
-                    if (written := files.write(fd, data)) != len(data):
-                        files.write_rest(fd, data, written)
-                elif isinstance(data, (bytes, bytearray, memoryview)):
-                    files.write_all(fd, bytes(data))
-                else:
-                    while chunk := _part(data):
-                        if not isinstance(chunk, bytes):
-                            raise TypeError("a message is bytes or a binary file, and this file gives text")
-                        files.write_all(fd, chunk)
-                if sync:
-                    files.sync(fd)
-                inode = None if fresh else files.fstat(fd).st_ino
-            finally:
-                files.close(fd)
-        except BaseException:
-            self._discard(name)
-            raise
-        return inode
-
-    def _deliver(self, name: str, inode: int | None, *, keep: bool) -> None:
-        try:
-            self._files.move(name, self._tmp, name, self._new, inode=inode, fresh=inode is None)
-        except (FileExistsError, FileNotFoundError):
-            raise
-        except OSError as error:
-            self._undelivered(error, name, inode, keep=keep)
-
-    def _undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
-        if not isinstance(error, FileExistsError) and self._stands(name, inode):
-            raise PutUnknown(
-                f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._dirs.path
-            ) from error
-        if not keep:
-            self._discard(name)
-        raise error
-
-    def _stands(self, name: str, inode: int | None) -> bool:
-        try:
-            found = self._files.stat(name, self._new)
-            return inode is None or found.st_ino == inode
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True  # not known to be absent
-
-    def _settle(self, id: str, *, emptied: bool = False) -> None:
-        """``emptied``: a file that came back in ``tmp`` after power loss (btrfs) would be delivered again by the next put."""
-        try:
-            self._files.sync_dir(self._new)
-            if emptied and not self._files.ordered(self._new):
-                self._files.sync_dir(self._tmp)
-        except OSError as error:
-            raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._dirs.path) from error
-
-    def _discard(self, name: str) -> None:
-        try:
-            self._files.unlink(name, self._tmp)
-        except OSError:
-            return  # it stays in tmp, where nothing is taken for a message; the first error is the one to report
-
     # Keys and ids
 
     def _known(self, key: str | None) -> Record | None:
@@ -309,13 +233,13 @@ class Putter:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
-                self._deliver(known.name, found.st_ino, keep=True)
+                self._drafts.deliver(known.name, found.st_ino, keep=True)
         except FileNotFoundError:
             pass  # delivered long ago, or just now by somebody else
         except FileExistsError:
-            self._discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
+            self._drafts.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
-            self._settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
+            self._drafts.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
         self._count(DUPLICATE, source or "")
         return known.id
 
@@ -354,32 +278,13 @@ class Putter:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):
                 raise
-            self._discard(name)  # a link or a socket: removing the name touches nothing else
+            self._drafts.discard(name)  # a link or a socket: removing the name touches nothing else
             return
         try:
             if files.lock(fd):
-                self._discard(name)
+                self._drafts.discard(name)
         finally:
             files.close(fd)
-
-
-class _SourceFailed(Exception):
-    """The file that a message is read from failed: nothing that the spool could advise on."""
-
-    def __init__(self, error: OSError) -> None:
-        self.error = error
-
-
-def _part(data: BinaryIO) -> bytes:
-    try:
-        return data.read(_CHUNK)
-    except OSError as error:
-        raise _SourceFailed(error) from None
-
-
-def _check(data: object) -> None:
-    if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
-        raise TypeError(f"a message is bytes or a binary file, not {type(data).__name__}")
 
 
 def _syncfs_tells() -> bool:

@@ -14,12 +14,13 @@ from spooltop.model.words import Box
 from .claim import Claim
 from .consumer import Consumer
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, read, total
+from .drafts import Data
 from .files import Files
 from .limits import MAX_ATTEMPTS
 from .machine import this_machine
 from .mail import mail_sign
 from .opening import make, open_dirs
-from .putting import Data, Putter
+from .putting import Putter
 from .recovery import recover
 from .troubles import in_words, telling
 from .waiting import Watch

@@ -1,0 +1,129 @@
+"""A message on its way: complete in ``tmp`` first, then one move to ``new``, which is the commit, then the sync."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO, NoReturn, TypeAlias
+
+from spooltop.errors import PutUnknown
+
+from .dirs import SpoolDirs
+from .names import parse
+
+__all__ = ["Data", "Drafts", "SourceFailed", "check_data"]
+
+Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
+
+_CHUNK = 1 << 20
+
+
+class Drafts:
+    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``. ``strange``: what this
+    process makes belongs to another than the spool does, and is given to its owner."""
+
+    def __init__(self, dirs: SpoolDirs) -> None:
+        self._files = dirs.files
+        self._path = dirs.path
+        self._tmp = dirs.tmp if dirs.tmp is not None else -1
+        self._new = dirs.new if dirs.new is not None else -1
+        self._like = like = dirs.like
+        self.strange = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+
+    def write(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
+        """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
+
+        Its inode; None where the name is ``fresh``: made of random bits just now, so that it says as much.
+        """
+        files = self._files
+        fd = files.create(name, self._tmp)
+        try:
+            try:
+                files.lock(fd)
+                if self.strange:
+                    files.own_as(fd, self._like)
+                if type(data) is bytes:
+                    if (written := files.write(fd, data)) != len(data):
+                        files.write_rest(fd, data, written)
+                elif isinstance(data, (bytes, bytearray, memoryview)):
+                    files.write_all(fd, bytes(data))
+                else:
+                    while chunk := _part(data):
+                        if not isinstance(chunk, bytes):
+                            raise TypeError("a message is bytes or a binary file, and this file gives text")
+                        files.write_all(fd, chunk)
+                if sync:
+                    files.sync(fd)
+                inode = None if fresh else files.fstat(fd).st_ino
+            finally:
+                files.close(fd)
+        except BaseException:
+            self.discard(name)
+            raise
+        return inode
+
+    def deliver(self, name: str, inode: int | None, *, keep: bool) -> None:
+        """The move, which replaces nothing. ``PutUnknown`` where it reported an error and yet may have been done; else after an
+        error the file is taken away, unless it is to be kept."""
+        try:
+            self._files.move(name, self._tmp, name, self._new, inode=inode, fresh=inode is None)
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except OSError as error:
+            self.undelivered(error, name, inode, keep=keep)
+
+    def undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
+        """Raises what a move that reported ``error`` means, as ``deliver``."""
+        if not isinstance(error, FileExistsError) and self._stands(name, inode):
+            raise PutUnknown(
+                f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
+            ) from error
+        if not keep:
+            self.discard(name)
+        raise error
+
+    def _stands(self, name: str, inode: int | None) -> bool:
+        try:
+            found = self._files.stat(name, self._new)
+            return inode is None or found.st_ino == inode
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # not known to be absent
+
+    def settle(self, id: str, *, emptied: bool = False) -> None:
+        """Syncs ``new``; ``PutUnknown`` where that fails. ``emptied``: a file that came back in ``tmp`` after power loss
+        (btrfs) would be delivered again by the next put."""
+        try:
+            self._files.sync_dir(self._new)
+            if emptied and not self._files.ordered(self._new):
+                self._files.sync_dir(self._tmp)
+        except OSError as error:
+            raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._path) from error
+
+    def discard(self, name: str) -> None:
+        """Takes it out of ``tmp``, as far as that is possible."""
+        try:
+            self._files.unlink(name, self._tmp)
+        except OSError:
+            return  # it stays in tmp, where nothing is taken for a message; the first error is the one to report
+
+
+class SourceFailed(Exception):
+    """The file that a message is read from failed: nothing that the spool could advise on."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+def _part(data: BinaryIO) -> bytes:
+    try:
+        return data.read(_CHUNK)
+    except OSError as error:
+        raise SourceFailed(error) from None
+
+
+def check_data(data: object) -> None:
+    """Raises ``TypeError`` for what is no ``Data``."""
+    if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
+        raise TypeError(f"a message is bytes or a binary file, not {type(data).__name__}")
