@@ -61,8 +61,7 @@ class DirectoryReader:
 
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
     for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
-    seconds (0: without end). Opening raises nothing: what is wrong
-    with the spool stands in the first ``Sight``.
+    seconds (0: without end). Opening raises nothing: what is wrong with the spool stands in the first ``Sight``.
     """
 
     def __init__(
@@ -210,11 +209,11 @@ class DirectoryReader:
         if query.box is Box.NEW or (query.box is Box.CUR and self._layout == "mail"):
             assert scan is not None
             column = query.sort.column
-            known = self._orders.get(query.box)
+            before = self._orders.get(query.box)
             listing = NameListing(
                 query, scan.names, self._stat(query.box), now=now, complete=scan.complete and not scan.error,
                 generation=self._generation, put_us=quick_put_us, times=dict(self._boxes.times(query.box)), cancelled=cancelled,
-                known=known[2] if known is not None and known[:2] == (scan.number, column) else None, box=query.box,
+                known=before[2] if before is not None and before[:2] == (scan.number, column) else None, box=query.box,
                 row=new_row if query.box is Box.NEW else _mail_row,
             )  # fmt: skip
             if listing.order is not None:
@@ -223,7 +222,8 @@ class DirectoryReader:
         if query.box in LIVE:
             assert scan is not None
             judged = self._claims if query.box is Box.CUR else self._tmp
-            rows = judged + [row for row in self._strange if row.box is query.box and row.key not in {r.key for r in judged}]
+            known = {row.key for row in judged} if self._strange else set()
+            rows = judged + [row for row in self._strange if row.box is query.box and row.key not in known]
             complete = scan.complete and (self._all_claims if query.box is Box.CUR else self._all_tmp)
             return RowListing(query, rows, now=now, complete=complete, generation=self._generation)
         if self._place.dirs is None:
