@@ -81,7 +81,8 @@ def _purge_expired(selection: Selection, args: argparse.Namespace, context: Cont
             raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
         selection = replace(selection, box=Box.TRASH, older_than=retention)
         options: dict[str, Json] = {} if args.rate is None else {"rate": args.rate}
-        return change(control, Action.EMPTY, selection, args, context, options, said=f"Kept for {duration(retention)}: expired.")
+        said = f"Only what is in the trash for {duration(retention)} or longer."
+        return change(control, Action.EMPTY, selection, args, context, options, said=said)
 
 
 def inject(args: argparse.Namespace, context: Context) -> int:

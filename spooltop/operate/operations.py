@@ -38,6 +38,7 @@ _UNDOABLE = (
 )  # fmt: skip
 
 
+_MOST_REASONS = 5
 _PUTS_BACK = (Action.REQUEUE, Action.RELEASE)
 
 
@@ -184,6 +185,9 @@ class Operations:
         done += [
             ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
         ]
+        if not plan.deletes:
+            other = Counter(one.reason for one in done if one.outcome is Outcome.DONE and one.reason)
+            notes += [f"{many} of those done: {reason}" for reason, many in other.most_common(_MOST_REASONS)]
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,

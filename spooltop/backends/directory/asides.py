@@ -6,7 +6,7 @@ import os
 import stat
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from spooltop.engine import aside as shelf
@@ -14,8 +14,9 @@ from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.sight import BoxState
-from spooltop.model.words import ASIDE, Box, Json, Owner
+from spooltop.model.words import ASIDE, Box, Owner
 
+from .metadata import time_of
 from .rows import kind_of_file
 
 __all__ = ["Asides"]
@@ -156,8 +157,8 @@ class Asides:
                 os.close(folder)
         told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         dirs.forget(box.value, operation)
-        reason = told.get("reason")
-        since = _time_in(told, found.st_ctime)
+        reason, since = told.get("reason"), time_of(told)
+        since = found.st_ctime if since is None else since
         return replace(
             row,
             size=found.st_size,
@@ -170,20 +171,15 @@ class Asides:
         )
 
 
-def _time_in(told: Mapping[str, Json], otherwise: float) -> float:
-    """When it was set aside, as its metadata tell. A move changes ctime and nothing else, so that is it where they do not."""
-    at = told.get("at")
-    return float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else otherwise
-
-
 class _Metas:
-    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once."""
+    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once. A move
+    changes ctime and nothing else, so that is it where they do not tell."""
 
     def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
         self._dirs = dirs
         self._box = box
         self._operation = operation
-        self._read: dict[int, Mapping[str, Json]] = {}
+        self._read: dict[int, float | None] = {}
 
     def time(self, name: str, folder: int, otherwise: float) -> float:
         try:
@@ -191,8 +187,9 @@ class _Metas:
         except OSError:
             return otherwise
         if inode not in self._read:
-            self._read[inode] = shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name))
-        return _time_in(self._read[inode], otherwise)
+            self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
+        at = self._read[inode]
+        return otherwise if at is None else at
 
 
 def _listed(operation: str, above: int, generation: tuple[int, int], metas: _Metas | None) -> _Folder:

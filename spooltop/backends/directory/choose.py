@@ -19,7 +19,7 @@ from ...model.text import escape, program
 from ...model.units import size
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
-from .metadata import known_of
+from .metadata import known_of, time_of
 from .moves import RULES, Goal, goal_of
 from .packeditems import KEPT_PLAIN, PackedItems
 from .places import OPERATION, Place, Ref, kind_of, safe_name
@@ -44,7 +44,7 @@ def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[
             continue
         meta = known_of(folders, Place(box, entry.name, entry.operation))
         told = names.parse(entry.name, claimed=True)
-        at, reason = meta.get("at"), meta.get("reason")
+        at, reason = time_of(meta), meta.get("reason")
         attempts = told.attempts
         yield Row(
             key=(box.value, f"{entry.operation}/{entry.name}"),
@@ -52,13 +52,21 @@ def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[
             id=told.id,
             name=entry.name,
             enqueued_at=None if told.put_us is None else told.put_us / 1e6,
-            in_box_since=float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else None,
+            in_box_since=at if at is not None else _changed_at(folders, Place(box, entry.name, entry.operation)),
             source=told.source,
             attempt=attempts if attempts is None or told.token is None else attempts + 1,
             canary=told.canary,
             reason=reason if isinstance(reason, str) else "",
         ), meta
     folders.close()
+
+
+def _changed_at(folders: Folders, place: Place) -> float | None:
+    """A move changes ctime and nothing else: when it was set aside, where that is told nowhere."""
+    try:
+        return folders.files.stat(place.name, folders.of(place).fd).st_ctime
+    except OSError:
+        return None  # gone since
 
 
 def choose(

@@ -11,9 +11,11 @@ from ...model.words import Json
 from .folders import Folders
 from .places import Place
 
-__all__ = ["known_of"]
+__all__ = ["known_of", "time_of"]
 
 _CAP = 64 * 1024
+_LATEST = float(1 << 36)
+"""No clock shows more, and what is not a number is not less."""
 _TOLD = 500
 """Characters of a reason that are kept."""
 
@@ -37,6 +39,12 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
         return {}
     was = found.get("was")
     return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
+
+
+def time_of(told: Mapping[str, object]) -> float | None:
+    """When a message was set aside (epoch seconds), as what lies beside it tells; None where that is no time."""
+    at = told.get("at")
+    return float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) and abs(at) < _LATEST else None
 
 
 def _plain(found: Mapping[str, object]) -> dict[str, Json]:

@@ -88,6 +88,7 @@ def test_poison_can_be_held_by_the_requeue_of_the_others(desk):
     assert plan.command[-4:-2] == (str(desk.path), "--box") or "--hold-poison" in plan.command
     result = operations.apply(plan)
     assert result.count(Outcome.DONE) == 2
+    assert result.notes == ("1 of those done: held instead: in work at 4 deaths",)
     assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
     [held] = desk.names(Box.HELD)
     assert held.startswith(desk.id(2))
