@@ -18,6 +18,7 @@ from .doer import Doer
 from .door import Control
 from .draw.glyphs import ASCII, UNICODE
 from .found import Found, SnapshotTaken
+from .inbox import Inbox
 from .lifecycle import catch_signals, goodbye, terminal_gone
 from .looker import Looker
 from .scene import View
@@ -51,11 +52,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     AUTO_FOCUS = None
 
     class Arrived(Message):
-        """Something that one of the threads found."""
-
-        def __init__(self, found: Found) -> None:
-            super().__init__()
-            self.found = found
+        """There is something in the inbox."""
 
     def __init__(
         self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
@@ -70,6 +67,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
         self.looker = looker or Looker(control, quiet=quiet, busy=busy, monotonic=monotonic)
         self.doer = Doer()
+        self.inbox = Inbox()
         self.snapshot: Snapshot | None = None
         self.results: list[Result] = []
         self.applying = False
@@ -78,7 +76,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.push_screen(self.main)
-        self.looker.post_to(lambda found: deliver(self, self.Arrived(found)))
+        self.looker.post_to(self._put)
         self.looker.start()
         self.doer.start()
         self.set_interval(1.0, self._check_stale)
@@ -88,16 +86,25 @@ class SpooltopApp(App[int], inherit_bindings=False):
             self.set_interval(5.0, self._check_terminal)
         self.app_resume_signal.subscribe(self, self._resumed)
 
-    def on_spooltop_app_arrived(self, message: Arrived) -> None:
-        if isinstance(message.found, SnapshotTaken):
+    def _put(self, found: Found) -> None:
+        """Called by the thread that looks."""
+        if self.inbox.put(found):
+            deliver(self, self.Arrived())
+
+    def on_spooltop_app_arrived(self) -> None:
+        for found in self.inbox.take():
+            self._take(found)
+
+    def _take(self, found: Found) -> None:
+        if isinstance(found, SnapshotTaken):
             if self.snapshot is None:
                 threading.Thread(target=load_rest, name="load", daemon=True).start()
-            self.snapshot = message.found.snapshot
-        self.main.take(message.found)
+            self.snapshot = found.snapshot
+        self.main.take(found)
         front = self.screen_stack[-1] if self.screen_stack else None  # none any more: what comes while it ends is nobody's
         take = getattr(front, "take", None)
         if front is not self.main and take is not None:
-            take(message.found)
+            take(found)
 
     def leave(self, code: int = 0) -> None:
         """Ends with this exit code; what is being done is stopped after its current item."""

@@ -76,7 +76,7 @@ def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
     loop.close()
     app._loop = loop
     told: list[bool] = []
-    thread = threading.Thread(target=lambda: told.append(deliver(app, app.Arrived(LookFailed("too late")))))
+    thread = threading.Thread(target=lambda: told.append(deliver(app, app.Arrived())))
     thread.start()
     thread.join()
     assert told == [False]
@@ -91,7 +91,8 @@ async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> Non
         assert page is not None
         app = driver.app
     for found in (RowsRead(page), SnapshotTaken(control.look(), page), KeysRead(page.query, ())):
-        app.on_spooltop_app_arrived(app.Arrived(found))
+        app.inbox.put(found)
+        app.on_spooltop_app_arrived()
     assert not app.main.ready
 
 
