@@ -22,9 +22,10 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Does what the words of ``argv`` (without the program's name) say; returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    leave = stay_apart(words, target(words), os.environ)  # before there are threads
-    curtain = Curtain.drop(words, os.environ, ask=leave is None)  # before anything that takes time to load
+    curtain = Curtain()
     try:
+        leave = stay_apart(words, target(words), os.environ)  # before there are threads
+        curtain = Curtain.drop(words, os.environ, ask=leave is None)  # before anything that takes time to load
         if curtain.up:
             import gc
             import signal
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .cli.terminal import Terminal
 
         return run(words, Terminal(before_words=curtain.lift), dashboard=_dashboard(curtain, leave))
+    except KeyboardInterrupt:
+        return 128 + 2  # SIGINT while it was loaded: there is nothing to tell yet
     finally:
         curtain.lift()
 

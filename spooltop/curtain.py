@@ -64,11 +64,17 @@ class Curtain:
             if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ, ask)) is None:
                 return cls()
             curtain = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
-            _write(fds[2], _ENTER + curtain._line())
         except OSError:
             return cls()  # a terminal that cannot be written to is told of by whoever needs it
-        if words[:1] != ["demo"]:
-            _thread.start_new_thread(curtain.count, (os.path.join(target(words), "new"),))
+        try:
+            _write(fds[2], _ENTER + curtain._line())
+            if words[:1] != ["demo"]:
+                _thread.start_new_thread(curtain.count, (os.path.join(target(words), "new"),))
+        except OSError:
+            return cls()
+        except KeyboardInterrupt:
+            curtain.lift()
+            raise
         return curtain
 
     def count(self, path: str) -> None:

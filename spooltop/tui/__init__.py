@@ -73,6 +73,10 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     gc.enable()
     app.run(mouse=app.options.mouse)
     app.finish()
+    if not app.was_heard():
+        from .lifecycle import say_no_more
+
+        say_no_more()
     for line in [] if app.options.banner else app.goodbye():
         print(line, file=sys.stdout)
     return app.return_code or 0

@@ -116,6 +116,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.doer.stop(timeout=5.0)
         self.looker.stop(timeout=0.2)
 
+    def was_heard(self) -> bool:
+        """False where the terminal took nothing any more as it was left."""
+        return getattr(self._driver, "heard", True)
+
     def goodbye(self) -> list[str]:
         """What is said on leaving."""
         return goodbye(self.results)

@@ -13,7 +13,7 @@ from ..model.plan import Outcome, Result
 from ..model.text import escape
 from ..model.words import Action
 
-__all__ = ["catch_signals", "goodbye", "printable", "shell", "terminal_gone"]
+__all__ = ["catch_signals", "goodbye", "printable", "say_no_more", "shell", "terminal_gone"]
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:
@@ -31,6 +31,14 @@ def terminal_gone(fd: int = 2) -> bool:
     except (OSError, termios.error):
         return True
     return False
+
+
+def say_no_more() -> None:
+    """Words go nowhere from now on: on a terminal that takes none, the first would be waited for as long as it stands."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+    os.close(null)
 
 
 def printable(text: str) -> str:

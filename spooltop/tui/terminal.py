@@ -1,11 +1,21 @@
-"""The driver of the terminal: Textual's, which takes a process that was stopped behind its back for one that it suspended, and
-ends each line of a frame with a line feed."""
+"""The driver of the terminal: Textual's, which takes a process that was stopped behind its back for one that it suspended, ends
+each line of a frame with a line feed, and waits for a terminal that does not read."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+
 from textual.drivers.linux_driver import LinuxDriver
 
+from .writer import ScreenWriter
+
 __all__ = ["TerminalDriver"]
+
+_SCREEN = 2
+"""The descriptor that is drawn on: stdout may be elsewhere."""
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+"""Around a frame, where the terminal knows of it: synchronized output."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -15,9 +25,50 @@ class TerminalDriver(LinuxDriver):
     the first ones, which nobody ends: keys go to one of the two, the terminal stays raw and the process hangs as it leaves.
     """
 
+    heard = True
+    """False where the terminal took nothing any more as it was left."""
+    _encoding = sys.__stderr__.encoding if sys.__stderr__ is not None else "utf-8"
+    _writer: ScreenWriter | None = None
+    _begin = ""
+    _taken = True
+
     def write(self, data: str) -> None:
-        # Each line of a frame is moved to. On a terminal that has fewer of them by now, a line feed would scroll it all away.
-        super().write(data.replace("\n", ""))
+        if self._writer is None:
+            self._writer = ScreenWriter(_SCREEN, self._caught_up)
+        if data == _BEGIN:
+            self._begin = data  # goes with its frame, or not at all
+        elif data == _END:
+            if self._taken and not self._begin:
+                self._put(data, always=True)
+            self._begin = ""
+        else:
+            # Each line of a frame is moved to. On a terminal that has fewer of them by now, a line feed would scroll it all away.
+            self._taken = self._put(self._begin + data.replace("\n", ""))
+            self._begin = ""
+
+    def _put(self, data: str, always: bool = False) -> bool:
+        assert self._writer is not None
+        return self._writer.put(data.encode(self._encoding, "backslashreplace"), always=always)
+
+    def _caught_up(self) -> None:
+        with suppress(RuntimeError):  # the loop ended meanwhile: nothing is drawn any more
+            self._loop.call_soon_threadsafe(self._paint_all)
+
+    def _paint_all(self) -> None:
+        if self._writer is not None and self._app.screen_stack:
+            self._app.refresh(layout=True)
+            self._app.screen.refresh(layout=True)
+
+    def stop_application_mode(self) -> None:
+        if self._writer is not None:
+            self._writer.leave_out()
+        super().stop_application_mode()
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self.heard = writer.end()
+        super().close()
 
     _resuming = False
 

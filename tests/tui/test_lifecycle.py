@@ -15,7 +15,7 @@ from spooltop.model.words import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.deliver import deliver
-from spooltop.tui.found import KeysRead, LookFailed, RowsRead, SnapshotTaken
+from spooltop.tui.found import KeysRead, RowsRead, SnapshotTaken
 from spooltop.tui.lifecycle import goodbye, printable, shell, terminal_gone
 
 from .driving import dashboard

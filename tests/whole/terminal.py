@@ -103,12 +103,19 @@ class Terminal:
             continue
         return self.process.returncode
 
+    def hang_up(self) -> None:
+        """The terminal goes away, as where a connection is lost."""
+        self._readable.unregister(self._master)
+        os.close(self._master)
+        os.close(self.slave)
+        self._master = self.slave = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._master)
-        os.close(self.slave)
+        if self._master >= 0:
+            self.hang_up()
 
     def __enter__(self) -> Terminal:
         return self

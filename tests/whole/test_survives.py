@@ -236,6 +236,23 @@ def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -
     leaves(screen)
 
 
+@pytest.mark.parametrize("how", ["q", "SIGTERM", "gone"])
+def test_a_terminal_that_takes_nothing_any_more_keeps_nobody(spool_path: Path, dashboard: Dashboard, how: str) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for(depth("new", 3))
+    for number in range(150):
+        screen.type("2345"[number % 4] + "\x0c")
+        while screen.unread:
+            os.sched_yield()
+    if how == "q":
+        screen.type("1q")
+    elif how == "SIGTERM":
+        screen.process.terminate()
+    else:
+        screen.hang_up()
+    assert screen.process.wait(30) == {"q": 0, "SIGTERM": 143, "gone": 129}[how]
+
+
 @pytest.mark.parametrize(
     ("term", "lang"),
     [("linux", "C"), ("screen", "C.UTF-8"), ("xterm", "C"), ("tmux-256color", "C.UTF-8"), ("no-such-terminal", "C")],

@@ -1,0 +1,110 @@
+"""Between what is drawn and a terminal that may stop reading: nobody waits for it, and what it missed is drawn anew."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spooltop.tui.writer import ScreenWriter
+
+PATIENCE = 30.0
+FRAME = b"f" * 1000
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """(read, write) of one that takes 4,096 bytes before somebody reads."""
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    yield read, write
+    os.close(read)
+    os.close(write)
+
+
+def read_until(fd: int, holds: threading.Event) -> int:
+    """Reads until ``holds``; how many bytes."""
+    os.set_blocking(fd, False)
+    got = 0
+    while not holds.is_set():
+        try:
+            got += len(os.read(fd, 65536))
+        except BlockingIOError:
+            os.sched_yield()
+    return got
+
+
+def test_what_is_put_is_written_in_order(pipe: tuple[int, int]) -> None:
+    writer = ScreenWriter(pipe[1], lambda: None)
+    assert writer.put(b"one ") and writer.put(b"two ") and writer.put(b"three")
+    assert writer.end(PATIENCE)
+    assert os.read(pipe[0], 100) == b"one two three"
+
+
+def test_what_is_not_read_is_left_out_and_drawn_anew_once_it_is(pipe: tuple[int, int]) -> None:
+    again = threading.Event()
+    writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
+    taken = [writer.put(FRAME) for _ in range(1000)]
+    assert 10 <= sum(taken) < 20 and not taken[-1]
+    assert not again.is_set()
+    assert read_until(pipe[0], again) <= 1000 * sum(taken)
+    assert writer.put(b"anew")
+    assert writer.end(PATIENCE)
+
+
+def test_it_ends_though_nobody_reads(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], bytes(4096))
+    writer = ScreenWriter(pipe[1], lambda: None)
+    for _ in range(20):
+        writer.put(FRAME)
+    assert not writer.end(patience=0.05)
+
+
+def test_what_waits_is_forgotten_where_something_else_matters_more(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], bytes(4096))
+    writer = ScreenWriter(pipe[1], lambda: None)
+    for _ in range(20):
+        writer.put(FRAME)
+    writer.leave_out()
+    assert writer.put(b"the shell's screen", always=True)
+    got = bytearray()
+    while not got.endswith(b"screen"):
+        got += os.read(pipe[0], 65536)
+    assert len(got) <= 4096 + len(FRAME) + len("the shell's screen")
+    assert writer.end(PATIENCE)
+
+
+def test_on_a_slow_terminal_the_end_is_waited_for(pipe: tuple[int, int]) -> None:
+    writer = ScreenWriter(pipe[1], lambda: None)
+    for _ in range(20):
+        writer.put(FRAME)
+    writer.put(b"the end")
+    got = bytearray()
+
+    def slowly() -> None:
+        while not got.endswith(b"the end"):
+            got.extend(os.read(pipe[0], 300))
+
+    reader = threading.Thread(target=slowly)
+    reader.start()
+    assert writer.end(PATIENCE)
+    reader.join()
+    assert len(got) == 20_007
+
+
+def test_a_terminal_that_somebody_made_non_blocking_loses_nothing(pipe: tuple[int, int]) -> None:
+    os.set_blocking(pipe[1], False)
+    test_on_a_slow_terminal_the_end_is_waited_for(pipe)
+
+
+def test_a_terminal_that_is_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    writer = ScreenWriter(write, lambda: None)
+    assert writer.put(FRAME)
+    assert not writer.end(PATIENCE)
+    assert not writer.put(FRAME, always=True)
+    os.close(write)
