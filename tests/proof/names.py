@@ -147,7 +147,7 @@ def judged_cells(lines: Sequence[Line], width: int) -> list[str]:
         screen = pyte.Screen(width + 2, len(some))
         stream = pyte.ByteStream(screen)
         for y, line in enumerate(some):
-            stream.feed(f"\x1b[{y + 1};1H{line_text(line)}".encode())
+            stream.feed(f"\x1b[{y + 1};1H{_composed(line_text(line))}".encode())
         for y, line in enumerate(some):
             cells = "".join(screen.buffer[y][x].data for x in range(width + 2)).rstrip()
             if cells != (meant := _composed(line_text(line)).rstrip()):
@@ -158,8 +158,10 @@ def judged_cells(lines: Sequence[Line], width: int) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    """As pyte keeps a character and the marks on it: normalised."""
-    return unicodedata.normalize("NFC", text)
+    """As pyte keeps a character and the marks on it: normalised. It ends a text at a mark of no combining class, which takes no
+    cell for wcwidth(3) and terminals."""
+    kept = (char for char in text if unicodedata.category(char) not in ("Mn", "Me") or unicodedata.combining(char))
+    return unicodedata.normalize("NFC", "".join(kept))
 
 
 def told(*words: str, given: str = "") -> tuple[int, str, str]:

@@ -75,7 +75,7 @@ def shown(words: str) -> str:
     r"""Words of ours with names in them that are escaped already: as they are, but for what no terminal should get all the
     same. Besides what is not printable, that is every mark without a cell of its own beyond one on a character: terminals
     disagree about their width, and a thousand of them on one letter cover the lines around. A letter without a cell of its own
-    (a Hangul vowel) is one for some terminals, and for others nothing.
+    (a Hangul vowel), and a mark beside its letter (a vowel of Devanagari), is a cell for some terminals, and for others nothing.
     """
     if words.isascii() and words.isprintable():
         return words
@@ -98,7 +98,7 @@ def _unstack(text: str) -> str:
         elif cell_len(char):
             out.append(char)
             stacked = False
-        elif stacked or char == "\ufe0f" or not unicodedata.category(char).startswith("M"):
+        elif stacked or char == "\ufe0f" or unicodedata.category(char) not in ("Mn", "Me"):
             out.append(_hex(char))
         else:
             out.append(char)

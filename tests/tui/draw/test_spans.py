@@ -49,6 +49,7 @@ def test_marks_do_not_pile_up() -> None:
     assert safe("e\u0301") == "e\u0301"
     assert safe("e" + "\u0301" * 3) == "e\u0301\\xcc\\x81\\xcc\\x81"
     assert text_width(safe("\u0301x")) == 9
+    assert safe("\u0915\u093f") == "\u0915\\xe0\\xa4\\xbf"  # a mark of a cell of its own, for wcwidth(3)
 
 
 def test_words_with_escaped_names_are_not_escaped_twice() -> None:
