@@ -18,7 +18,7 @@ from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
 from ..model.selection import Selection
-from ..model.text import escape, escape_all
+from ..model.text import escape
 from ..model.units import duration
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
@@ -26,7 +26,7 @@ from .confirm import confirm_for
 from .given import with_file
 from .logger import to_syslog
 from .scope import scope
-from .trail import trail_of
+from .trail import after_line, before_line, trail_of
 from .words import command_words, undo_words
 
 __all__ = ["Operations"]
@@ -262,24 +262,18 @@ class Operations:
     def _announce(self, plan: Plan, start: int) -> None:
         """The line before a change: what is about to happen to which messages."""
         part: Sequence[Item] = plan.items[start : start + BATCH]
-        ids: list[Json] = [*escape_all([item.id for item in part])]
-        shown = escape_all([item.name for item in part])
-        names: list[Json] = [item.words or f"{item.box}/{name}" for item, name in zip(part, shown, strict=True)]
         options: dict[str, Json] = {
             name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
         }
-        self._write({**self._line("before", plan), "count": plan.count, "options": options, "ids": ids, "names": names})
+        head: dict[str, Json] = {**self._line("before", plan), "count": plan.count, "options": options}
+        self._write(head, before_line(head, part))
 
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
         """The line after: what came of each."""
-        ids, names = escape_all([one.id for one in batch]), escape_all([one.name for one in batch])
-        became = escape_all([one.became for one in batch])
-        results: list[Json] = [
-            {"id": id, "name": name, "outcome": str(one.outcome), "reason": one.reason, "became": now}
-            for one, id, name, now in zip(batch, ids, names, became, strict=True)
-        ]
+        head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
+        came = Counter(one.outcome for one in batch)
         try:
-            self._write({**self._line("after", plan), "tried": tried, "count": plan.count, "results": results})
+            self._write(head, after_line(head, batch), {str(outcome): came[outcome] for outcome in Outcome})
         except AuditFailed as error:
             raise AuditFailed(
                 f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
@@ -291,22 +285,17 @@ class Operations:
     def _conclude(self, plan: Plan, tried: int, ended: str) -> None:
         """The line after for what was announced and never begun, or was cut short."""
         why = escape(ended) or ("stopped" if tried < plan.count else "nothing to do")
-        line: dict[str, Json] = {
-            **self._line("after", plan), "tried": tried, "count": plan.count, "results": [], "ended": why,
-        }  # fmt: skip
+        head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count, "ended": why}
         try:
-            self._write(line)
+            self._write(head, after_line(head, ()), {str(outcome): 0 for outcome in Outcome})
         except SpooltopError:
             return  # most likely it ended for the same reason, and that is told
 
-    def _write(self, line: Mapping[str, Json]) -> None:
+    def _write(self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None) -> None:
+        """``head`` is ``line`` without its items, ``counts`` says in their place what came of them."""
         self._operator.audit(line)
         if self._copies is not None:
-            short = {name: value for name, value in line.items() if not isinstance(value, list)}
-            if isinstance(results := line.get("results"), list):
-                came = Counter(str(one.get("outcome")) for one in results if isinstance(one, dict))
-                short.update({str(outcome): came[outcome] for outcome in Outcome})
-            self._copies(json.dumps(short, separators=(",", ":")))
+            self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))
 
     def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
         changed = any(one.outcome is Outcome.DONE for one in done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from spooltop.errors import AuditFailed, Refused, UsageError
@@ -55,10 +57,10 @@ class FakeOperator:
             if stop():
                 return
 
-    def audit(self, entry):
+    def audit(self, line):
         if self.full_from is not None and len(self.lines) >= self.full_from:
             raise AuditFailed("no space", path="/spool")
-        self.lines.append((dict(entry), len(self.moved)))
+        self.lines.append((json.loads(line), len(self.moved)))
 
     def operations(self):
         return self.known

@@ -7,17 +7,15 @@ the user's own state.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Protocol
 
 from ...engine.dirs import SpoolDirs
 from ...errors import AuditFailed
 from ...model.audit import AuditLog
-from ...model.words import Json
 from .applog import AppendLog
 from .books import AUDIT, Books, state_of
 from .logfiles import LogFiles, open_path
@@ -30,7 +28,7 @@ class BesideBooks(Protocol):
 
     def journal(self, line: bytes) -> None: ...
 
-    def audit(self, entry: Mapping[str, Json]) -> None: ...
+    def audit(self, line: bytes) -> None: ...
 
     def audited(self) -> list[AuditLog]:
         """The audit logs, the own one first. Raises ``OSError``."""
@@ -81,9 +79,9 @@ class SpoolBooks(_Journals):
         with self._writing(), self._books() as books:
             books.write_beside(f"{self._what}.jsonl", line)
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
+    def audit(self, line: bytes) -> None:
         with self._writing(), self._books() as books:
-            books.write_audit(entry)
+            books.write_audit(line)
 
     def audited(self) -> list[AuditLog]:
         with self._books() as books:
@@ -116,8 +114,8 @@ class StateBooks(_Journals):
     def journal(self, line: bytes) -> None:
         self._append(f"{self._what}.jsonl", line)
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._append(AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+    def audit(self, line: bytes) -> None:
+        self._append(AUDIT, line)
 
     def audited(self) -> list[AuditLog]:
         return [AuditLog(*told, True) for told in self._lines(AUDIT)]

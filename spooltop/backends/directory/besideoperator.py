@@ -75,8 +75,8 @@ class BesideOperator:
                 raise
             yield [done]
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._books.audit(entry)
+    def audit(self, line: bytes) -> None:
+        self._books.audit(line)
 
     def audit_logs(self) -> list[AuditLog]:
         """Raises ``Unreadable``."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import encode_value
 from ...engine.troubles import advice
 from ...errors import AuditFailed, Unreadable
 from ...model.audit import AuditLog
-from ...model.words import Json
 from .applog import AppendLog, lines_of
 from .besidelines import decoded
 from .journal import Operation, decode, gather, unfinished
@@ -66,9 +64,9 @@ class Books:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
         self._append(_JOURNAL, line, sync=sync)
 
-    def write_audit(self, entry: Mapping[str, Json]) -> None:
+    def write_audit(self, line: bytes) -> None:
         """Raises ``AuditFailed``."""
-        self._append(AUDIT, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        self._append(AUDIT, line)
 
     def write_beside(self, name: str, line: bytes) -> None:
         """A journal of what is no message (cursors, locks), ``name``. Raises ``AuditFailed``."""

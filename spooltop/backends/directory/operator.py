@@ -113,11 +113,11 @@ class DirectoryOperator:
             finally:
                 books.close()
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
+    def audit(self, line: bytes) -> None:
         with self._telling(AuditFailed), self._open() as dirs:
             books = Books(dirs, self._files, state_dir=self._state_dir)
             try:
-                books.write_audit(entry)
+                books.write_audit(line)
             finally:
                 books.close()
 

@@ -43,8 +43,8 @@ class Together:
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         return self._of(plan.action, plan.options).perform(plan, stop)
 
-    def audit(self, entry: Mapping[str, Json]) -> None:
-        self._main.audit(entry)
+    def audit(self, line: bytes) -> None:
+        self._main.audit(line)
 
     def audit_logs(self) -> list[AuditLog]:
         return self._main.audit_logs()
