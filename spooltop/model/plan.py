@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from .row import Row
 from .selection import Selection
@@ -132,8 +133,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class ItemResult:
+class ItemResult(NamedTuple):
     """What came of one item. ``reason`` says why it was skipped or failed, or what else there is to say of one that is done.
     ``became`` is the name it has now, if moved."""
 
@@ -161,7 +161,9 @@ class Result:
     _counts: Mapping[Outcome, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_counts", Counter(item.outcome for item in self.items))  # once, not at each drawing
+        known = getattr(self.items, "outcomes", None)  # of a million they are counted as they come, and never at each drawing
+        counts = known if isinstance(known, Counter) else Counter(item.outcome for item in self.items)
+        object.__setattr__(self, "_counts", counts)
 
     def count(self, outcome: Outcome) -> int:
         return self._counts[outcome]

@@ -23,6 +23,7 @@ from ..model.units import duration
 from ..model.words import Action, Json, Verdict
 from .actor import Actor
 from .confirm import confirm_for
+from .done import Done
 from .given import with_file
 from .logger import to_syslog
 from .scope import scope
@@ -142,7 +143,7 @@ class Operations:
         said in ``Result.notes``.
         """
         self._allowed(plan.action)
-        done: list[ItemResult] = []
+        done = Done()
         notes: list[str] = []
         stopped = False
         announced = 0
@@ -159,7 +160,7 @@ class Operations:
                 batch = next(batches, None)
                 if batch is None:
                     break
-                done += batch
+                done.extend(batch)
                 waiting = min(announced, plan.count) > len(done)
                 self._freely(plan, notes, self._report, plan, batch, len(done))
                 if plan.deletes:
@@ -182,22 +183,21 @@ class Operations:
                 close()
             if waiting:
                 self._conclude(plan, len(done), ended)
-        done += [
+        done.extend(
             ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
-        ]
+        )
         if not plan.deletes:
-            other = Counter(one.reason for one in done if one.outcome is Outcome.DONE and one.reason)
-            notes += [f"{many} of those done: {reason}" for reason, many in other.most_common(_MOST_REASONS)]
+            notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,
             action=plan.action,
             target=plan.target,
             finished_at=self._clock(),
-            items=done,
+            items=done.short(),
             stopped=stopped or untried > 0,
             untried=untried,
-            undo=self._undo(plan, done),
+            undo=self._undo(plan, bool(done.outcomes[Outcome.DONE])),
             notes=tuple(notes),
         )
 
@@ -297,7 +297,6 @@ class Operations:
         if self._copies is not None:
             self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))
 
-    def _undo(self, plan: Plan, done: Sequence[ItemResult]) -> tuple[str, ...]:
-        changed = any(one.outcome is Outcome.DONE for one in done)
+    def _undo(self, plan: Plan, changed: bool) -> tuple[str, ...]:
         can_undo = plan.action in _UNDOABLE and not plan.deletes
         return undo_words(plan.target, plan.operation, self._flags) if changed and can_undo else ()

@@ -21,7 +21,7 @@ from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .folders import Folders
 from .metadata import known_of, time_of
 from .moves import RULES, Goal, goal_of
-from .packeditems import KEPT_PLAIN, PackedItems
+from .packeditems import PackedItems
 from .places import OPERATION, Place, Ref, kind_of, safe_name
 
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
@@ -250,7 +250,7 @@ class _Chooser:
 
     @property
     def items(self) -> Sequence[Item]:
-        return list(self._items) if len(self._items) <= KEPT_PLAIN else self._items
+        return self._items.short()
 
     def _why_not(
         self, row: Row, ref: Ref, links: int, kind: str, goal: Goal, doubled: bool

@@ -18,24 +18,30 @@ from .places import Place, Ref
 __all__ = ["Errand", "errands_of"]
 
 
-class Errand(NamedTuple):
-    """One message to move, or to delete: then ``target`` is None.
+class Way(NamedTuple):
+    """What most messages of a batch have in common.
 
-    ``meta`` goes beside it where it is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
-    the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own. ``was``
-    is what was known of it where it was set aside, which goes with the move. ``elsewhere``: it goes not where the action
-    says, and the warning of its item tells why.
+    ``meta`` goes beside a message that is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
+    the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own.
+    ``elsewhere``: it goes not where the action says, and the warning of its item tells why.
     """
 
-    ref: Ref
-    target: Place | None
-    planned: Verdict | None
     forced: bool
     meta: str
     gone: str
     alone: bool
-    was: Mapping[str, Json] | None = None
     elsewhere: bool = False
+
+
+class Errand(NamedTuple):
+    """One message to move, or to delete: then ``target`` is None. ``was`` is what was known of it where it was set aside, which
+    goes with the move."""
+
+    ref: Ref
+    target: Place | None
+    planned: Verdict | None
+    way: Way
+    was: Mapping[str, Json] | None = None
 
     def as_move(self) -> Move:
         """As the journal announces it."""
@@ -43,8 +49,9 @@ class Errand(NamedTuple):
         return Move(ref.place, self.target, ref.ino, ref.size, ref.ctime_ns, ref.token, self.was)
 
     def result(self, item: Item, moved: Moved) -> ItemResult:
-        became = self.target.name if moved.moved and self.target is not None else ""
-        reason = moved.reason or (item.warning if moved.moved and self.elsewhere else "")
+        target = self.target
+        became = target.name if moved.moved and target is not None else ""
+        reason = moved.reason or (item.warning if moved.moved and self.way.elsewhere else "")
         return ItemResult(item.id, self.ref.place.name, moved.outcome, reason, became)
 
 
@@ -54,7 +61,7 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
     reason = f"undo of {plan.options.get('undoes')}" if undo else f"{plan.action} by {user}"
     forced = plan.force and plan.action in FORCEABLE
     said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
-    metas = {box: _open_json({"origin": box.value, **said}) for box in {item.box for item in items}}
+    usual: dict[tuple[Box, str], Way] = {}
     folder = Place(Box.TRASH, "any", plan.operation).folder  # a place below it needs no other check than that of its name
     into = Box.TRASH if undo else None if plan.deletes else RULES[plan.action].target
     for item in items:
@@ -65,19 +72,25 @@ def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str
         if target is None and (box := ref.box or into) is not None:
             # The undo of what was put sets it aside.
             target = Place._make((box, place.name, folder)) if box in ASIDE else Place(box, place.name, plan.operation)
+        into_folder = "" if target is None else target.folder
+        way = usual.get((place.box, into_folder))
+        if way is None:
+            meta = _open_json({"origin": place.box.value, **said})
+            way = usual[place.box, into_folder] = Way(
+                forced, meta, _gone(place.box, undo), into_folder == plan.operation
+            )
         was = (known_of(folders, place) or None) if place.folder and target is not None else None
-        elsewhere = plan.action is Action.REQUEUE and ref.box is not None
+        elsewhere = ref.box is not None and plan.action is Action.REQUEUE
         if ref.meta:
-            meta = _open_json(ref.meta)
+            way = way._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)
         elif elsewhere:
             meta = _open_json({"origin": place.box.value, **said, "reason": f"{item.warning}, by {user}"})
-        elif was is not None and target is not None and target.folder:
+            way = way._replace(meta=meta, elsewhere=True)
+        elif was is not None and into_folder:
             # Where it had been set aside, and why, is kept for the day when it goes back there.
             meta = _open_json({"origin": place.box.value, **said, "was": {k: v for k, v in was.items() if k != "was"}})
-        else:
-            meta = metas[place.box]
-        alone = target is not None and target.folder == plan.operation
-        yield Errand(ref, target, item.verdict, forced, meta, _gone(place.box, undo), alone, was, elsewhere)
+            way = way._replace(meta=meta)
+        yield Errand(ref, target, item.verdict, way, was)
 
 
 def _gone(box: Box, undo: bool) -> str:

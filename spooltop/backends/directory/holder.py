@@ -42,6 +42,8 @@ class LastLook:
     def why_not(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
         """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
         verdict: Verdict | None
+        if token in self._dead and box is Box.CUR:
+            return None
         if box is Box.CUR and token is not None:
             verdict, evidence = self._own(token)
         elif box in (Box.CUR, Box.TMP):
@@ -55,8 +57,6 @@ class LastLook:
         return None
 
     def _own(self, token: str) -> tuple[Verdict, str]:
-        if token in self._dead:
-            return Verdict.DEAD, "its presence lock is free"
         verdict, evidence = presence.judge(presence.look(self._dirs, token), self._boot_id, network=self._network)
         if verdict is Verdict.DEAD:
             self._dead.add(token)

@@ -19,7 +19,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
 from ...model.plan import Outcome
-from ...model.text import escape, escape_all
+from ...model.text import escape, quoted_all
 from ...model.words import Action, Json
 from .places import OPERATION, Place
 
@@ -121,9 +121,10 @@ def encode_intent(
 
 def _places(places: Sequence[Place | None]) -> list[str]:
     """As ``str`` of each would give it, quoted."""
-    names = escape_all(["" if place is None else place.name for place in places])
+    names = quoted_all(["" if place is None else place.name for place in places])
+    # No box and no folder of an operation has anything in it that JSON would quote.
     return [
-        "null" if place is None else quoted(f"{place.box}/{place.folder}{'/' if place.folder else ''}{name}")
+        "null" if place is None else f'"{place.box}/{place.folder}/{name[1:]}' if place.folder else f'"{place.box}/{name[1:]}'
         for place, name in zip(places, names, strict=True)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quoted
-from stat import S_IMODE
+from stat import S_IMODE, S_ISREG
 
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
@@ -17,7 +17,7 @@ from .errands import Errand
 from .folders import Folder, Folders, drop_folder
 from .holder import LastLook
 from .journal import Moved
-from .places import Place, Ref, kind_of
+from .places import Place, Ref
 from .repair import Repaired
 
 __all__ = ["Mover"]
@@ -42,7 +42,7 @@ class Mover:
     def prepare(self, errands: Sequence[Errand]) -> None:
         """To be called just before the moves of a batch."""
         self._look.prepare(
-            (errand.ref.place.box, errand.ref.place.name, errand.ref.token) for errand in errands if not errand.forced
+            (errand.ref.place.box, errand.ref.place.name, errand.ref.token) for errand in errands if not errand.way.forced
         )
 
     def move(self, errand: Errand) -> Moved:
@@ -53,7 +53,7 @@ class Mover:
             return Moved(Outcome.FAILED, _words(error))
 
     def _move(self, errand: Errand) -> Moved:
-        ref, target = errand.ref, errand.target
+        ref, target, way = errand.ref, errand.target, errand.way
         place = ref.place
         try:
             source = self.folders.of(place)
@@ -62,12 +62,14 @@ class Mover:
             return self._gone(errand)
         if source.id != ref.folder_id:
             return Moved(Outcome.SKIPPED, f"{place.box} is another directory than in the plan")
-        if kind_of(found) or not (ref.same(found) or self._mended(ref, found)):
+        if not S_ISREG(found.st_mode) or not (ref.same(found) or self._mended(ref, found)):
             return Moved(Outcome.SKIPPED, "changed since the plan")
-        half_moved = found.st_nlink == 2 and target is not None and self._half_moved(ref, target)
-        if found.st_nlink != 1 and not half_moved:
-            return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
-        if not errand.forced:
+        half_moved = False
+        if found.st_nlink != 1:
+            half_moved = found.st_nlink == 2 and target is not None and self._half_moved(ref, target)
+            if not half_moved:
+                return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
+        if not way.forced:
             why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
             if why is not None:
                 return Moved(Outcome.SKIPPED, why)
@@ -149,11 +151,11 @@ class Mover:
         """The metadata first: a message is never aside without it."""
         ino = errand.ref.ino
         beside = aside.meta_name(name)
-        before = self._beside.get((to.fd, errand.meta)) if name in beside else None
+        before = self._beside.get((to.fd, errand.way.meta)) if name in beside else None
         if before is None or not self._linked(before, beside, to):
             self._write_meta(errand, name, beside, to)
         try:
-            self._files.move(errand.ref.place.name, source.fd, name, to.fd, inode=ino if errand.alone else None)
+            self._files.move(errand.ref.place.name, source.fd, name, to.fd, inode=ino if errand.way.alone else None)
         except OSError:
             if self._inode(name, to.fd) != ino:
                 self._drop_meta(name, to.fd)
@@ -179,7 +181,7 @@ class Mover:
         inside = "" if shared else f', "name": {quoted(name)}'
         try:
             try:
-                self._files.write_all(fd, f"{errand.meta}{inside}}}\n".encode())
+                self._files.write_all(fd, f"{errand.way.meta}{inside}}}\n".encode())
                 if to.fd not in self._fit:
                     self._make_fit(fd, to)
             finally:
@@ -188,7 +190,7 @@ class Mover:
             self._drop_meta(name, to.fd)
             raise
         if shared:
-            self._beside[to.fd, errand.meta] = beside
+            self._beside[to.fd, errand.way.meta] = beside
 
     def _make_fit(self, fd: int, to: Folder) -> None:
         """Gives the metadata to whom it belongs, and finds out whether all in this folder are born so."""
@@ -209,7 +211,7 @@ class Mover:
         became = self._repaired.in_cur.get((place.name, errand.ref.ino)) if place.box is Box.CUR else None
         if became is not None and errand.target is not None and errand.target.box is Box.NEW:
             return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ref.ino)
-        return Moved(Outcome.SKIPPED, errand.gone)
+        return Moved(Outcome.SKIPPED, errand.way.gone)
 
     def _drop_meta(self, name: str, dir_fd: int) -> None:
         try:

@@ -186,7 +186,7 @@ class DirectoryOperator:
             results = [errand.result(item, one) for item, errand, one in zip(items, errands, moved, strict=False)]
             if intent.lost:
                 results = [
-                    replace(one, reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
+                    one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
                 ]
             last = len(moved) < len(items) or start + size >= len(plan.items)
             yield from intent.finish(moved, results, last=last)

@@ -1,89 +1,48 @@
-"""The items of a large plan in a tenth of the room: chunks of plain tuples, compressed; an ``Item`` is made when asked for."""
+"""The items of a large plan, packed."""
 
 from __future__ import annotations
 
-import marshal
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any, overload
+from typing import Any
 
-from ...model.kind import BATCH
+from ...model.chunked import Chunked
 from ...model.plan import Item
 from ...model.row import Row
 from ...model.words import Box, Owner, Verdict
 from .places import Place, Ref
 
-__all__ = ["KEPT_PLAIN", "PackedItems"]
-
-CHUNK = BATCH
-"""What is announced, done and told together is unpacked once."""
-KEPT_PLAIN = 1_000
-"""Up to so many items a list is as good."""
+__all__ = ["PackedItems"]
 
 
-class PackedItems(Sequence[Item]):
-    """A list that only grows. Items are those of a directory spool: ``ref`` is a ``Ref``, ``row.key`` a tuple of str."""
+class PackedItems(Chunked[Item]):
+    """Items are those of a directory spool: ``ref`` is a ``Ref``, ``row.key`` a tuple of str."""
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-        self._open: list[Item] = []
-        self._last: tuple[int, list[Item]] = (-1, [])
+        super().__init__()
         self.warnings: Counter[str] = Counter()
         """How often each warning stands there."""
         self.oldest_at: float | None = None
         """When the first of them came into its box."""
 
-    def append(self, item: Item) -> None:
-        self._open.append(item)
-        if (since := item.row.in_box_since) is not None and (self.oldest_at is None or since < self.oldest_at):
-            self.oldest_at = since
-        if item.warning:
-            self.warnings[item.warning] += 1
-        if len(self._open) == CHUNK:
-            self._chunks.append(zlib.compress(marshal.dumps([_packed(one) for one in self._open]), 1))
-            self._open = []
+    def noted(self, more: Sequence[Item]) -> None:
+        for one in more:
+            if (since := one.row.in_box_since) is not None and (self.oldest_at is None or since < self.oldest_at):
+                self.oldest_at = since
+            if one.warning:
+                self.warnings[one.warning] += 1
 
-    def __len__(self) -> int:
-        return len(self._chunks) * CHUNK + len(self._open)
+    def packed(self, one: Item) -> tuple[Any, ...]:
+        return _packed(one)
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Item]: ...
-
-    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step != 1:
-                return [self[place] for place in range(start, stop, step)]
-            return self._between(start, max(start, stop))
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        return self._chunk(place // CHUNK)[place % CHUNK]
-
-    def __iter__(self) -> Iterator[Item]:
-        for chunk in self._chunks:
-            yield from _items(chunk)
-        yield from self._open
-
-    def _between(self, start: int, stop: int) -> list[Item]:
-        found: list[Item] = []
-        for number in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):
-            first = number * CHUNK
-            found += self._chunk(number)[max(0, start - first) : stop - first]
-        return found
-
-    def _chunk(self, number: int) -> list[Item]:
-        if number == len(self._chunks):
-            return self._open
-        last = self._last  # read once: two threads may look at a plan
-        if last[0] != number:
-            last = self._last = (number, _items(self._chunks[number]))
-        return last[1]
+    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[Item]:
+        items: list[Item] = []
+        for packed in chunk:
+            item = _new_item(_PackedItem)
+            _set_packed(item, packed)
+            items.append(item)
+        return items
 
 
 class _PackedItem(Item):
@@ -93,9 +52,6 @@ class _PackedItem(Item):
     __slots__ = ("_packed",)
 
     _packed: tuple[Any, ...]
-
-    def __init__(self, packed: tuple[Any, ...]) -> None:
-        object.__setattr__(self, "_packed", packed)
 
     @property
     def row(self) -> Row:
@@ -137,8 +93,9 @@ class _PackedItem(Item):
     __hash__ = Item.__hash__
 
 
-def _items(chunk: bytes) -> list[Item]:
-    return [_PackedItem(one) for one in marshal.loads(zlib.decompress(chunk))]
+_new_item = object.__new__
+_set_packed = _PackedItem.__dict__["_packed"].__set__
+"""Past what keeps an item from being changed, and past making a row for it."""
 
 
 def _packed(item: Item) -> tuple[Any, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from spooltop.backends.directory.packeditems import CHUNK, PackedItems
+from spooltop.backends.directory.packeditems import PackedItems
 from spooltop.backends.directory.places import Place, Ref
+from spooltop.model.chunked import CHUNK
 from spooltop.model.plan import Item, Outcome, oldest_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection

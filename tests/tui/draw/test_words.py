@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import pytest
 
-from spooltop.cli import render_text
+from spooltop.cli import render_changes_text
 from spooltop.model.can import Can
 from spooltop.model.kind import Sort
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
@@ -302,7 +302,7 @@ def test_a_plan_of_a_million_is_drawn_by_those_that_are_seen() -> None:
     items = Asked(one.items[0], 1_000_000)
     whole = replace(one, items=items, notes=("They wait.",))
     assert "Requeue 1,000,000" in text(plan_lines(whole, 80, 23, now=NOW, scroll=500_000))
-    printed = "\n".join(render_text.plan(whole))
+    printed = "\n".join(render_changes_text.plan(whole))
     assert "requeue 1,000,000" in printed and "oldest in its box for" in printed
     assert items.looked_at < 100
 

@@ -1,0 +1,94 @@
+"""A long list in a tenth of the room: chunks of plain tuples, compressed; an object is made when it is asked for."""
+
+from __future__ import annotations
+
+import marshal
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from .kind import BATCH
+
+__all__ = ["CHUNK", "Chunked"]
+
+CHUNK = BATCH
+"""What is announced, done and told together is unpacked once."""
+
+T = TypeVar("T")
+
+
+class Chunked(Sequence[T], Generic[T]):
+    """A list that only grows. Who derives from it says what a chunk is packed into, plain values that marshal takes, and what
+    becomes of them."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._open: list[T] = []
+        self._last: tuple[int, list[T]] = (-1, [])
+
+    def packed(self, one: T) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[T]:
+        raise NotImplementedError
+
+    def noted(self, more: Sequence[T]) -> None:
+        """Called with all that is added, for those who count."""
+
+    def append(self, one: T) -> None:
+        self.extend((one,))
+
+    def extend(self, more: Iterable[T]) -> None:
+        more = tuple(more)
+        self.noted(more)
+        self._open += more
+        while len(self._open) >= CHUNK:
+            whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
+            self._chunks.append(zlib.compress(marshal.dumps([self.packed(one) for one in whole]), 1))
+
+    def short(self) -> Sequence[T]:
+        """As a list, where one is as good."""
+        return self if self._chunks else list(self._open)
+
+    def __len__(self) -> int:
+        return len(self._chunks) * CHUNK + len(self._open)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return [self[place] for place in range(start, stop, step)]
+            return self._between(start, max(start, stop))
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        return self._chunk(place // CHUNK)[place % CHUNK]
+
+    def __iter__(self) -> Iterator[T]:
+        for chunk in self._chunks:
+            yield from self._all_of(chunk)
+        yield from self._open
+
+    def _between(self, start: int, stop: int) -> list[T]:
+        found: list[T] = []
+        for number in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):
+            first = number * CHUNK
+            found += self._chunk(number)[max(0, start - first) : stop - first]
+        return found
+
+    def _chunk(self, number: int) -> list[T]:
+        if number == len(self._chunks):
+            return self._open
+        last = self._last  # read once: two threads may look at a list
+        if last[0] != number:
+            last = self._last = (number, self._all_of(self._chunks[number]))
+        return last[1]
+
+    def _all_of(self, chunk: bytes) -> list[T]:
+        return self.unpacked(marshal.loads(zlib.decompress(chunk)))
