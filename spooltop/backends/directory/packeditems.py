@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import fields
 from typing import Any
 
 from ...model.chunked import Chunked
@@ -51,39 +51,52 @@ class _PackedItem(Item):
 
     __slots__ = ("_packed",)
 
-    _packed: tuple[Any, ...]
+    _packed: tuple[tuple[Any, ...], tuple[Any, ...], str, str]
 
     @property
     def row(self) -> Row:
-        return _row(self._packed)
+        (
+            key, box, id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, verdict, evidence, owner, note,
+            not_before, canary, written_at, reason,
+        ) = self._packed[0]  # fmt: skip
+        return Row(
+            key, _BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, _VERDICT[verdict],
+            evidence, None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason,
+        )  # fmt: skip
 
     @property
     def ref(self) -> Ref:
-        return _ref(self._packed)
+        box, name, folder, ino, size, ctime_ns, folder_id, token, target, meta, to = self._packed[1]
+        # What was a place when it was packed is not checked again.
+        place = _place(Place, (_BOX[box], name, folder))
+        goes = None if target is None else _place(Place, (_BOX[target[0]], target[1], target[2]))
+        return _new_ref(Ref, (place, ino, size, ctime_ns, folder_id, token, goes, meta, None if to is None else _BOX[to]))
 
     @property
     def warning(self) -> str:
-        return str(self._packed[-2])
+        return self._packed[2]
 
     @property
     def words(self) -> str:
-        return str(self._packed[-1])
+        return self._packed[3]
 
     @property
     def box(self) -> Box:
-        return _BOX[self._packed[1]]
+        return _BOX[self._packed[0][1]]
 
     @property
     def id(self) -> str:
-        return str(self._packed[2])
+        id: str = self._packed[0][2]
+        return id
 
     @property
     def name(self) -> str:
-        return str(self._packed[3])
+        name: str = self._packed[0][3]
+        return name
 
     @property
     def verdict(self) -> Verdict | None:
-        return _VERDICT[self._packed[10]]
+        return _VERDICT[self._packed[0][10]]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Item):
@@ -96,44 +109,34 @@ class _PackedItem(Item):
 _new_item = object.__new__
 _set_packed = _PackedItem.__dict__["_packed"].__set__
 """Past what keeps an item from being changed, and past making a row for it."""
+_place, _new_ref = tuple.__new__, tuple.__new__
 
 
 def _packed(item: Item) -> tuple[Any, ...]:
     row, ref = item.row, item.ref
     if not isinstance(ref, Ref) or not isinstance(row.key, tuple):
         raise TypeError(f"not of a directory spool: {ref!r}")
-    place, target = ref.place, ref.target
+    place, target, owner = ref.place, ref.target, row.owner
+    box, name = row.box.value, row.name
     return (
-        tuple(str(part) for part in row.key), row.box.value, row.id, row.name, row.size, row.enqueued_at, row.in_box_since,
-        row.since_is_bound, row.source, row.attempt, None if row.verdict is None else row.verdict.value, row.evidence,
-        None if row.owner is None else astuple(row.owner), row.note, row.not_before, row.canary, row.written_at, row.reason,
-        place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
-        None if target is None else (target.box.value, target.name, target.folder),
-        None if ref.meta is None else dict(ref.meta), None if ref.box is None else ref.box.value,
+        (
+            (*map(str, row.key),), box, row.id, name, row.size, row.enqueued_at, row.in_box_since, row.since_is_bound,
+            row.source, row.attempt, None if row.verdict is None else row.verdict.value, row.evidence,
+            None if owner is None else _owner(owner), row.note, row.not_before, row.canary, row.written_at, row.reason,
+        ),
+        (
+            place.box.value, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
+            None if target is None else (target.box.value, target.name, target.folder),
+            None if ref.meta is None else dict(ref.meta), None if ref.box is None else ref.box.value,
+        ),
         item.warning, item.words,
     )  # fmt: skip
 
 
-def _row(packed: tuple[Any, ...]) -> Row:
-    (
-        key, box, id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, verdict, evidence, owner, note,
-        not_before, canary, written_at, reason,
-    ) = packed[:_REF]  # fmt: skip
-    return Row(
-        key, _BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, _VERDICT[verdict], evidence,
-        None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason,
-    )  # fmt: skip
+def _owner(owner: Owner) -> tuple[Any, ...]:
+    return tuple([getattr(owner, name) for name in _OWNER])
 
 
-def _ref(packed: tuple[Any, ...]) -> Ref:
-    folder, ino, size, ctime_ns, folder_id, token, target, meta, to, _, _ = packed[_REF:]
-    # What was a place when it was packed is not checked again.
-    place = tuple.__new__(Place, (_BOX[packed[1]], packed[3], folder))
-    goes = None if target is None else tuple.__new__(Place, (_BOX[target[0]], target[1], target[2]))
-    return Ref(place, ino, size, ctime_ns, folder_id, token, goes, meta, None if to is None else _BOX[to])
-
-
-_REF = 18
-"""Where the words of the ref begin, after those of the row."""
+_OWNER = [field.name for field in fields(Owner)]
 _BOX = {box.value: box for box in Box}
 _VERDICT: dict[str | None, Verdict | None] = {None: None, **{verdict.value: verdict for verdict in Verdict}}
