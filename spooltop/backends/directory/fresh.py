@@ -53,9 +53,10 @@ class FreshRows:
             return listing.window(0, len(listing))
 
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
-        wanted = set(names)
-        return {row.name: (row.verdict, row.evidence) for row in self.rows(box) if row.name in wanted}
+        """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
+        ``Unreadable``."""
+        with self._one_at_a_time:
+            return self._made().again(box, names)
 
     def sight(self) -> Sight:
         """What is there now; what was looked at just before is not scanned again where nothing has changed."""

@@ -74,9 +74,28 @@ class Owners:
             return [], True
         changed = scan != self._scan
         if changed:
-            self._take_over(fd, names)
+            self._claims, self.strange = self._looked_up(fd, names)
             self._scan = scan
-        claims = self._claims
+        changed |= self._judge(dirs, fd, self._claims, sure)
+        if changed:
+            self._forget()
+            self._rows = sorted(
+                (claim.row for claim in self._claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name)
+            )
+        return self._rows, count <= self._at_most
+
+    def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Sureness) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+        fd = dirs.cur
+        if fd is None:
+            return {}
+        claims, _ = self._looked_up(fd, names)
+        self._judge(dirs, fd, claims, sure)
+        return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
+
+    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Sureness) -> bool:
+        """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
+        changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
         holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, not sure.local)
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
@@ -109,10 +128,7 @@ class Owners:
             if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
                 claim.row = replace(before, verdict=verdict, evidence=evidence, owner=owner)
                 changed = True
-        if changed:
-            self._forget(pids)
-            self._rows = sorted((claim.row for claim in claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
-        return self._rows, count <= self._at_most
+        return changed
 
     def alive(self, dirs: SpoolDirs) -> int | None:
         """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
@@ -134,8 +150,9 @@ class Owners:
         self._dead.intersection_update(tokens)
         return count
 
-    def _take_over(self, fd: int, names: Iterable[str]) -> None:
-        """Looks up what is new in the listing, and foreign names again: the same pid may have claimed the same id anew."""
+    def _looked_up(self, fd: int, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
+        """The claims among ``names``, and what are no plain files. What is known is not looked up again, but for foreign names:
+        the same pid may have claimed the same id anew."""
         now = self._processes.boottime()
         kept: dict[str, _Claim] = {}
         strange: list[Row] = []
@@ -159,7 +176,7 @@ class Owners:
                 kept[raw] = _Claim(name, found.st_ino, found.st_ctime, now, row)
             else:
                 strange.append(row)
-        self._claims, self.strange = kept, tuple(strange)
+        return kept, tuple(strange)
 
     def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], network: bool) -> dict[str, _Holder]:
         boot_id = self._processes.boot_id() or ""
@@ -229,9 +246,10 @@ class Owners:
             self._people[key] = self._processes.process(pid, described=True) or process
         return replace(self._people[key], stopped=process.stopped)
 
-    def _forget(self, pids: set[int]) -> None:
+    def _forget(self) -> None:
         """Lets go of what is known of processes and tokens that hold nothing here any more."""
-        if len(self._people) > 2 * len(pids) + 100:
+        if len(self._people) > 100:
+            pids = {claim.name.pid for claim in self._claims.values()}
             self._people = {key: person for key, person in self._people.items() if key[0] in pids}
         if len(self.sentences) > 2 * len(self._claims) + 100:
             tokens = {claim.name.token for claim in self._claims.values()}

@@ -21,7 +21,7 @@ from spooltop.model.holders import Holders
 from spooltop.model.kind import Listing, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
-from spooltop.model.words import ASIDE, LIVE, Action, Box, Key
+from spooltop.model.words import ASIDE, LIVE, Action, Box, Key, Verdict
 
 from .ages import AgeCounter
 from .asides import Asides
@@ -230,6 +230,21 @@ class DirectoryReader:
             return RowListing(query, [], now=now, complete=False, generation=self._generation)
         rows, complete = self._asides.rows(self._place.dirs, query.box, cancelled)
         return RowListing(query, rows, now=now, complete=complete, generation=self._generation)
+
+    def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` of ``tmp`` or ``cur`` now, with what the looks before have seen, and looks at nothing else: name →
+        (verdict, evidence). What has gone is left out. Raises ``Unreadable``."""
+        self._clockwork.look()
+        try:
+            dirs, _ = self._place.open()
+            mount = self._place.mount(dirs)
+            sure = Sureness(is_local(mount), self._processes.in_first_namespace())
+            if box is Box.CUR:
+                return self._owners.again(dirs, names, sure)
+            device = mount.device if mount is not None else None
+            return self._tmp_files.again(dirs.tmp, names, sure, self._beside.table, device)
+        except OSError as problem:
+            raise Unreadable(f"{box} cannot be looked at: {problem.strerror}", path=self._path) from problem
 
     def read(self, key: Key, limit: int) -> Payload:
         if self._place.dirs is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
@@ -18,7 +18,7 @@ from spooltop.model.words import Box, Owner, Verdict
 
 from .locks import Device, LockTable, device_of
 from .pids import Sureness
-from .processes import Openers, Processes
+from .processes import Openers, Process, Processes
 from .rows import kind_of_file
 
 __all__ = ["TmpFiles", "Writer", "writer_of"]
@@ -80,6 +80,32 @@ class TmpFiles:
             self._files, self.strange, self.bytes = {}, (), 0
             return [], True
         now = self._processes.boottime()
+        files, found, strange = self._looked_up(fd, names, now)
+        self._files = files
+        self.strange = tuple(strange)
+        self.bytes = sum(file.size for file in files.values())
+        if files:
+            self._judge(fd, files, found, now, sure, table(), device)
+        rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
+        return rows, count <= self._at_most
+
+    def again(
+        self, fd: int | None, names: Iterable[str], sure: Sureness, table: Callable[[], LockTable], device: Device | None
+    ) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+        if fd is None:
+            return {}
+        now = self._processes.boottime()
+        files, found, _ = self._looked_up(fd, names, now)
+        if files:
+            self._judge(fd, files, found, now, sure, table(), device)
+        self._files.update(files)
+        return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
+
+    def _looked_up(
+        self, fd: int, names: Iterable[str], now: float
+    ) -> tuple[dict[tuple[str, int], _File], dict[tuple[str, int], os.stat_result], list[Row]]:
+        """The files among ``names`` as they are now, and what are no plain ones."""
         files: dict[tuple[str, int], _File] = {}
         found: dict[tuple[str, int], os.stat_result] = {}
         strange: list[Row] = []
@@ -103,13 +129,7 @@ class TmpFiles:
                 file = old
                 file.grew = file.grew and now - file.still_since < 2 * _SETTLED
             files[key], found[key] = file, status
-        self._files = files
-        self.strange = tuple(strange)
-        self.bytes = sum(file.size for file in files.values())
-        if files:
-            self._judge(fd, files, found, now, sure, table(), device)
-        rows = sorted((file.row for file in self._files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
-        return rows, count <= self._at_most
+        return files, found, strange
 
     def _judge(
         self,
@@ -129,10 +149,13 @@ class TmpFiles:
         idle = [key for key in files if key not in locked and not files[key].grew]
         openers = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
         gone: list[tuple[str, int]] = []
+        parsed = {key: grammar.parse(key[0], claimed=False) for key in files}
+        writers = {key: writer_of(name.id) for key, name in parsed.items()}
+        asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
+        taken = self._taken({writer.pid for writer in asking if writer is not None})
         for key, file in files.items():
             status = found[key]
-            name = grammar.parse(key[0], claimed=False)
-            writer = writer_of(name.id)
+            writer = writers[key]
             if key in locked:
                 pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
                 verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._person(pid)
@@ -140,7 +163,9 @@ class TmpFiles:
                 verdict, evidence, owner = Verdict.WRITING, "it grows", self._person(writer.pid if writer else None)
             else:
                 pids = openers.by_file.get((status.st_dev, status.st_ino), ())
-                verdict, evidence, owner = self._idle(key, file, name.own, writer, pids, openers.all_seen, now, sure, table.whole)
+                verdict, evidence, owner = self._idle(
+                    file, parsed[key].own, writer, pids, openers.all_seen, now, sure, table.whole, taken
+                )
             if verdict is Verdict.ABANDONED and not _stands(fd, key):
                 gone.append(key)  # it was moved on while we looked
                 continue
@@ -151,7 +176,6 @@ class TmpFiles:
 
     def _idle(
         self,
-        key: tuple[str, int],
         file: _File,
         own: bool,
         writer: Writer | None,
@@ -160,6 +184,7 @@ class TmpFiles:
         now: float,
         sure: Sureness,
         locks_whole: bool,
+        taken: Callable[[int], bool],
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
         if pids:
@@ -184,7 +209,7 @@ class TmpFiles:
         if writer is None and not (own and locks_whole):
             return Verdict.UNKNOWN, "nobody has it open, its name tells no writer", owner
         if writer is not None:  # gone: it cannot be between two steps, so one look is enough
-            if self._hidden_namesake(writer.pid):
+            if taken(writer.pid):
                 return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
             return Verdict.ABANDONED, f"{writer.pid} gone · nobody has it open", owner
         # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
@@ -192,9 +217,18 @@ class TmpFiles:
             return Verdict.UNKNOWN, "not watched long enough", owner
         return Verdict.ABANDONED, "its lock is free · nobody has it open", owner
 
-    def _hidden_namesake(self, pid: int) -> bool:
-        namesakes = self._processes.namesakes([pid])
-        return namesakes is None or bool(namesakes[pid])
+    def _taken(self, pids: Iterable[int]) -> Callable[[int], bool]:
+        """Whether one of ``pids``, that is gone here, may be a process in another namespace: asked for all at the first that is,
+        because it costs a read of every ``status`` there is."""
+        known: list[Mapping[int, Sequence[Process]] | None] = []
+
+        def taken(pid: int) -> bool:
+            if not known:
+                known.append(self._processes.namesakes(pids))
+            namesakes = known[0]
+            return namesakes is None or bool(namesakes[pid])
+
+        return taken
 
     def _is_here(self, host: str) -> bool:
         mine = self._processes.host()

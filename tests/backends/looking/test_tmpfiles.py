@@ -107,6 +107,15 @@ def test_what_is_abandoned_is_not_asked_for_again(tmp: Tmp) -> None:
     assert tmp.table.sweeps == sweeps
 
 
+def test_many_left_behind_cost_one_look_at_all_processes(tmp: Tmp) -> None:
+    for pid in range(4290, 4300):
+        (tmp.folder / f"1700000000000000.{pid}.here").touch()
+    tmp.table.contained[4295] = Process(4295, 10.0)
+    verdicts = {row.name.split(".")[1]: row.verdict for row in tmp.look()}
+    assert [pid for pid, verdict in verdicts.items() if verdict is not Verdict.ABANDONED] == ["4295"]
+    assert tmp.table.sweeps == 1
+
+
 def test_other_host_is_to_be_asked_there_whoever_has_the_pid_here(tmp: Tmp) -> None:
     tmp.table.pids[1] = Process(1, 0.0, command="init")
     (tmp.folder / "1700000000000000.1.h").touch()

@@ -1,0 +1,54 @@
+"""What an operator asks just before a batch: of the names of that batch alone, and of nobody else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from spooltop.backends.directory.fresh import FreshRows
+from spooltop.backends.directory.processes import Process
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.model.sight import Sight
+from spooltop.model.words import Box, Verdict
+
+from .table import FakeProcesses
+
+CLAIM = "1795220920443125.9155.vm:2,P4242"
+FILE = "1795220920443125.4290.here"
+
+
+class Counting(DirectoryReader):
+    looks = 0
+
+    def see(self, *, rescan: bool = False) -> Sight:
+        self.looks += 1
+        return super().see(rescan=rescan)
+
+
+def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool(spool: Path) -> None:
+    table = FakeProcesses()
+    for number in range(3):
+        (spool / "cur" / CLAIM.replace("443125", f"44312{number}")).touch()
+        (spool / "tmp" / FILE.replace("443125", f"44312{number}")).touch()
+    taken, kept, gone = sorted(os.listdir(spool / "cur"))
+    written, left, moved = sorted(os.listdir(spool / "tmp"))
+    reader = Counting(str(spool), watch=False, processes=table)
+    fresh = FreshRows(str(spool), lambda: reader)
+    assert {row.verdict for row in fresh.rows(Box.CUR)} == {Verdict.DEAD}
+    assert {row.verdict for row in fresh.rows(Box.TMP)} == {Verdict.ABANDONED}
+    looks = reader.looks
+    (spool / "cur" / gone).unlink()
+    (spool / "cur" / taken).unlink()
+    (spool / "cur" / "another").touch()  # keeps the inode
+    (spool / "cur" / taken).touch()
+    table.pids[4242] = Process(4242, 10.0)
+    (spool / "tmp" / moved).unlink()
+    found = os.stat(spool / "tmp" / written)
+    table.open_files[found.st_dev, found.st_ino] = (4290,)
+    table.boot += 10
+    claims = fresh.again(Box.CUR, [taken, kept, gone])
+    assert {name: verdict for name, (verdict, _) in claims.items()} == {taken: Verdict.ALIVE, kept: Verdict.DEAD}
+    files = fresh.again(Box.TMP, [written, left, moved])
+    assert {name: verdict for name, (verdict, _) in files.items()} == {written: Verdict.WRITING, left: Verdict.ABANDONED}
+    assert reader.looks == looks
+    fresh.close()
