@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from ...engine import aside, names
@@ -27,7 +27,7 @@ from .places import OPERATION, Place, Ref, kind_of, safe_name
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
 Rows = Callable[[Box], Iterable[Row]]
-"""All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out."""
+"""All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out, the oldest first."""
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """What may take a claim from a living holder, where it is forced."""
@@ -93,12 +93,11 @@ def choose(
     if selection.empty:
         return Candidates(())
     wanted = _Wanted(selection, now)
+    boxes = [box for box in ((selection.box,) if selection.box is not None else rule.sources) if wanted.may_be_in(box)]
     found: list[tuple[Row, dict[str, Json]]] = []
     every: Counter[str] = Counter()
     unread: list[Unreadable] = []
-    for box in (selection.box,) if selection.box is not None else rule.sources:
-        if not wanted.may_be_in(box):
-            continue
+    for box in boxes if boxes != [Box.NEW] else ():
         denied: list[str] = []
         try:
             listed = _aside_rows(dirs, box, denied) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
@@ -115,17 +114,25 @@ def choose(
         raise unread[0]
     found.sort(key=lambda one: (one[0].enqueued_at is None, one[0].enqueued_at or 0.0, one[0].name))
     by_now, hold = bool(options.get("now")), bool(options.get("hold_poison"))
-    plans: list[tuple[Row, str | None, Goal]] = []
-    for row, known in found:
+    back = action is Action.RESTORE or rule.target is Box.NEW
+    chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, {row.id for row, _ in found}) if back else {})
+    # Of a million in new, where nothing has to be compared with anything, none is kept but what the plan keeps.
+    taken_at_once = ((row, _NOTHING) for row in rows(Box.NEW) if wanted.takes(row)) if boxes == [Box.NEW] else _used_up(found)
+    for row, known in taken_at_once:
         told = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
         poison = _poison(row) if hold and action is Action.REQUEUE and row.box is Box.CUR else ""
-        plans.append((row, told.token, goal_of(action, row.box, told, known, poison=poison, now=by_now)))
-    chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, plans))
-    for row, token, goal in plans:
-        chooser.add(row, token, goal, doubled=every[row.id] > 1)
+        goal = goal_of(action, row.box, told, known, poison=poison, now=by_now)
+        chooser.add(row, told.token, goal, doubled=every[row.id] > 1)
     notes = _notes(action, chooser, wanted, deletes=rule.target is None or by_now)
     notes += tuple(f"{error.what}: what stands there is not in this plan." for error in unread)
     return Candidates(chooser.items, chooser.refused, notes, wanted.missing(), chooser.poison)
+
+
+def _used_up(found: list[tuple[Row, dict[str, Json]]]) -> Iterator[tuple[Row, dict[str, Json]]]:
+    """In order, each let go of as soon as it is given."""
+    found.reverse()
+    while found:
+        yield found.pop()
 
 
 def _shut(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
@@ -157,7 +164,8 @@ class _Wanted:
             return False
         if self._keys is not None and row.key not in self._keys:
             return False
-        self._met |= {row.id, row.name, row.key}
+        if self._ids is not None or self._keys is not None:
+            self._met |= {row.id, row.name, row.key}
         if chosen.source is not None and row.source != chosen.source:
             return False
         if chosen.verdict is not None and row.verdict is not chosen.verdict:
@@ -286,16 +294,15 @@ def _poison(row: Row) -> str:
     return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
 
 
-def _waiting(dirs: SpoolDirs, plans: Sequence[tuple[Row, str | None, Goal]]) -> dict[str, int]:
-    """Of the ids of messages that are to go to ``new``, those that a message there has: id → its inode. One pass over the
-    names."""
-    ids = {row.id for row, _, goal in plans if goal.box is Box.NEW}
+def _waiting(dirs: SpoolDirs, ids: Set[str]) -> dict[str, int]:
+    """Of ``ids`` of messages that may go to ``new``, those that a message there has: id → its inode. One pass over the names."""
     if dirs.new is None or not ids:
         return {}
-    starts = {goal.name.partition(",")[0] for _, _, goal in plans if goal.box is Box.NEW and goal.name is not None}
     found: dict[str, int] = {}
     for name in dirs.files.scan(dirs.new):
-        if name.partition(",")[0] in starts and (id := names.parse(name, claimed=False).id) in ids:
+        start = name.partition(",")[0]
+        maybe = start in ids or "%" in start or name in ids  # an id stands there as it is, encoded, or is the whole name
+        if maybe and (id := names.parse(name, claimed=False).id) in ids:
             try:
                 found[id] = dirs.files.stat(name, dirs.new).st_ino
             except FileNotFoundError:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...errors import Unreadable
-from ...model.kind import ListQuery
+from ...model.kind import Listing, ListQuery
 from ...model.row import Row
 from ...model.sight import Sight
 from ...model.words import Box, Verdict
 from .reader import DirectoryReader
 
 __all__ = ["FreshRows"]
+
+_WINDOW = 20_000
+"""Rows that are made at a time, of which there may be a million."""
 
 
 class FreshRows:
@@ -38,9 +41,9 @@ class FreshRows:
             ),
         )
 
-    def rows(self, box: Box) -> Sequence[Row]:
-        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out. Raises ``Unreadable`` where the box was not listed
-        to its end: that nothing was seen in it is no word on what is there."""
+    def rows(self, box: Box) -> Iterator[Row]:
+        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out, the oldest first. Raises ``Unreadable`` where the
+        box was not listed to its end: that nothing was seen in it is no word on what is there."""
         with self._one_at_a_time:
             reader = self._made()
             state = reader.see(rescan=True).boxes.get(box)
@@ -49,8 +52,13 @@ class FreshRows:
                     state.error if box in state.error else f"{box}: {state.error}", path=self._path,
                     advice="nothing was done; try again when it can be read",
                 )  # fmt: skip
-            listing = reader.listing(ListQuery(box))
-            return listing.window(0, len(listing))
+            return self._windows(reader.listing(ListQuery(box)))
+
+    def _windows(self, listing: Listing) -> Iterator[Row]:
+        for start in range(0, len(listing), _WINDOW):
+            with self._one_at_a_time:
+                rows = listing.window(start, start + _WINDOW)
+            yield from rows
 
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises

@@ -227,11 +227,7 @@ class NameListing:
         return len(self._order)
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
-        rows = []
-        for place in self._order[max(0, start) : max(0, stop)]:
-            raw = self._names[place]
-            rows.append(self._row(raw, self._look(raw)))
-        return rows
+        return [self._row(raw, self._look(raw)) for raw in self._names.pick(self._order[max(0, start) : max(0, stop)])]
 
     def find(self, key: Key) -> int | None:
         if not isinstance(key, tuple) or len(key) != 2 or key[0] != self._box.value or not isinstance(key[1], str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 __all__ = ["CHUNK", "PackedNames"]
 
@@ -53,6 +53,13 @@ class PackedNames:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self._names_of(index // CHUNK)[index % CHUNK]
+
+    def pick(self, places: Sequence[int]) -> list[str]:
+        """The names at ``places``, in that order; no chunk is unpacked twice."""
+        picked = [""] * len(places)
+        for turn in sorted(range(len(places)), key=places.__getitem__):
+            picked[turn] = self[places[turn]]
+        return picked
 
     def __iter__(self) -> Iterator[str]:
         for _, chunk in self.chunks():

@@ -53,7 +53,7 @@ class Desk:
 
     def rows(self, box: Box) -> Iterator[Row]:
         with SpoolDirs(self.path) as dirs:
-            for name in os.listdir(self.path / box):
+            for name in sorted(os.listdir(self.path / box)):
                 if name.startswith("."):
                     continue
                 told = names.parse(name, claimed=box is Box.CUR)
