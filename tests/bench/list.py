@@ -7,19 +7,16 @@ The floor is a bare Textual app on which a key moves a mark; ``find -printf`` of
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spooltop.engine import Spool
 from tests.whole.terminal import SPOOLTOP, Terminal
 
+from .places import arguments, filled
 from .screen import FLOOR, latencies
 
 TIMES = 3
@@ -74,16 +71,10 @@ def row(what: str, times: list[tuple[float, float]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("messages", nargs="?", type=int, default=1_000_000)
-    parser.add_argument("--dir", help="where the spool is made")
     args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
-    try:
-        path = folder / "spool"
-        with Spool.create(str(path), durable=False) as spool:
-            for number in range(SOURCES):
-                spool.put_many((b"%d" % one for one in range(args.messages // SOURCES)), source=f"s{number}")
+    with filled(args.dir, {f"s{number}": args.messages // SOURCES for number in range(SOURCES)}) as path:
         with Terminal((sys.executable, "-c", FLOOR), cols=100, rows=24) as bare:
             bare.wait_for("READY")
             key = statistics.median(latencies(bare, 20))
@@ -97,8 +88,6 @@ def main() -> None:
             screen.type("2")
             screen.wait_for(sorted_by("age"), 120)
             walk(screen)
-    finally:
-        shutil.rmtree(folder)
 
 
 def walk(screen: Terminal) -> None:

@@ -7,9 +7,7 @@ The floor is a bare Textual app on which the same keys move a mark; the same mes
 
 from __future__ import annotations
 
-import argparse
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,8 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from spooltop.engine import Spool
 from tests.whole.terminal import SPOOLTOP, Terminal
+
+from .places import arguments, filled
 
 FLOOR = """
 import os
@@ -152,16 +151,11 @@ def _at(times: list[float], part: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("rate", nargs="?", type=float, default=5000.0)
     parser.add_argument("seconds", nargs="?", type=float, default=10.0)
-    parser.add_argument("--dir", help="where the spool is made")
     args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
-    try:
-        path = folder / "spool"
-        with Spool.create(str(path), durable=False) as spool:
-            spool.put_many((b"standing" for _ in range(STANDING)), source="standing")
+    with filled(args.dir, {"standing": STANDING}) as path:
         print("| 80×24 | messages | to the terminal | of a core | key seen, p50 / p99 / most |")
         print("|---|---|---|---|---|")
         bare = (sys.executable, "-c", FLOOR)
@@ -183,8 +177,6 @@ def main() -> None:
         print(f"\nRates on the Overview: in {came:,.0f}/s, done {went:,.0f}/s; really {really:,.0f}/s", end="")
         print(f" ({100 * (came / really - 1):+.1f} %, {100 * (went / really - 1):+.1f} %)")
         print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {said}")
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

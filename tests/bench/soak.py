@@ -8,20 +8,17 @@ quarter is its youth and is not counted. Ends with 1 where the last quarter need
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from spooltop.engine import Spool
 from tests.whole.terminal import SPOOLTOP, Terminal
 
+from .places import arguments, filled
 from .screen import STANDING, stream
 
 KEYS = ("2", "j", "/standing\r", "\x7f", "3", "4", "5", "6", "7", "?", "q", "2", "\r", "\x7f", "a", "U", "1", "R")
@@ -57,19 +54,12 @@ def soak(path: Path, seconds: float, rate: float) -> list[Needs]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("seconds", nargs="?", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=2000.0)
-    parser.add_argument("--dir", help="where the spool is made")
     args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-soak-", dir=args.dir))
-    try:
-        path = folder / "spool"
-        with Spool.create(str(path), durable=False) as spool:
-            spool.put_many((b"standing" for _ in range(STANDING)), source="standing")
+    with filled(args.dir, {"standing": STANDING}) as path:
         found = soak(path, args.seconds, args.rate)
-    finally:
-        shutil.rmtree(folder)
     quarter = max(1, len(found) // 4)
     grown = False
     print(f"{args.seconds:g} s at {args.rate:,.0f} messages a second; medians of the second and of the last quarter")
