@@ -66,8 +66,12 @@ class _Passed(NamedTuple):
     claimed_us: int | None
 
 
-_OWN = re.compile(r"([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++(?:,s=([A-Za-z0-9._-]++))?(?:,n=[1-9][0-9]{0,8})?\Z")
-_CLAIMED = re.compile(r"(?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}\Z")
+_PASSED = re.compile(
+    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?(?:,n=[1-9][0-9]{0,8})?)"
+    r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
+)
+"""Of claims joined by ``/`` those of our own messages, in their plain form: the name in ``new``, the id, the put time, the
+source, the tail of the claim and its time."""
 
 
 def _passages(batch: Batch) -> tuple[dict[str, _Passed], list[tuple[bool, set[str], str]]]:
@@ -77,18 +81,12 @@ def _passages(batch: Batch) -> tuple[dict[str, _Passed], list[tuple[bool, set[st
     taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
     passages: dict[str, _Passed] = {}
     twice: set[str] = set()
-    for raw in taken & ended:
-        at = raw.rfind(",c=")
-        base = raw[: at if at > 0 else raw.rfind(":")]
-        if base not in came or base not in went:
-            continue
-        found, claim = _OWN.match(base), _CLAIMED.match(raw, len(base))
-        if found is None or claim is None:
-            continue
-        id = base.partition(",")[0]
-        if id in passages:
-            twice.add(id)
-        passages[id] = _Passed(base, raw, found[2], int(found[1]), None if claim[1] is None else int(claim[1]))
+    through = came & went
+    for base, id, put_us, source, tail, claimed_us in _PASSED.findall("/".join(taken & ended)):
+        if base in through:
+            if id in passages:
+                twice.add(id)
+            passages[id] = _Passed(base, base + tail, source or None, int(put_us), int(claimed_us) if claimed_us else None)
     for id in twice:
         del passages[id]
     new, cur = {one.new for one in passages.values()}, {one.cur for one in passages.values()}
