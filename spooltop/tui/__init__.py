@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Options", "run", "why_no_dashboard"]
 
 
+TURN = 0.001
+"""Seconds for which one thread may keep others from their turn (Python's own: 0.005)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with
@@ -71,6 +75,8 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
+    # While the thread that looks has much to count, each thread that a key passes through waits for its turn.
+    sys.setswitchinterval(TURN)
     app.run(mouse=app.options.mouse)
     app.finish()
     if not app.was_heard():

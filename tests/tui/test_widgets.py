@@ -101,6 +101,25 @@ async def test_a_million_rows_take_a_window_and_no_more() -> None:
         assert all(end - start <= 60 for start, end in app.wanted)
 
 
+async def test_a_step_inside_the_page_draws_the_row_left_and_the_row_reached() -> None:
+    app = ListApp(Names(100))
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(100, 1)
+        await pilot.pause()
+        drawn: list[str] = []
+
+        def watched(item: str, width: int, selected: bool, marked: bool) -> Line:
+            drawn.append(item)
+            return draw(item, width, selected, marked)
+
+        app.list.draw = watched
+        app.list.move_by(3)
+        assert sorted(drawn) == ["message 0", "message 3"]
+        drawn.clear()
+        app.list.move_by(10)  # over the edge: another page
+        assert set(drawn) >= {f"message {at}" for at in range(13, 20)}
+
+
 async def test_rows_that_are_not_there_yet_show_an_ellipsis_and_are_asked_for_once() -> None:
     app = ListApp(Names(100), answer=False)
     async with app.run_test(size=(40, 10)) as pilot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from spooltop.model import units
 from spooltop.model.row import Row
@@ -199,6 +200,7 @@ READ_MAIL = (
 _TIME_WIDTH = 11
 
 
+@lru_cache(maxsize=64)
 def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = False) -> tuple[Column, ...]:
     """Those that a screen of ``width`` cells has room for, with their widths there. Names and evidence share what is left.
     ``mail``: of a mail folder."""

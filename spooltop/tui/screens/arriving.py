@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.kind import ListQuery
@@ -24,6 +25,8 @@ def take(screen: MainScreen, found: Found) -> None:
     match found:
         case SnapshotTaken():
             _take_snapshot(screen, found)
+        case RowsRead() if _same(screen.page, found.page):
+            screen.page = found.page  # where a key went, the rows of its page were there already
         case RowsRead():
             _take_page(screen, found.page)
             screen.paint()
@@ -33,7 +36,7 @@ def take(screen: MainScreen, found: Found) -> None:
             _take_match(screen, found)
         case PayloadRead():
             screen.payload = found
-            screen.paint()
+            screen.paint(rows=False)
         case LookFailed():
             screen.failed = found.error
             screen.paint()
@@ -70,6 +73,11 @@ def _keep_write(screen: MainScreen, snapshot: Snapshot) -> None:
 def _differs(screen: MainScreen, page: Page) -> bool:
     old = screen.page
     return old is None or (old.query, old.length, old.start, old.rows) != (page.query, page.length, page.start, page.rows)
+
+
+def _same(old: Page | None, page: Page) -> bool:
+    """Whether a page says what another said, but for where the cursor was sought."""
+    return old is not None and replace(page, anchor=old.anchor, anchor_at=old.anchor_at) == old
 
 
 def _take_page(screen: MainScreen, page: Page) -> None:

@@ -209,7 +209,7 @@ class MainScreen(TableScreen[None]):
             return  # a list that was left, or one that was not read yet
         state.cursor, state.index = message.key, message.index
         self.want()
-        self.paint()
+        self.paint(rows=False)  # the list has painted itself
 
     # What it looks like
 
@@ -229,9 +229,9 @@ class MainScreen(TableScreen[None]):
         lists.set_class(not wide and height < 12, "-none")
         lists.set_class(not wide and 12 <= height < 20, "-low")
 
-    def paint(self) -> None:
+    def paint(self, *, rows: bool = True) -> None:
         if self.ready and self.app.screen is self:
-            paint.main(self)
+            paint.main(self, rows=rows)
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         return paint.row(self, row, width, selected, marked)

@@ -37,7 +37,8 @@ _ROOM_FOR_BOTH = 28
 """Rows from which on the views stand above the banner instead of behind it."""
 
 
-def main(screen: MainScreen) -> None:
+def main(screen: MainScreen, *, rows: bool = True) -> None:
+    """Shows what the screen holds now. ``rows`` False: the rows of a list are drawn as they are already."""
     scene = screen.scene()
     listing = scene.view in LISTS
     width = screen.app.size.width
@@ -50,7 +51,9 @@ def main(screen: MainScreen) -> None:
     view.show(last)
     if listing:
         screen.rows.empty = plain(f"   {_why_empty(screen)}", width, Style.DIM)
-        _list(screen)
+        if rows:
+            screen.rows.tick()
+        screen.query_one("#detail", LinesView).redraw()
     else:
         page = screen.query_one("#page", LinesView)
         page.show(_page(screen, scene, width, screen.app.size.height - 2 - len(last), lamp))
@@ -111,11 +114,6 @@ def _why_empty(screen: MainScreen) -> str:
     if state.problems_only:
         return "nothing here is dead or abandoned; ! shows all"
     return EMPTY[state.box] + ("; 7 goes on to the next box" if screen.root is View.ASIDE else "")
-
-
-def _list(screen: MainScreen) -> None:
-    screen.rows.tick()
-    screen.query_one("#detail", LinesView).redraw()
 
 
 def detail_of(screen: MainScreen, width: int, height: int) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
@@ -183,8 +183,10 @@ class VirtualList(Widget, Generic[T], can_focus=True):
 
     def go_to(self, index: int) -> None:
         """Puts the cursor on a row, flipping the page where it is not on this one."""
-        self._window.go_to(index)
-        self._settle()
+        window = self._window
+        top, left = window.top, window.cursor
+        window.go_to(index)
+        self._settle(None if window.top != top else (left - top, window.cursor - top))
 
     def activate(self) -> None:
         if self._window.length:
@@ -192,11 +194,12 @@ class VirtualList(Widget, Generic[T], can_focus=True):
 
     # How it is painted
 
-    def tick(self) -> int:
-        """Draws the page again and repaints the rows that differ, each up to its last change; returns how many."""
+    def tick(self, rows: Iterable[int] | None = None) -> int:
+        """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns how
+        many."""
         width, height = self.size
         regions = []
-        for y in range(height):
+        for y in range(height) if rows is None else [y for y in rows if 0 <= y < height]:
             # where nothing is known of a row, anything may stand there: an empty line covers all of it
             edge = changed_until(self._painted[y], self._line(y)) if y in self._painted else width
             if edge:
@@ -242,12 +245,13 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
         return self.glyphs.line(self.draw(item, width, selected, window.key_of(item) in self._marks))
 
-    def _settle(self) -> None:
-        """After any change: a cursor that moved is told of, rows that are missing are asked for, what differs is painted."""
+    def _settle(self, rows: Iterable[int] | None = None) -> None:
+        """After any change (in these rows of the page alone): a cursor that moved is told of, rows that are missing are asked
+        for, what differs is painted."""
         window = self._window
         if (window.cursor, window.key) != self._told:
             self._told = (window.cursor, window.key)
             self.post_message(self.CursorMoved(self, window.cursor, window.key))
         if (want := window.ask()) is not None:
             self.post_message(self.RowsWanted(self, *want))
-        self.tick()
+        self.tick(rows)
