@@ -7,6 +7,7 @@ is decided here, for every kind of spool.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections import Counter
@@ -254,7 +255,7 @@ class Operations:
             "event": event,
             "operation": plan.operation,
             "action": str(plan.action),
-            "target": escape(plan.target),
+            "target": escape(os.path.abspath(plan.target)),
             "force": plan.force,
             **(self._who or Actor.here()).words(),
         }

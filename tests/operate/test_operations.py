@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -71,6 +72,15 @@ class FakeOperator:
 
 def operations(fake, **more):
     return Operations(fake, "/spool", lambda: 5.0, WHO, **more)
+
+
+def test_the_audit_log_tells_which_spool_wherever_it_is_read():
+    fake = FakeOperator([row(1)])
+    operate = Operations(fake, "spool", lambda: 5.0, WHO)
+    plan = operate.plan(Action.REQUEUE, Selection(everything=True))
+    operate.apply(plan)
+    assert {line["target"] for line, _ in fake.lines} == {os.path.abspath("spool")}
+    assert plan.command[2] == "spool"
 
 
 def test_each_thousand_is_announced_before_it_is_touched_and_reported_after():

@@ -155,6 +155,10 @@ class _Wanted:
         self._met: set[object] = set()
         self.ageless = 0
 
+    @property
+    def box(self) -> Box | None:
+        return self._selection.box
+
     def may_be_in(self, box: Box) -> bool:
         return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
 
@@ -320,7 +324,8 @@ def _notes(action: Action, chooser: _Chooser, wanted: _Wanted, *, deletes: bool)
     if foreign:
         notes.append(f"{foreign} by other consumers: the evidence is read again just before each move, but it is no proof.")
     if unknown:
-        notes.append(f"{unknown} unknown: nobody here can tell whether the holder lives.")
+        who = "writer" if wanted.box is Box.TMP else "holder"
+        notes.append(f"{unknown} unknown: nobody here can tell whether the {who} lives.")
     if deletes and items:
         notes.append(f"Frees {size(chooser.frees)} on the disk. Nothing brings them back: there is no undo.")
     elif action is Action.PURGE and items:

@@ -84,6 +84,7 @@ def test_writers_and_living_holders_are_refused(desk):
     plan = operations.plan(Action.PURGE, Selection(box=Box.TMP, everything=True), force=True)
     assert sorted(item.row.name for item in plan.items) == ["left", "whose"]
     assert plan.confirm is Confirm.NUMBER
+    assert any("1 unknown: nobody here can tell whether the writer lives" in note for note in plan.notes)
     assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [("growing", False)]
     left = operations.plan(Action.PURGE, Selection(box=Box.TMP, verdict=Verdict.ABANDONED, everything=True))
     assert left.confirm is Confirm.SMALL
