@@ -47,6 +47,8 @@ class Listing(Protocol):
     query: ListQuery
     complete: bool
     generation: int
+    timed: bool
+    """Whether time alone may bring it something else, though nothing has changed."""
 
     def __len__(self) -> int: ...
 

@@ -17,7 +17,7 @@ from ..errors import SpooltopError
 from ..model.followed import Followed
 from ..model.kind import Listing, ListQuery
 from ..model.snapshot import Snapshot
-from ..model.words import Box, Key
+from ..model.words import Key
 from .doer import outcome
 from .door import PAYLOAD_LIMIT, Control
 from .found import (
@@ -51,6 +51,8 @@ ORDINARY = 0.4
 """Seconds that a look takes at most where the spool is no large one."""
 FRESH = 1.0
 """Seconds from one look to the next then: what a look counts grows with the rest before it, and so would the rest."""
+TIMED = 100
+"""How many times as long as a list took to make it stands where nothing changed but the time: an age of a million costs 1 %."""
 MARGIN = 50
 """Rows read above and below the window, so that a step over its edge shows rows at once."""
 
@@ -96,6 +98,7 @@ class Looker:
         self._asked: list[Callable[[], object]] = []
         self._searched = 0
         self._listing: Listing | None = None
+        self._listed_at = self._listing_took = 0.0
         self._serial = 0
         self._keys_served = 0
         self._payload_served: PayloadRead | None = None
@@ -266,9 +269,8 @@ class Looker:
             return None
         listing = self._listing
         if listing is not None and listing.query == wish.query:
-            stale = snapshot is not None and (
-                snapshot.sight.generation != listing.generation or wish.query.box is not Box.NEW or bool(wish.query.filter)
-            )
+            over = listing.timed and self._monotonic() - self._listed_at >= TIMED * self._listing_took
+            stale = snapshot is not None and (snapshot.sight.generation != listing.generation or over)
         else:
             stale = True
         if listing is None or stale:
@@ -289,7 +291,10 @@ class Looker:
             self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
             return self._stopped or (self._version != version if old is not None else self._wish.query != query)
 
+        began = self._monotonic()
         listing = self._control.listing(query, cancelled)
+        self._listed_at = self._monotonic()
+        self._listing_took = self._listed_at - began
         if old is not None and not listing.complete and cancelled():
             return old
         self._listing = listing

@@ -60,6 +60,7 @@ class FakeListing:
         self.rows = rows
         self.complete = True
         self.generation = generation
+        self.timed = True
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -64,6 +64,36 @@ def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, post
     assert page.rows[110 - page.start].key == ("new", 110)
 
 
+@pytest.mark.parametrize(("timed", "changed"), [(False, False), (True, False), (False, True)])
+def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, timed: bool, changed: bool) -> None:
+    listed: list[FakeListing] = []
+
+    class Listing(FakeControl):
+        def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+            found = super().listing(query, cancelled)
+            found.timed = timed
+            listed.append(found)
+            return found
+
+    control = Listing([waiting(n) for n in range(20)])
+    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    looker.want(Wish(ListQuery(Box.NEW, "src:imessage"), 0, 10))
+    looker.start()
+    try:
+        next_of(posts, SnapshotTaken)
+        if changed:
+            control.change()
+        for _ in range(5):
+            looker.look_again()
+            next_of(posts, SnapshotTaken)
+        while len(listed) < 2 and (timed or changed):
+            next_of(posts, SnapshotTaken)
+        assert (len(listed) > 1) is (timed or changed)
+    finally:
+        control.hang.set()
+        assert looker.stop(timeout=20)
+
+
 @pytest.mark.parametrize(("stood", "stands"), [(450, 3), (3, 450)])
 def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
     looker: Looker, posts: Posts, stood: int, stands: int

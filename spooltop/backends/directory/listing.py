@@ -100,6 +100,8 @@ def _known(row: Row, column: str) -> bool:
 class RowListing:
     """A list over rows that are there already (judged claims, files in ``tmp``, what was set aside)."""
 
+    timed = True
+
     def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
         self.query = query
         self.complete = complete
@@ -156,6 +158,7 @@ class NameListing:
         self._look = look
         self._box = box
         self._row = row
+        self.timed = False
         values = Values(put_us, times, self._size)
         self.order = known
         order = self._ordered(query, now, values, cancelled)
@@ -183,6 +186,7 @@ class NameListing:
         wanted = filters.parse(query.filter) if query.filter else filters.Query()
         chosen = query.selection
         with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
+        self.timed = with_stat
         test = NameTest.of(query, now, self._of_name) if self._box is Box.NEW else None
         needles = wanted.plain_terms
         by_text = bool(needles) or (test is not None and bool(test.texts))

@@ -157,6 +157,7 @@ class _Nothing:
 
     complete = True
     generation = 0
+    timed = False
 
     def __init__(self, query: ListQuery) -> None:
         self.query = query
