@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
+from functools import partial
 
 import pytest
 
-from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 
-from .tripwire import Tripwire
+from .tripwire import Tripwire, failed, killed
 
 
 def prepared(desk):
@@ -52,7 +50,7 @@ def each_in_one_place(desk, at):
         assert len(census.get(content, ())) == 1, (at, content, census)
 
 
-def run(desk, files, act, ids, tell=lambda words: None):
+def run(desk, act, ids, files, tell=lambda words: None):
     """``tell`` gets why the plan refuses what it refuses, and what is wrong with the journal."""
     action, selection, options = ACTS[act](ids)
     operations = desk.operations(files)
@@ -83,15 +81,7 @@ def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(d
         at += 1
         desk = desks()
         ids = prepared(desk)
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                run(desk, Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old), act, ids)
-                code = 0
-            finally:
-                os._exit(code)
-        status = os.waitpid(pid, 0)[1]
+        over = killed(at, partial(run, desk, act, ids), old=old)
         each_in_one_place(desk, at)
         desk.operations().records()
         if act == "inject":
@@ -104,17 +94,16 @@ def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(d
                 operations.apply(undo)
                 assert not [name for name in desk.names(Box.NEW) if "R" in name]
         elif not finished(desk, act):
-            again = run(desk, Tripwire(0, lambda: None, old=old), act, ids)
+            again = run(desk, act, ids, Tripwire(0, lambda: None, old=old))
             assert again.count(Outcome.FAILED) == 0, (at, again)
             assert finished(desk, act), (at, again, desk.census())
             each_in_one_place(desk, at)
         # Two names of one file are left by none: a change has repaired them.
-        run(desk, Tripwire(0, lambda: None, old=old), "requeue", ids)
+        run(desk, "requeue", ids, Tripwire(0, lambda: None, old=old))
         for box in ("new", "cur"):
             for path in (desk.path / box).iterdir():
                 assert path.stat().st_nlink == 1, (at, path)
-        if os.WIFEXITED(status):
-            assert os.WEXITSTATUS(status) == 0
+        if over:
             break
     assert at > 20
 
@@ -127,23 +116,9 @@ def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code):
         at += 1
         desk = desks()
         ids = prepared(desk)
-
-        def fail():
-            raise OSError(code, os.strerror(code))
-
-        files = Tripwire(at, fail)
-        told = []
-        descriptors = len(os.listdir("/proc/self/fd"))
-        try:
-            result = run(desk, files, act, ids, told.append)
-            told += [one.reason for one in result.items] + [*result.notes]
-        except SpooltopError as error:
-            told.append(str(error))
+        told, over = failed(at, code, partial(run, desk, act, ids))
         each_in_one_place(desk, at)
-        files.armed = False
-        assert len(os.listdir("/proc/self/fd")) == descriptors, at
         assert any(told) or finished(desk, act), at
-        if files.count < at:
-            assert result.count(Outcome.DONE) == len(result.items) and not result.notes
+        if over:
             break
     assert at > 20

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
-from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import ASIDE, Action, Box
 
-from .tripwire import Tripwire
+from .tripwire import Tripwire, failed, killed
 
 ALL = Selection(everything=True)
 TRASH = Selection(box=Box.TRASH, everything=True)
@@ -97,7 +96,7 @@ def prepared(desk, act):
     return before, operation
 
 
-def run(desk, files, act, operation, tell=lambda words: None):
+def run(desk, act, operation, files, tell=lambda words: None):
     operations = desk.operations(files)
     files.armed = True
     if act.undone:
@@ -143,20 +142,12 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
         at += 1
         desk = desks()
         before, operation = prepared(desk, act)
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                run(desk, Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old), act, operation)
-                code = 0
-            finally:
-                os._exit(code)
-        status = os.waitpid(pid, 0)[1]
+        over = killed(at, partial(run, desk, act, operation), old=old)
         none_lost(desk, act, at)
         for record in desk.operations().records():
             assert record.open or record.done, (at, record)
         if not finished(desk, act, before):
-            again = run(desk, Tripwire(0, lambda: None, old=old), act, operation)
+            again = run(desk, act, operation, Tripwire(0, lambda: None, old=old))
             assert again.count(Outcome.FAILED) == 0, (at, again)
             assert finished(desk, act, before), (at, again, desk.census())
         desk.put("another", "another")  # any change puts in order what a crash has left
@@ -166,8 +157,7 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
         in_order(desk, at)
         if all(end is None for end in act.ends.values()):
             assert list((desk.path / ".spooltop" / "trash").glob("*/.*.meta")) == [], at
-        if os.WIFEXITED(status):
-            assert os.WEXITSTATUS(status) == 0
+        if over:
             break
     assert at > 20
 
@@ -181,23 +171,9 @@ def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code):
         at += 1
         desk = desks()
         before, operation = prepared(desk, act)
-
-        def fail():
-            raise OSError(code, os.strerror(code))
-
-        files = Tripwire(at, fail)
-        told = []
-        descriptors = len(os.listdir("/proc/self/fd"))
-        try:
-            result = run(desk, files, act, operation, told.append)
-            told += [one.reason for one in result.items] + [*result.notes]
-        except SpooltopError as error:
-            told.append(str(error))
+        told, over = failed(at, code, partial(run, desk, act, operation))
         none_lost(desk, act, at)
-        files.armed = False
-        assert len(os.listdir("/proc/self/fd")) == descriptors, at
         assert any(told) or finished(desk, act, before), at
-        if files.count < at:
-            assert result.count(Outcome.DONE) == len(result.items) and not result.notes
+        if over:
             break
     assert at > 20

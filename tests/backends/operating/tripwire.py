@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 
 from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.errors import SpooltopError
+from spooltop.model.plan import Outcome
 
 SEEN = {
     "open_dir", "create", "open_read", "open_lasting", "close", "lock", "write", "read", "sync", "sync_dir", "sync_fs", "stat",
@@ -47,3 +51,41 @@ class Tripwire(LogFiles):
             return found(*args, **more)
 
         return counted
+
+
+def killed(at, run, *, old):
+    """``run(files)`` in a child that is killed at its call number ``at``; True where there was none and it came to its end."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            run(Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old))
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(pid, 0)[1]
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFEXITED(status)
+
+
+def failed(at, code, run):
+    """``run(files, say)``, of which the call number ``at`` fails: what was told of that, and whether there was no such call. No
+    descriptor stays open."""
+
+    def fail():
+        raise OSError(code, os.strerror(code))
+
+    files = Tripwire(at, fail)
+    told = []
+    descriptors = len(os.listdir("/proc/self/fd"))
+    over = False
+    try:
+        result = run(files, told.append)
+        told += [one.reason for one in result.items] + [*result.notes]
+        over = files.count < at
+        assert not over or (result.count(Outcome.DONE) == len(result.items) and not result.notes)
+    except SpooltopError as error:
+        told.append(str(error))
+        assert files.count >= at, error
+    assert len(os.listdir("/proc/self/fd")) == descriptors, at
+    return told, over
