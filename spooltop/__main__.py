@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .curtain import Curtain, target
-from .keeper import Leave, stay_apart
+from .keeper import stay_apart
 
+TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from .cli.context import Dashboard
     from .control import Control
+    from .keeper import Leave
 
 __all__ = ["main"]
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import _thread
 import os
 import sys
-from collections.abc import Mapping, Sequence
+
+TYPE_CHECKING = False  # typing takes as long to load as all of this takes to run
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Curtain", "target", "wanted"]
 

@@ -9,15 +9,18 @@ ends by itself, when the file system answers or is unmounted.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Leave", "may_hang", "stay_apart"]
+TYPE_CHECKING = False  # typing and signal take longer to load than it takes to see that nobody is needed
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from signal import Signals
 
-Leave = Callable[[int], object]
-"""Tells that the terminal is as it was and nothing is left to be done, with the exit code."""
+    Leave = Callable[[int], object]
+    """Tells that the terminal is as it was and nothing is left to be done, with the exit code."""
+
+__all__ = ["may_hang", "stay_apart"]
 
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
 """What file systems that ask another process or machine are called, or begin with."""
@@ -27,9 +30,15 @@ _LINKS = 40
 _FOR_EVER = 3600.0
 _GRACE = 1.0
 """Seconds that a dashboard that left, or was interrupted, has for ending."""
-_HEARD = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
 _PR_SET_PDEATHSIG = 1
+
+
+def _heard() -> tuple[Signals, ...]:
+    """What the keeper hands on, or is told by."""
+    import signal
+
+    return signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP
 
 
 def may_hang(path: str, mountinfo: str) -> bool:
@@ -83,7 +92,9 @@ def stay_apart(words: Sequence[str], target: str, environ: Mapping[str, str]) ->
                 return None
     except OSError:
         return None  # nobody tells what lies where
-    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, _heard())
     read, write = os.pipe()
     keeper, child = os.getpid(), os.fork()
     if child:
@@ -91,7 +102,7 @@ def stay_apart(words: Sequence[str], target: str, environ: Mapping[str, str]) ->
         os._exit(_keep(child, read))
     os.close(read)
     _end_with_parent(keeper)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _heard())
 
     def leave(code: int) -> None:
         os.write(write, bytes([code & 0xFF]))
@@ -103,9 +114,12 @@ def stay_apart(words: Sequence[str], target: str, environ: Mapping[str, str]) ->
 
 def _keep(child: int, told: int) -> int:
     """Hands signals on to ``child`` and stops where it stops, until it ended or said that it leaves; the exit code."""
+    import signal
+
     code, last, left = 128 + signal.SIGINT, None, False
+    heard = _heard()
     while True:
-        info = signal.sigtimedwait(_HEARD, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
+        info = signal.sigtimedwait(heard, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
         if info is None:
             if last is None:
                 continue
@@ -126,6 +140,8 @@ def _keep(child: int, told: int) -> int:
 
 def _ended(child: int) -> int | None:
     """The exit code of ``child``, None where it goes on. Where it was stopped, so is this process, for the shell to see."""
+    import signal
+
     found, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
     if found and os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -141,6 +157,7 @@ def _ended(child: int) -> int | None:
 def _end_with_parent(parent: int) -> None:
     """Nobody would wait for this process: SIGHUP, as if the terminal were gone, prctl(2)."""
     import ctypes
+    import signal
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
     if os.getppid() != parent:  # before the kernel was asked

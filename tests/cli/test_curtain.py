@@ -126,3 +126,10 @@ def test_it_loads_nothing(tmp_path: Path) -> None:
     code = "import sys, spooltop.curtain; print(*{'argparse', 'dataclasses', 're', 'textual', 'enum'} & set(sys.modules))"
     bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert bare.stdout.split() == []
+
+
+def test_hardly_anything_is_loaded_before_it_falls() -> None:
+    """Each module of the library between the start and the first word costs milliseconds: typing alone brings five."""
+    code = "import sys; known = set(sys.modules); import spooltop.__main__; print(*sorted(set(sys.modules) - known))"
+    loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    assert [name for name in loaded if not name.startswith("spooltop")] == ["__future__"]
