@@ -36,6 +36,8 @@ class FlowRing:
 
     def __init__(self) -> None:
         self._flows: deque[Flow] = deque()
+        self._before: float | None = None
+        """Since when the flow was that the first one follows, where that was measured."""
         self._passages: deque[Passage] = deque(maxlen=_MOST_PASSAGES)
         self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
@@ -43,17 +45,19 @@ class FlowRing:
     def clear(self) -> None:
         """Forgets everything: the clock jumped, or watching was broken."""
         self._flows.clear()
+        self._before = None
         self._passages.clear()
         self._cached = None
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
             self._flows.clear()  # a gap: what came and went in it is not known, so no window may reach across it
+            self._before = None
             return
         self._flows.append(flow)
         self._passages.extend(flow.passages)
         while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
-            self._flows.popleft()
+            self._before = self._flows.popleft().since
         self._prefer_exact(flow.until)
 
     def _prefer_exact(self, now: float) -> None:
@@ -61,7 +65,7 @@ class FlowRing:
         last = max((place for place, flow in enumerate(self._flows) if not flow.exact), default=-1)
         if 0 <= last < len(self._flows) - 1 and now - self._flows[last + 1].since >= ENOUGH:
             for _ in range(last + 1):
-                self._flows.popleft()
+                self._before = self._flows.popleft().since
 
     def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
         """``window`` is what was really watched: flows are kept whole, so it is at most a minute unless one look took longer."""
@@ -88,7 +92,8 @@ class FlowRing:
         flows = list(self._flows)
         seconds = flows[-1].since - flows[0].since
         if seconds <= 0:
-            return flows[-1].done, flows[-1].until - flows[-1].since
+            only = flows[-1]
+            return only.done, only.until - only.since if self._before is None else only.since - self._before
         return sum(flow.done for flow in flows[1:]), seconds
 
     def _percentiles(self, now: float) -> _Measured:

@@ -62,6 +62,16 @@ def test_what_left_before_the_window_is_not_done_in_it() -> None:
     assert (rates.window, rates.in_per_s, rates.done_per_s) == (12.0, 100.0, 100.0)
 
 
+def test_after_a_minute_in_which_nobody_read_rates_are_over_that_minute() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    observer.add(look(1, flow=flow(0, 1, arrived=100, exact=False)))
+    rates = observer.add(look(61.5, flow=flow(1, 61.5, arrived=6050, done=100, exact=False))).rates
+    assert (rates.window, rates.in_per_s, rates.done_per_s) == (60.5, 100.0, 100.0)
+    rates = observer.add(look(62.5, flow=flow(61.5, 62.5, arrived=100, done=6050))).rates
+    assert (rates.window, rates.in_per_s, rates.done_per_s) == (1.0, 100.0, 100.0)
+
+
 def test_no_window_reaches_across_a_gap() -> None:
     observer = Observer()
     observer.add(look(10, flow=flow(0, 10, arrived=1000)))

@@ -133,11 +133,11 @@ class FlowCounter:
                 for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
                     seen.append(name)
             else:
-                self._pass(id, passage, batch.at, aside)
+                self._pass(id, passage, batch, aside)
         for id, moved in moves.items():
-            self._count(id, moved, batch.at, aside, in_new)
+            self._count(id, moved, batch, aside, in_new)
 
-    def _pass(self, id: str, passage: _Passed, at: float, aside: Set[str]) -> None:
+    def _pass(self, id: str, passage: _Passed, batch: Batch, aside: Set[str]) -> None:
         """A message that was put, taken and ended within one batch: what nearly all are where consumers keep up."""
         if id not in aside:
             self._arrived += 1
@@ -145,11 +145,16 @@ class FlowCounter:
                 self._sources[passage.source] += 1
         self._claimed += 1
         claimed_at = None if passage.claimed_us is None else passage.claimed_us / 1e6  # when within the batch nobody knows
-        if self.last_claim_at is None or (claimed_at or at) > self.last_claim_at:
-            self.last_claim_at = claimed_at or at
-        self._gone[id] = _Gone(self._turn, at, passage.put_us / 1e6, claimed_at, passage.source)
+        if self.last_claim_at is None or (claimed_at or batch.at) > self.last_claim_at:
+            self.last_claim_at = claimed_at or batch.at
+        self._leaves(id, batch, passage.put_us / 1e6, claimed_at, passage.source)
 
-    def _count(self, id: str, moved: _Moves, at: float, aside: Set[str], in_new: Callable[[str], bool]) -> None:
+    def _leaves(self, id: str, batch: Batch, put_at: float | None, claimed_at: float | None, source: str | None) -> None:
+        if batch.late:
+            put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
+        self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, source)
+
+    def _count(self, id: str, moved: _Moves, batch: Batch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         came, left = bool(moved.new_added), bool(moved.new_gone)
         taken, ended = moved.cur_added, moved.cur_gone
         same_claim = {name.raw for name in taken} & {name.raw for name in ended}
@@ -171,13 +176,13 @@ class FlowCounter:
             self._requeued += 1
         if taken:
             self._claimed += 1
-            self._remember(id, _last(taken), at)
+            self._remember(id, _last(taken), batch.at)
         if ended and not here and (passed or not taken):
             name = _last(ended)
             claimed_at = self._claim_time(id, name)
             if passed and name.claimed_us is None:
                 claimed_at = None  # when within the batch nobody knows
-            self._gone[id] = _Gone(self._turn, at, _seconds(name.put_us), claimed_at, name.source)
+            self._leaves(id, batch, _seconds(name.put_us), claimed_at, name.source)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
         when = at if name.claimed_us is None else name.claimed_us / 1e6

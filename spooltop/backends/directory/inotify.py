@@ -13,7 +13,8 @@ import select
 import struct
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 __all__ = ["Events", "inotify_here", "inotify_source", "listening", "parsed", "watch_fd"]
@@ -55,6 +56,8 @@ class Events:
     count: int = 0
     lost: bool = False
     ended: bool = False
+    late: float = 0.0
+    """Seconds for which nobody had read before: what is told may have happened so long ago."""
 
 
 def inotify_here() -> bool:
@@ -62,7 +65,9 @@ def inotify_here() -> bool:
     return _init is not None
 
 
-def inotify_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Events]:
+def inotify_source(
+    paths: Iterable[str], stop: threading.Event, monotonic: Callable[[], float] = time.monotonic
+) -> Iterator[Events]:
     """Yields what happens in the directories ``paths``, an empty one at the start and each second, until ``stop`` is set. Raises
     ``OSError`` where a directory cannot be watched, with the limit that was reached."""
     fd = listening()
@@ -70,17 +75,20 @@ def inotify_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Even
         folders = {_watch(fd, path): path for path in paths}
         readable = select.poll()
         readable.register(fd, select.POLLIN)
-        yield Events()
         turns = 0
+        read_at = monotonic()
+        yield Events()
         while not stop.is_set():
             if not readable.poll(_TURN):
+                read_at = monotonic()
                 turns += 1
                 if turns * _TURN >= _BEAT * 1_000:
                     turns = 0
                     yield Events()
                 continue
             turns = 0
-            events = Events()
+            now = monotonic()
+            events, read_at = Events(late=now - read_at), now
             while data := _read(fd):
                 parsed(data, folders, events)
                 if len(data) < _READ // 2 or events.count > 2 * _MANY:

@@ -50,6 +50,8 @@ class Traffic:
             self._counter.adopt((row.id, row.in_box_since) for row in claims)
         if beginning:
             return self._counter.begin(now)  # the first batch tells what came since
+        if heard.listening and heard.until is not None:
+            now = heard.until  # what came later has not been heard: a rate is over the time that was listened to
         if heard.listening:
             self._compared, self._compared_of = None, (-1, -1)
         elif (new.number, cur.number) != self._compared_of:

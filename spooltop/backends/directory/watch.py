@@ -23,6 +23,8 @@ __all__ = ["Batch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
 _SILENCE = 4.0
+_LATE = 1.0
+"""Seconds that nobody read for, from which on the time of a reading says nothing of when it happened."""
 _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
 _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -37,24 +39,28 @@ Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What came and went at about one moment (``at``: epoch seconds): names by box, without order. ``back`` are the names that
-    both came to ``new`` and went, and stand there at the end; None where that is not known."""
+    both came to ``new`` and went, and stand there at the end; None where that is not known. ``late``: it may all have happened
+    seconds before, because this process was stopped or got no turn."""
 
     at: float
     added: Mapping[Box, set[str]]
     deleted: Mapping[Box, set[str]]
     back: Set[str] | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     """All batches since the last ``take``. ``exact`` is False where some may be missing, ``listening`` where nobody listens now
-    (``reason`` says why; empty: it has only begun). ``restarted``: something was lost, everything is to be listed again."""
+    (``reason`` says why; empty: it has only begun). ``restarted``: something was lost, everything is to be listed again.
+    ``until``: what happened until then has been heard, epoch seconds; None before anybody listened."""
 
     batches: tuple[Batch, ...] = ()
     exact: bool = False
     listening: bool = False
     reason: str = ""
     restarted: bool = False
+    until: float | None = None
 
 
 def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
@@ -81,6 +87,7 @@ class _Shared:
     reason: str = ""
     restarted: bool = False
     changes: int = 0
+    until: float | None = None
 
 
 class Watcher:
@@ -119,7 +126,7 @@ class Watcher:
     def take(self) -> Heard:
         with self._lock:
             shared = self._shared
-            heard = Heard(tuple(shared.batches), shared.exact, shared.listening, shared.reason, shared.restarted)
+            heard = Heard(tuple(shared.batches), shared.exact, shared.listening, shared.reason, shared.restarted, shared.until)
             shared.batches, shared.changes, shared.restarted = [], 0, False
             shared.exact = shared.listening
         return heard
@@ -152,9 +159,11 @@ class Watcher:
             lost = not first and now - beat > _SILENCE
             beat = now
             events = changes if isinstance(changes, Events) else _as_events(changes, boxes)
-            batch = self._batch(events, boxes) if events.count else None
+            at = self._clock()
+            batch = self._batch(events, boxes, at) if events.count else None
             with self._lock:
                 shared = self._shared
+                shared.until = at
                 shared.changes += events.count
                 if lost or events.lost or (events is not changes and shared.changes >= _SUSPICIOUS):
                     shared.exact = False
@@ -174,13 +183,13 @@ class Watcher:
             if events.ended:
                 raise OSError("a watched directory was removed")
 
-    def _batch(self, events: Events, boxes: Mapping[str, Box]) -> Batch | None:
+    def _batch(self, events: Events, boxes: Mapping[str, Box], at: float) -> Batch | None:
         added = {boxes[path]: _told(names) for path, names in events.added.items() if names}
         deleted = {boxes[path]: _told(names) for path, names in events.deleted.items() if names}
         if not any(added.values()) and not any(deleted.values()):
             return None
         back = None if events.back is None else events.back.get(self._paths.get(Box.NEW, ""), set())
-        return Batch(self._clock(), added, deleted, back)
+        return Batch(at, added, deleted, back, events.late > _LATE)
 
 
 def _told(names: set[str]) -> set[str]:

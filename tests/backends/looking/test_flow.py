@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spooltop.backends.directory.asides import Asides
 from spooltop.backends.directory.flow import FlowCounter, difference
-from spooltop.backends.directory.watch import Batch
+from spooltop.backends.directory.scan import BoxScan
+from spooltop.backends.directory.traffic import Traffic
+from spooltop.backends.directory.watch import Batch, Heard
+from spooltop.model.sight import Passage
 from spooltop.model.words import Box
 
 TOKEN = "ab" * 16
@@ -84,6 +88,31 @@ def test_a_passage_has_its_times_and_source() -> None:
     (passage,) = counter.take(12.0, exact=True, measured=True).passages
     assert (passage.put_at, passage.claimed_at, passage.gone_at) == (1_795_220_920.443125, 1_795_220_925.443125, 10.0)
     assert counter.last_claim_at == 1_795_220_925.443125
+
+
+@pytest.mark.parametrize("more", [CLAIM, LATER])
+def test_what_is_read_late_is_counted_and_no_sample_of_times(more: str) -> None:
+    counter = FlowCounter(lambda _: False)
+    counter.begin(0.0)
+    counter.add(replace(batch(NEW, more, NEW, more), late=True))
+    arrived = counter.take(11.0, exact=True, measured=True).arrived
+    flow = counter.take(12.0, exact=True, measured=True)
+    assert (arrived, flow.done, flow.passages) == (1, 1, (Passage(None, None, 10.0),))
+
+
+def test_the_flow_is_of_the_time_that_was_listened_to() -> None:
+    traffic = Traffic(Asides(), lambda _: False)
+    scans = BoxScan(), BoxScan()
+
+    def looked(now: float, heard: Heard, beginning: bool = False) -> tuple[float, float, int]:
+        flow = traffic.look(now, heard, *scans, [], beginning=beginning, exact=True)
+        return flow.since, flow.until, flow.arrived
+
+    looked(100.0, Heard(), beginning=True)
+    assert looked(101.0, Heard((), True, True, until=100.5)) == (100.0, 100.5, 0)
+    # The process was stopped for a minute; the look comes before anybody has read what happened meanwhile.
+    assert looked(160.0, Heard((), True, True, until=101.0)) == (100.5, 101.0, 0)
+    assert looked(161.0, Heard((batch(new=NEW),), True, True, until=160.5)) == (101.0, 160.5, 1)
 
 
 def test_difference_of_two_scans() -> None:

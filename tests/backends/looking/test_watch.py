@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.inotify import Events, parsed
+from spooltop.backends.directory.inotify import Events, inotify_source, parsed
 from spooltop.backends.directory.watch import Heard, Watcher, watchfiles_source
 from spooltop.model.words import Box
 
@@ -80,6 +80,18 @@ def test_of_what_came_and_went_the_last_is_known() -> None:
         parsed(event(1, mask, name), {1: "new", 2: "cur"}, events)
     assert events.added["new"] == events.deleted["new"] == {"a", "b", "c"} and events.added["cur"] == set()
     assert events.back is not None and events.back["new"] == {"b"} and events.count == 8
+
+
+def test_how_long_nobody_read_is_told(spool: Path) -> None:
+    now = [5.0]
+    stop = threading.Event()
+    source = inotify_source([str(spool / "new")], stop, lambda: now[0])
+    next(source)
+    (spool / "new" / "m").touch()
+    now[0] = 65.0
+    events = next(source)
+    source.close()
+    assert (events.added, events.late) == ({str(spool / "new"): {"m"}}, 60.0)
 
 
 def test_lost_events_and_a_lost_directory_are_told() -> None:
