@@ -22,6 +22,7 @@ LEAST = {
     "tickets": 800,
     "machine": 3_000,
     "straced": 40,
+    "watched": 20,
     "names": 100,
 }
 """Fewest trials that a quick part may have: one that tries nothing proves nothing."""
