@@ -88,6 +88,7 @@ class Forked:
             finally:
                 os._exit(code)
         theirs.close()
+        self._answer()  # it has its streams, and may be traced
 
     def __enter__(self) -> Forked:
         return self
@@ -102,17 +103,20 @@ class Forked:
             for path in paths:
                 os.truncate(path, 0)
         self._line.sendall(json.dumps(commands).encode() + b"\n")
+        ended = json.loads(self._answer())
+        return [
+            Ended(pid, code, out.read_text(), err.read_text())
+            for (pid, code), (out, err) in zip(ended, self._streams, strict=False)
+        ]
+
+    def _answer(self) -> bytes:
         answer = b""
         while not answer.endswith(b"\n"):
             part = self._line.recv(65536)
             if not part:
                 raise AssertionError("the parent of the commands ended")
             answer += part
-        ended = json.loads(answer)
-        return [
-            Ended(pid, code, out.read_text(), err.read_text())
-            for (pid, code), (out, err) in zip(ended, self._streams, strict=False)
-        ]
+        return answer
 
     def traced(self, commands: Sequence[Sequence[str]], *options: str) -> tuple[list[Ended], dict[int, list[str]]]:
         """The same under strace with ``options``: how they ended, and what strace wrote of each process. Raises ``NotTraced``."""
@@ -149,6 +153,7 @@ def _parent(
     gc.collect()
     gc.freeze()
     gc.disable()  # else the calls of a command come now before, now after a descriptor that the collector closes
+    line.sendall(b"ready\n")
     asked = b""
     while part := line.recv(65536):
         asked += part

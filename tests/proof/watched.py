@@ -140,7 +140,10 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             trials += beside(log, spool, wrong, say)
     for line in wrong:
         say(line)
-    seen = f"calls; {len(LOOKING)} commands, all views, a plan that was left, and {BESIDE:.0f} s beside consumers at work"
+    seen = (
+        f"calls that open something or could change it; {len(LOOKING)} commands, all views, a plan that was left, and "
+        f"{BESIDE:.0f} s beside consumers at work"
+    )
     return Figure(NAME, BAR, trials, len(wrong), explained=seen)
 
 
