@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -284,6 +285,18 @@ def test_a_window_that_shrinks_to_nothing_and_back(spool_path: Path, dashboard: 
     leaves(screen)
 
 
+NEGATIVE = re.compile(r"(?<![\w.-])-\d")
+
+
+def below_zero(told: object, where: str = "") -> list[str]:
+    """Where a number below zero stands in what JSON tells."""
+    if isinstance(told, dict):
+        return [found for name, value in told.items() for found in below_zero(value, f"{where}.{name}")]
+    if isinstance(told, list):
+        return [found for place, value in enumerate(told) for found in below_zero(value, f"{where}[{place}]")]
+    return [f"{where}: {told}"] if isinstance(told, int | float) and told < 0 else []
+
+
 def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard: Dashboard) -> None:
     future = 4_102_444_800
     for box in ("tmp", "new", "cur"):
@@ -291,13 +304,40 @@ def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard:
         file.write_bytes(b"x")
         os.utime(file, (future, future))
     told = subprocess.run([*SPOOLTOP, "ls", str(spool_path)], capture_output=True, text=True, check=True).stdout
-    assert not re.search(r"(?<![\w.-])-\d", told), told
+    assert not NEGATIVE.search(told), told
+    for command in ("status", "ls"):
+        told = subprocess.run([*SPOOLTOP, command, "--json", str(spool_path)], capture_output=True, text=True, check=True).stdout
+        assert str(future) in told
+        assert not [found for line in told.splitlines() for found in below_zero(json.loads(line))], told
     screen = dashboard(str(spool_path))
     screen.wait_for(all_of("clock", "future"))
     for key, word in (("2", "New 4"), ("3", "Claims 1"), ("4", "Tmp 1")):
         screen.type(key)
         text = screen.wait_for(word)
-        assert not re.search(r"(?<![\w.-])-\d", text), text
+        assert not NEGATIVE.search(text), text
     screen.type("q")
     screen.wait_for("q quit")
     leaves(screen)
+
+
+def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> None:
+    (spool_path / "cursors.json").write_text('{"imessage": 5}')
+    setting = tmp_path / "clock"
+    setting.write_text("0")
+    with Spool(str(spool_path), durable=False) as spool:
+        taken = spool.claim()
+        assert taken is not None
+        with Terminal([sys.executable, "-m", "tests.whole.clocked", str(setting), str(spool_path)]) as screen:
+            screen.wait_for(all_of("live · as of", "nothing wrong"))
+            setting.write_text("-3600")
+            screen.wait_for("from the future, by up to")
+            spool.put(b"x")
+            screen.wait_for(depth("new", 3))
+            for key, word in (("2", "New 3"), ("3", "Claims 1"), ("5", "imessage"), ("1", "future")):
+                screen.type(key)
+                text = screen.wait_for(word)
+                assert not NEGATIVE.search(text), text
+            setting.write_text("0")
+            screen.wait_for("nothing wrong")
+            leaves(screen)
+        taken.ack()
