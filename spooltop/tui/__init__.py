@@ -55,7 +55,8 @@ def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | Non
 
 
 def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
-    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
+    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP). Raises
+    ``OSError`` where there are no descriptors left.
 
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.
@@ -68,7 +69,9 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     looker = Looker(control)
     looker.start()  # what it waits for, the disk, is waited for while Textual is loaded
     from .app import SpooltopApp
+    from .lifecycle import need_descriptors, say_no_more
 
+    need_descriptors()
     app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)
     opening()
     # What was loaded stays: a collection that walks through it would hold up keys for some 50 ms, again and again in a storm.
@@ -80,8 +83,6 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     app.run(mouse=app.options.mouse)
     app.finish()
     if not app.was_heard():
-        from .lifecycle import say_no_more
-
         say_no_more()
     for line in [] if app.options.banner else app.goodbye():
         print(line, file=sys.stdout)

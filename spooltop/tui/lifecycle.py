@@ -13,7 +13,7 @@ from ..model.plan import Outcome, Result
 from ..model.text import escape
 from ..model.words import Action
 
-__all__ = ["catch_signals", "goodbye", "printable", "say_no_more", "shell", "terminal_gone"]
+__all__ = ["catch_signals", "goodbye", "need_descriptors", "printable", "say_no_more", "shell", "terminal_gone"]
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:
@@ -21,6 +21,17 @@ def catch_signals(leave: Callable[[int], object]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leave, 128 + number)
+
+
+def need_descriptors(count: int = 8) -> None:
+    """Raises ``OSError`` (EMFILE) where so many cannot be had: what an event loop says then is no help to anybody."""
+    had: list[int] = []
+    try:
+        while len(had) < count:
+            had.append(os.dup(2))
+    finally:
+        for fd in had:
+            os.close(fd)
 
 
 def terminal_gone(fd: int = 2) -> bool:
