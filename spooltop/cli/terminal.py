@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
 from ..errors import SpooltopError, UsageError
-from ..model.text import escape
+from ..model.text import escape, plain_locale
 
 __all__ = ["OutputFailed", "Terminal", "printable"]
 
@@ -49,7 +49,8 @@ class Terminal:
         self.stderr = stderr or sys.stderr or _closed(2)
         self.environ = os.environ if environ is None else environ
         encoding = (getattr(self.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-        self.ascii = encoding not in ("utf8", "utf16", "utf32") or self.environ.get("TERM") == "linux"
+        poor = self.environ.get("TERM") == "linux" or plain_locale(self.environ)
+        self.ascii = poor or encoding not in ("utf8", "utf16", "utf32")
 
     @property
     def out_is_terminal(self) -> bool:

@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
-__all__ = ["escape", "escape_all", "escape_text", "program", "quoted_all", "unescape"]
+__all__ = ["escape", "escape_all", "escape_text", "plain_locale", "program", "quoted_all", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
 _INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|dash|sh|env)[0-9.]*")
+
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""What the interpreter may have set LC_CTYPE to, PEP 538."""
+
+
+def plain_locale(environ: Mapping[str, str], utf8_mode: bool = sys.flags.utf8_mode == 1) -> bool:
+    """Whether the environment asks for ASCII, locale(7). In a C locale the interpreter turns on its ``utf8_mode`` and writes
+    another LC_CTYPE into the environment: that is nobody's wish.
+
+    >>> plain_locale({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, True), plain_locale({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False)
+    (True, False)
+    """
+    ctype = environ.get("LC_CTYPE", "")
+    asked = "" if utf8_mode and ctype in _COERCED else ctype
+    return (environ.get("LC_ALL") or asked or environ.get("LANG")) in ("C", "POSIX")
 
 
 def escape(name: str) -> str:

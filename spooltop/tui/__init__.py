@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..model.text import plain_locale
+
 if TYPE_CHECKING:
     from .door import Control
 
@@ -40,8 +42,7 @@ class Options:
     @staticmethod
     def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
         """Options as the environment asks for them: ``NO_COLOR`` (no-color.org), ``TERM=linux`` and a C locale mean ASCII."""
-        locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
-        poor = environ.get("TERM") == "linux" or (locale in ("C", "POSIX"))
+        poor = environ.get("TERM") == "linux" or plain_locale(environ)
         return Options(light=light, ascii=ascii or poor, colour=not environ.get("NO_COLOR"), mouse=mouse)
 
 
@@ -55,8 +56,8 @@ def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | Non
 
 
 def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
-    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP). Raises
-    ``OSError`` where there are no descriptors left.
+    """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
+    Raises ``OSError`` where there are no descriptors left.
 
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.

@@ -266,13 +266,14 @@ def test_a_terminal_that_takes_nothing_any_more_keeps_nobody(spool_path: Path, d
     [("linux", "C"), ("screen", "C.UTF-8"), ("xterm", "C"), ("tmux-256color", "C.UTF-8"), ("no-such-terminal", "C")],
 )
 def test_any_kind_of_terminal(spool_path: Path, dashboard: Dashboard, term: str, lang: str) -> None:
-    screen = dashboard(str(spool_path), env={"TERM": term, "LANG": lang, "LC_ALL": ""})
+    screen = dashboard(str(spool_path), env={"TERM": term, "LANG": lang, "LC_ALL": "", "LC_CTYPE": ""})
     screen.wait_for(all_of("live", "nothing wrong"))
     screen.type("2")
     screen.wait_for("New 3")
     screen.type("q")
     screen.wait_for("nothing wrong")
     leaves(screen)
+    assert bytes(screen.raw).isascii() == (lang == "C" or term == "linux")
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
