@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from ...engine import names
@@ -25,7 +25,8 @@ from .detect import identify
 from .errands import errands_of
 from .holder import Again, LastLook
 from .inject import Payload, inject_one, new_moves
-from .journal import Move, Moved, Operation, encode_intent, encode_result
+from .intents import Intent
+from .journal import Move, Moved, Operation
 from .logfiles import LogFiles
 from .mover import Mover
 from .permission import can_change
@@ -106,28 +107,16 @@ class DirectoryOperator:
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        with self._telling(), self._open() as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                yield from self._perform(dirs, books, plan, stop)
-            finally:
-                books.close()
+        with self._telling(), self._open() as dirs, self._books(dirs) as books:
+            yield from self._perform(dirs, books, plan, stop)
 
     def audit(self, line: bytes) -> None:
-        with self._telling(AuditFailed), self._open() as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                books.write_audit(line)
-            finally:
-                books.close()
+        with self._telling(AuditFailed), self._open() as dirs, self._books(dirs) as books:
+            books.write_audit(line)
 
     def audit_logs(self) -> list[AuditLog]:
-        with self._telling(), self._open() as dirs:
-            books = Books(dirs, self._files, state_dir=self._state_dir)
-            try:
-                return books.audited()
-            finally:
-                books.close()
+        with self._telling(), self._open() as dirs, self._books(dirs) as books:
+            return books.audited()
 
     def operations(self) -> list[OperationRecord]:
         with self._telling(), self._open() as dirs:
@@ -144,7 +133,7 @@ class DirectoryOperator:
         rate = float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
         size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
-        intent = _Intent(plan, books, self._clock, self._user, undoes if isinstance(undoes, str) else None)
+        intent = Intent(plan, books, self._clock, self._user, undoes if isinstance(undoes, str) else None)
         if plan.action is Action.INJECT:
             batches = self._inject(dirs, intent, plan, size, stop)
         else:
@@ -155,7 +144,7 @@ class DirectoryOperator:
                 return
 
     def _move_all(
-        self, dirs: SpoolDirs, intent: _Intent, plan: Plan, size: int, stop: Callable[[], bool]
+        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[list[ItemResult]]:
         look = LastLook(dirs, self._again)
         interrupted = self._interrupted(dirs)
@@ -194,7 +183,7 @@ class DirectoryOperator:
                 return
 
     def _inject(
-        self, dirs: SpoolDirs, intent: _Intent, plan: Plan, size: int, stop: Callable[[], bool]
+        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[list[ItemResult]]:
         payload = Payload(plan.options)
         for start in range(0, plan.count, size):
@@ -242,18 +231,12 @@ class DirectoryOperator:
         return True
 
     def _interrupted(self, dirs: SpoolDirs) -> list[Operation]:
-        books = Books(dirs, self._files, state_dir=self._state_dir)
-        try:
+        with self._books(dirs) as books:
             return books.interrupted()
-        finally:
-            books.close()
 
     def _read(self, dirs: SpoolDirs) -> tuple[Mapping[str, Operation], list[str]]:
-        books = Books(dirs, self._files, state_dir=self._state_dir)
-        try:
+        with self._books(dirs) as books:
             return books.read()
-        finally:
-            books.close()
 
     def _allowed(self, action: Action) -> None:
         reason = self.can().why_not(action)
@@ -263,6 +246,9 @@ class DirectoryOperator:
     def _open(self) -> SpoolDirs:
         return SpoolDirs(self._path, self._files)
 
+    def _books(self, dirs: SpoolDirs) -> closing[Books]:
+        return closing(Books(dirs, self._files, state_dir=self._state_dir))
+
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
         """What the system refuses outside of any single message becomes one line."""
@@ -271,47 +257,6 @@ class DirectoryOperator:
         except OSError as error:
             what = f"the spool cannot be worked on: {error.strerror or error}"
             raise kind(what, path=self._path, advice=advice(error)) from error
-
-
-class _Intent:
-    """Writes the journal of one operation, batch by batch."""
-
-    def __init__(self, plan: Plan, books: Books, clock: Callable[[], float], user: str, undoes: str | None) -> None:
-        self._plan = plan
-        self._books = books
-        self._clock = clock
-        self._user = user
-        self._undoes = undoes
-        self._batch = 0
-        self.lost = ""
-        """Why a line is not in the journal, of what goes on all the same."""
-
-    def write(self, moves: Sequence[Move]) -> None:
-        """Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what frees space."""
-        plan = self._plan
-        line = encode_intent(
-            plan.operation, plan.action, self._batch, self._clock(), moves,
-            user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
-        )  # fmt: skip
-        try:
-            self._books.write_journal(line)
-        except AuditFailed as error:
-            if not (plan.deletes and error.full):
-                raise
-            self.lost = f"deleted without a line in the journal: {error.what}"
-
-    def finish(self, moved: Sequence[Moved], results: list[ItemResult], *, last: bool) -> Iterator[list[ItemResult]]:
-        """The result line; what was done is told even where it cannot be written. The sync of the next intent is its own too."""
-        line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
-        self._batch += 1
-        try:
-            self._books.write_journal(line, sync=last)
-        except AuditFailed as error:
-            yield results
-            if not (self._plan.deletes and error.full):
-                raise
-            return
-        yield results
 
 
 def _injected(move: Move, moved: Moved) -> ItemResult:

@@ -1,0 +1,53 @@
+"""What an operation writes into the journal: before each batch what is meant to happen, after it what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...errors import AuditFailed
+from ...model.plan import ItemResult, Plan
+from .books import Books
+from .journal import Move, Moved, encode_intent, encode_result
+
+__all__ = ["Intent"]
+
+
+class Intent:
+    """Writes the journal of one operation, batch by batch."""
+
+    def __init__(self, plan: Plan, books: Books, clock: Callable[[], float], user: str, undoes: str | None) -> None:
+        self._plan = plan
+        self._books = books
+        self._clock = clock
+        self._user = user
+        self._undoes = undoes
+        self._batch = 0
+        self.lost = ""
+        """Why a line is not in the journal, of what goes on all the same."""
+
+    def write(self, moves: Sequence[Move]) -> None:
+        """Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what frees space."""
+        plan = self._plan
+        line = encode_intent(
+            plan.operation, plan.action, self._batch, self._clock(), moves,
+            user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
+        )  # fmt: skip
+        try:
+            self._books.write_journal(line)
+        except AuditFailed as error:
+            if not (plan.deletes and error.full):
+                raise
+            self.lost = f"deleted without a line in the journal: {error.what}"
+
+    def finish(self, moved: Sequence[Moved], results: list[ItemResult], *, last: bool) -> Iterator[list[ItemResult]]:
+        """The result line; what was done is told even where it cannot be written. The sync of the next intent is its own too."""
+        line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
+        self._batch += 1
+        try:
+            self._books.write_journal(line, sync=last)
+        except AuditFailed as error:
+            yield results
+            if not (self._plan.deletes and error.full):
+                raise
+            return
+        yield results
