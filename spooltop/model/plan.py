@@ -121,6 +121,12 @@ class Plan:
         return self.action is Action.EMPTY or (self.action is Action.PURGE and bool(self.options.get("now")))
 
     @property
+    def undoes(self) -> str | None:
+        """The operation that an undo takes back."""
+        operation = self.options.get("undoes") if self.action is Action.UNDO else None
+        return operation if isinstance(operation, str) else None
+
+    @property
     def count(self) -> int:
         """How many items it acts on. Inject counts what it will put."""
         wanted = self.options.get("count")

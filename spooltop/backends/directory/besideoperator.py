@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...errors import AuditFailed, Refused, Unreadable
 from ...model.audit import AuditLog
 from ...model.plan import Item, ItemResult, Plan
-from ...model.words import Action, Json
+from ...model.words import Json
 from .besidebooks import BesideBooks
 from .besidelines import result_line
 from .logfiles import LogFiles
@@ -51,8 +51,8 @@ class BesideOperator:
         self._user = user if user is not None else user_name(os.geteuid())
         self._performed: set[str] = set()
 
-    def _step(self, plan: Plan, place: int, item: Item, undoes: str | None, stop: Callable[[], bool]) -> Step:
-        """Of the ``item`` that stands at ``place`` in the plan, which takes back the operation ``undoes``."""
+    def _step(self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]) -> Step:
+        """Of the ``item`` that stands at ``place`` in the plan."""
         raise NotImplementedError
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
@@ -61,11 +61,10 @@ class BesideOperator:
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
         for place, item in enumerate(plan.items):
             if stop():
                 return
-            step = self._step(plan, place, item, undoes if isinstance(undoes, str) else None, stop)
+            step = self._step(plan, place, item, stop)
             self._books.journal(step.intent)
             done = step.change()
             try:

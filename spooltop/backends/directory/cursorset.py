@@ -98,13 +98,13 @@ class CursorOperator(BesideOperator):
             one = chosen(source, options.get("file"), sources, self._path)
             return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
 
-    def _step(self, plan: Plan, place: int, item: Item, undoes: str | None, stop: Callable[[], bool]) -> Step:
+    def _step(self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]) -> Step:
         ref = item.ref
         if not isinstance(ref, CursorRef):
             raise TypeError(f"not a cursor that was pinned: {ref!r}")
         one = Set(
-            plan.operation, plan.action, self._clock(), self._user, undoes, real_path(ref.file), ref.source, ref.had, ref.before,
-            ref.after,
+            plan.operation, plan.action, self._clock(), self._user, plan.undoes, real_path(ref.file), ref.source, ref.had,
+            ref.before, ref.after,
         )  # fmt: skip
 
         def change() -> ItemResult:

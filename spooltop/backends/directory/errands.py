@@ -58,7 +58,7 @@ class Errand(NamedTuple):
 def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
     """Of ``items`` of ``plan``, in their order. ``at`` is now, in epoch seconds."""
     undo = plan.action is Action.UNDO
-    reason = f"undo of {plan.options.get('undoes')}" if undo else f"{plan.action} by {user}"
+    reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
     forced = plan.force and plan.action in FORCEABLE
     said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
     usual: dict[tuple[Box, str], Way] = {}

@@ -15,12 +15,11 @@ __all__ = ["Intent"]
 class Intent:
     """Writes the journal of one operation, batch by batch."""
 
-    def __init__(self, plan: Plan, books: Books, clock: Callable[[], float], user: str, undoes: str | None) -> None:
+    def __init__(self, plan: Plan, books: Books, clock: Callable[[], float], user: str) -> None:
         self._plan = plan
         self._books = books
         self._clock = clock
         self._user = user
-        self._undoes = undoes
         self._batch = 0
         self.lost = ""
         """Why a line is not in the journal, of what goes on all the same."""
@@ -30,7 +29,7 @@ class Intent:
         plan = self._plan
         line = encode_intent(
             plan.operation, plan.action, self._batch, self._clock(), moves,
-            user=self._user, count=plan.count, force=plan.force, undoes=self._undoes,
+            user=self._user, count=plan.count, force=plan.force, undoes=plan.undoes,
         )  # fmt: skip
         try:
             self._books.write_journal(line)

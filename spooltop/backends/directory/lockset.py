@@ -83,13 +83,14 @@ class LockOperator(BesideOperator):
         refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
         return Candidates(items, refused, _notes(items), missing)
 
-    def _step(self, plan: Plan, place: int, item: Item, undoes: str | None, stop: Callable[[], bool]) -> Step:
+    def _step(self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]) -> Step:
         ref = item.ref
         if not isinstance(ref, LockRef):
             raise TypeError(f"not a lock that was pinned: {ref!r}")
         one = replace(
-            ref.taken, operation=plan.operation, item=place, action=plan.action, at=self._clock(), user=self._user, undoes=undoes
-        )
+            ref.taken, operation=plan.operation, item=place, action=plan.action, at=self._clock(), user=self._user,
+            undoes=plan.undoes,
+        )  # fmt: skip
 
         def change() -> ItemResult:
             outcome, reason = self._do(replace(ref, taken=one))

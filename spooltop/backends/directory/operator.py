@@ -132,8 +132,7 @@ class DirectoryOperator:
         rate = plan.options.get("rate")
         rate = float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
         size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
-        undoes = plan.options.get("undoes") if plan.action is Action.UNDO else None
-        intent = Intent(plan, books, self._clock, self._user, undoes if isinstance(undoes, str) else None)
+        intent = Intent(plan, books, self._clock, self._user)
         if plan.action is Action.INJECT:
             batches = self._inject(dirs, intent, plan, size, stop)
         else:
