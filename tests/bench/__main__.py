@@ -19,7 +19,10 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000")),
     "screen": (("screen", "5000"), ("screen", "10000")),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
-    "operate": (("operate", "10000", "3", "/dev/shm"),),
+    "operate": (
+        ("operate", "10000", "3", "--dir", "/dev/shm"), ("operate", "10000", "3", "--dir", "."),
+        ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "empty"),
+    ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
     "soak": (("soak", "300"),),
 }

@@ -1,6 +1,6 @@
 """What an operation costs beside a bare loop of rename(2) over as many messages, and what a plan weighs.
 
-    python -m tests.bench.operate [messages, default 20000] [rounds, default 5] [directory, default the temporary one]
+    python -m tests.bench.operate [messages, default 20000] [rounds, default 5] [--dir PATH] [--only ACTION …]
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import gc
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 import tracemalloc
@@ -24,12 +23,16 @@ from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 
-from .places import kind
+from .places import arguments, kind
 
-ACTIONS = (
-    (Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH),
-    (Action.REQUEUE, Box.CUR), (Action.EMPTY, Box.TRASH),
-)  # fmt: skip
+CIRCLES = (
+    ((Action.REQUEUE, Box.CUR),),
+    ((Action.PURGE, Box.NEW), (Action.EMPTY, Box.TRASH)),
+    ((Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH)),
+)
+"""What is done to the messages of one spool, one action after the other."""
+WEIGHED = 20_000
+"""Messages of which a plan is weighed at most: to count every byte takes many times as long."""
 
 
 def fill(path: Path, count: int) -> None:
@@ -96,22 +99,37 @@ def weight(control: Control) -> tuple[int, int]:
     return kept - without, most - before
 
 
-def main(count: int = 20_000, rounds: int = 5, directory: str | None = None) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=directory))
-    times: dict[Action, list[tuple[float, float, float]]] = {action: [] for action, _ in ACTIONS}
+def wanted(circle: tuple[tuple[Action, Box], ...], only: list[Action] | None) -> tuple[tuple[Action, Box], ...]:
+    """What of ``circle`` is to be done: ``only`` these, and what comes before them."""
+    if only is None:
+        return circle
+    return circle[: 1 + max((place for place, (action, _) in enumerate(circle) if action in only), default=-1)]
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=20_000)
+    parser.add_argument("rounds", nargs="?", type=int, default=5)
+    parser.add_argument("--only", nargs="+", type=Action, metavar="ACTION")
+    args = parser.parse_args()
+    count, rounds = args.count, args.rounds
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
+    times: dict[Action, list[tuple[float, float, float]]] = {}
     try:
         for turn in range(rounds):
-            path = folder / f"{turn}"
-            fill(path, count)
-            with open_control(str(path), watch=False) as control:
-                for action, box in ACTIONS:
-                    if action is Action.REQUEUE:
-                        claim_all(path)
-                    if action is Action.EMPTY:
-                        applied(control, Action.PURGE, Box.NEW, count)
-                    bare = floor(path, count)
-                    times[action].append((bare, *applied(control, action, box, count)))
-            shutil.rmtree(path)
+            for number, circle in enumerate(CIRCLES):
+                actions = wanted(circle, args.only)
+                if not actions:
+                    continue
+                path = folder / f"{turn}.{number}"
+                fill(path, count)
+                with open_control(str(path), watch=False) as control:
+                    for action, box in actions:
+                        if action is Action.REQUEUE:
+                            claim_all(path)
+                        bare = floor(path, count)
+                        times.setdefault(action, []).append((bare, *applied(control, action, box, count)))
+                shutil.rmtree(path)
         print(f"{count:,} messages, rounds: {rounds}, on {kind(folder)}; medians, the ratio's spread in brackets")
         print("| | bare rename loop | to do it | ratio | to plan it |")
         print("|---|---|---|---|---|")
@@ -123,14 +141,15 @@ def main(count: int = 20_000, rounds: int = 5, directory: str | None = None) -> 
                 f"({ratios[0]:.2f}–{ratios[-1]:.2f}) | {planned:.3f} s |"
             )
         path = folder / "weight"
+        count = min(count, WEIGHED)
         fill(path, count)
         claim_all(path)
         with open_control(str(path), watch=False) as control:
             kept, most = weight(control)
-        print(f"a plan keeps {kept / count:.0f} bytes an item, at most {most / count:.0f} while it is made (tracemalloc)")
+        print(f"of {count:,} a plan keeps {kept / count:.0f} bytes an item, at most {most / count:.0f} while it is made")
     finally:
         shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:3]), *sys.argv[3:4])
+    main()
