@@ -57,11 +57,11 @@ class _PackedItem(Item):
     def row(self) -> Row:
         (
             key, box, id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, verdict, evidence, owner, note,
-            not_before, canary, written_at, reason,
+            not_before, canary, written_at, reason, expires_at,
         ) = self._packed[0]  # fmt: skip
         return Row(
             key, _BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, _VERDICT[verdict],
-            evidence, None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason,
+            evidence, None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason, expires_at,
         )  # fmt: skip
 
     @property
@@ -123,6 +123,7 @@ def _packed(item: Item) -> tuple[Any, ...]:
             (*map(str, row.key),), box, row.id, name, row.size, row.enqueued_at, row.in_box_since, row.since_is_bound,
             row.source, row.attempt, None if row.verdict is None else row.verdict.value, row.evidence,
             None if owner is None else _owner(owner), row.note, row.not_before, row.canary, row.written_at, row.reason,
+            row.expires_at,
         ),
         (
             place.box.value, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,

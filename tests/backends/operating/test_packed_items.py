@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import fields
 
 from spooltop.backends.directory.packeditems import PackedItems
 from spooltop.backends.directory.places import Place, Ref
@@ -20,7 +21,7 @@ def item(number):
     row = Row(
         ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, 2.5 if number % 2 else None, True, "mail", number % 5,
         Verdict.DEAD if number % 3 else None, "gone", Owner("vm", number, 3.5, "cmd", None) if number % 7 else None, "note",
-        4.5, number % 11 == 0, 5.5, "reason",
+        4.5, number % 11 == 0, 5.5, "reason", 6.5,
     )  # fmt: skip
     target = Place(Box.NEW, f"id{number}") if number % 2 else None
     meta = {"origin": "cur", "at": 1.0} if number % 13 == 0 else None
@@ -31,6 +32,7 @@ def item(number):
 
 def test_it_is_the_list_that_was_put_in():
     plain = [item(number) for number in range(2 * CHUNK + 7)]
+    assert all(getattr(plain[11].row, field.name) != field.default for field in fields(Row)), "nothing is left to be forgotten"
     packed = PackedItems()
     for one in plain:
         packed.append(one)
