@@ -13,8 +13,8 @@ from .row import Row
 from .words import Box, Json, Key
 
 __all__ = [
-    "AGE_BOUNDS", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorWrite", "Disk", "Flow", "Lock", "LockParty",
-    "Passage", "Poll", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
+    "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorWrite", "Disk", "Flow", "Lock",
+    "LockParty", "Passage", "Poll", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
 ]  # fmt: skip
 
 
@@ -53,6 +53,7 @@ class VerdictCounts:
 
 
 AGE_BOUNDS = (10.0, 60.0, 600.0, 3600.0, 86400.0)
+AHEAD = 10.0
 """Seconds: where one class of age ends and the next begins (the geometric buckets of qshape(1), in steps that people say)."""
 
 
@@ -70,7 +71,9 @@ class SourceAges:
 class Ages:
     """How long what waits in ``new`` has been there. ``counts`` holds one figure for each class of age: younger than each of
     ``bounds`` seconds, then what is older. ``looked_at`` names of ``of`` were looked at; where that is fewer than all, they are
-    an even sample. ``undated`` have no time. ``by_source`` are the largest of ``sources`` sources, largest first.
+    an even sample. ``undated`` have no time. ``by_source`` are the largest of ``sources`` sources, largest first. ``ahead`` of
+    those looked at, put over ``AHEAD`` seconds in the future by their time, stand among the youngest; ``latest_at`` is the last
+    such time (epoch seconds), None where there is none.
     """
 
     bounds: tuple[float, ...]
@@ -80,6 +83,8 @@ class Ages:
     looked_at: int
     of: int
     undated: int = 0
+    ahead: int = 0
+    latest_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

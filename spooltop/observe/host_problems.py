@@ -74,10 +74,15 @@ def _clock(seen: Seen) -> Iterator[Problem]:
     if seen.mail:
         return
     limit = seen.now + seen.thresholds.clock_ahead
-    ahead = [row.in_box_since for row in (*seen.sight.claims, *seen.sight.tmp) if (row.in_box_since or 0.0) > limit]
-    ahead += [state.oldest_at for box, state in seen.sight.boxes.items() if box is Box.NEW and (state.oldest_at or 0.0) > limit]
-    furthest = max((at for at in ahead if at is not None), default=None)
-    if furthest is not None:
-        things = "1 message is" if len(ahead) == 1 else f"{len(ahead)} messages or more are"
-        text = f"{things} from the future, by up to {age(furthest - seen.now)}: another clock"
-        yield Problem("clock-skew", Severity.NOTE, text, count=len(ahead))
+    times = [row.in_box_since for row in (*seen.sight.claims, *seen.sight.tmp)]
+    ahead = [at for at in times if at is not None and at > limit]
+    number, more = len(ahead), not seen.sight.judged_all
+    ages = seen.sight.ages
+    if ages is not None and ages.latest_at is not None and ages.latest_at > limit:
+        ahead.append(ages.latest_at)
+        number, more = number + ages.ahead, more or ages.looked_at < ages.of
+    if ahead:
+        things, verb = ("message", "is") if number == 1 else ("messages", "are")
+        least = " or more" if more else ""
+        text = f"{count(number)} {things}{least} {verb} from the future, by up to {age(max(ahead) - seen.now)}: another clock"
+        yield Problem("clock-skew", Severity.NOTE, text, count=number)

@@ -12,7 +12,7 @@ from spooltop.errors import UsageError
 from spooltop.model import query
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
-from spooltop.model.sight import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
+from spooltop.model.sight import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
 from spooltop.model.units import cells
 from spooltop.model.words import Box, Verdict
 from spooltop.observe import Observer, Thresholds
@@ -272,6 +272,16 @@ def test_another_clock() -> None:
     ahead = told(look(0, claims=(claim("a", Verdict.ALIVE, 7200),)))["clock-skew"]
     assert ahead.text == "1 message is from the future, by up to 2h: another clock"
     assert told(look(0, claims=(claim("a", Verdict.ALIVE, 3),))) == {}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "looked_at", "text"),
+    [(1, 90, "1 message is"), (5, 90, "5 messages are"), (5, 60, "5 messages or more are"), (1, 60, "1 message or more is")],
+)
+def test_what_waits_from_the_future_behind_what_is_old(ahead: int, looked_at: int, text: str) -> None:
+    ages = Ages(AGE_BOUNDS, (looked_at, 0, 0, 0, 0, 0), (), 1, looked_at, 90, 0, ahead, T0 + 7200)
+    found = told(look(0, 90, oldest=50.0, ages=ages))["clock-skew"]
+    assert (found.text, found.count) == (f"{text} from the future, by up to 2h: another clock", ahead)
 
 
 def test_after_a_jump_watching_begins_anew() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from spooltop.engine import names as grammar
-from spooltop.model.sight import AGE_BOUNDS, Ages, SourceAges
+from spooltop.model.sight import AGE_BOUNDS, AHEAD, Ages, SourceAges
 
 from .scan import BoxScan, quick_put_us
 
@@ -41,7 +41,11 @@ class AgeCounter:
             self._read(scan, times)
         counted = tuple(SourceAges(source, total, _counts(put, now)) for source, total, put in self._by_source)
         looked_at = len(self._all) + self._undated
-        return Ages(AGE_BOUNDS, _counts(self._all, now), counted, self._sources, looked_at, self._of, self._undated)
+        ahead = len(self._all) - bisect_right(self._all, now + AHEAD)
+        return Ages(
+            AGE_BOUNDS, _counts(self._all, now), counted, self._sources, looked_at, self._of, self._undated, ahead,
+            self._all[-1] if ahead else None,
+        )  # fmt: skip
 
     def _read(self, scan: BoxScan, times: Mapping[str, int]) -> None:
         self._scan, self._of, self._undated = scan.number, len(scan.names), 0

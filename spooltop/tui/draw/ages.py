@@ -50,6 +50,8 @@ def _title(ages: Ages, width: int) -> Line:
         notes.append(f"~ from {ages.looked_at:,} of {ages.of:,}")
     if ages.undated:
         notes.append(f"{ages.undated:,} without a time")
+    if ages.ahead:
+        notes.append(f"{'' if ages.looked_at >= ages.of else '≥'}{ages.ahead:,} from the future")
     title = join(Span(" new by age and source", Style.TITLE), Span("".join(f" · {note}" for note in notes), Style.DIM))
     keys = join(Span(" · ", Style.DIM), Span("2", Style.KEY), " shows all")
     return crop(join(title, keys) if line_width(title) + line_width(keys) <= width else title, width)

@@ -43,6 +43,14 @@ def test_each_is_counted_once_in_its_class_and_under_its_source() -> None:
     assert (found.looked_at, found.of, found.undated) == (7, 7, 0)
 
 
+def test_what_is_of_the_future_is_young_and_told() -> None:
+    found = ages(name(700, 1), name(-5, 2), name(-500, 3), name(-7200, 4))
+    assert found.counts == (3, 0, 0, 1, 0, 0)
+    assert (found.ahead, found.latest_at) == (2, NOW + 7200)
+    quiet = ages(name(700, 1), name(-5, 2))
+    assert (quiet.ahead, quiet.latest_at) == (0, None)
+
+
 def test_names_without_a_time_have_that_of_their_file_or_none() -> None:
     found = ages("order-1", "order-2", times={"order-1": int((NOW - 30) * 1e6)})
     assert found.counts == (0, 1, 0, 0, 0, 0)
