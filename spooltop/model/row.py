@@ -43,6 +43,14 @@ class Row:
     expires_at: float | None = None
     """When its retention in the trash ends; None: it has no end."""
 
+    def judged(self, verdict: Verdict | None, evidence: str, owner: Owner | None) -> Row:
+        """The same with another verdict. As ``dataclasses.replace`` does it, in a fifth of the time: there may be a million."""
+        return Row(
+            self.key, self.box, self.id, self.name, self.size, self.enqueued_at, self.in_box_since, self.since_is_bound,
+            self.source, self.attempt, verdict, evidence, owner, self.note, self.not_before, self.canary, self.written_at,
+            self.reason,
+        )  # fmt: skip
+
     def age(self, now: float) -> float | None:
         """Seconds since it was put, never negative; None where not known."""
         return None if self.enqueued_at is None else max(0.0, now - self.enqueued_at)

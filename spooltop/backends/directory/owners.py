@@ -126,7 +126,7 @@ class Owners:
                 changed = True
                 continue
             if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
-                claim.row = replace(before, verdict=verdict, evidence=evidence, owner=owner)
+                claim.row = before.judged(verdict, evidence, owner)
                 changed = True
         return changed
 

@@ -117,18 +117,18 @@ def _packed(item: Item) -> tuple[Any, ...]:
     if not isinstance(ref, Ref) or not isinstance(row.key, tuple):
         raise TypeError(f"not of a directory spool: {ref!r}")
     place, target, owner = ref.place, ref.target, row.owner
-    box, name = row.box.value, row.name
+    box, name = _WORD[row.box], row.name
     return (
         (
             (*map(str, row.key),), box, row.id, name, row.size, row.enqueued_at, row.in_box_since, row.since_is_bound,
-            row.source, row.attempt, None if row.verdict is None else row.verdict.value, row.evidence,
+            row.source, row.attempt, None if row.verdict is None else _WORD[row.verdict], row.evidence,
             None if owner is None else _owner(owner), row.note, row.not_before, row.canary, row.written_at, row.reason,
             row.expires_at,
         ),
         (
-            place.box.value, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
-            None if target is None else (target.box.value, target.name, target.folder),
-            None if ref.meta is None else dict(ref.meta), None if ref.box is None else ref.box.value,
+            _WORD[place.box], place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
+            None if target is None else (_WORD[target.box], target.name, target.folder),
+            None if ref.meta is None else dict(ref.meta), None if ref.box is None else _WORD[ref.box],
         ),
         item.warning, item.words,
     )  # fmt: skip
@@ -139,5 +139,6 @@ def _owner(owner: Owner) -> tuple[Any, ...]:
 
 
 _OWNER = [field.name for field in fields(Owner)]
+_WORD: dict[Box | Verdict, str] = {word: word.value for word in (*Box, *Verdict)}
 _BOX = {box.value: box for box in Box}
 _VERDICT: dict[str | None, Verdict | None] = {None: None, **{verdict.value: verdict for verdict in Verdict}}

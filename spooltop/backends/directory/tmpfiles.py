@@ -170,7 +170,7 @@ class TmpFiles:
                 gone.append(key)  # it was moved on while we looked
                 continue
             if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
-                file.row = replace(file.row, verdict=verdict, evidence=evidence, owner=owner)
+                file.row = file.row.judged(verdict, evidence, owner)
         for key in gone:
             del files[key]
 

@@ -1,0 +1,16 @@
+"""A row with another verdict is the same row else."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from spooltop.model.row import Row
+from spooltop.model.words import Box, Owner, Verdict
+
+
+def test_another_verdict_leaves_all_else_as_it_is() -> None:
+    told: dict[str, Any] = {field.name: f"any {field.name}" for field in fields(Row)}
+    row = Row(**{**told, "box": Box.CUR})
+    verdict, evidence, owner = Verdict.DEAD, "gone", Owner(pid=7)
+    assert row.judged(verdict, evidence, owner) == replace(row, verdict=verdict, evidence=evidence, owner=owner)
