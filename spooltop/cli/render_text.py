@@ -205,7 +205,8 @@ def _boxes(snapshot: Snapshot) -> list[str]:
         oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
         estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
         said = printable(state.error) if state.error else words.get(box, "") if sight.layout == "spool" else ""
-        said = said or expired_words(state)
+        if not said and (expired := expired_words(state)):
+            said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
         depth = count(state.count, complete=state.complete)
         lines.append(f"{box:<8} {depth:>9}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
     return lines

@@ -63,6 +63,8 @@ BAR = "0 interpreted, 0 raw bytes, all acted on by the id that was printed"
 
 MANY, FEW = 100_000, 120
 PAYLOADS, FEW_PAYLOADS = 1_000, 60
+_SAID = 50
+"""So many of what is wrong at a time are said."""
 GROUP = 250
 """Messages that stand in a spool at a time."""
 SHOWN_TOGETHER = 10
@@ -351,16 +353,22 @@ def payloads(count: int) -> list[str]:
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
     names, some = (FEW, FEW_PAYLOADS) if quick else (MANY, PAYLOADS)
     tasks = [(start, min(start + GROUP, names)) for start in range(0, names, GROUP)]
-    wrong = payloads(some)
+    wrong: list[str] = []
+
+    def add(found: Sequence[str]) -> None:
+        wrong.extend(found)
+        for words in found[:_SAID]:
+            say(words)
+
+    add(payloads(some))
     if quick:
-        wrong += [words for task in tasks for words in group(task)]
+        for task in tasks:
+            add(group(task))
     else:
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
             for number, found in enumerate(pool.map(group, tasks), 1):
-                wrong += found
+                add(found)
                 if number % 40 == 0:
                     say(f"{number} of {len(tasks)}, {len(wrong)} wrong")
-    for words in wrong[:50]:
-        say(words)
     seen = f"{some:,} payloads besides; 12 views, palette, messages, locks, tickets, requeue, hold, purge, undo of each name"
     return Figure(NAME, BAR, names, len(wrong), explained=seen)
