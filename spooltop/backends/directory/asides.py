@@ -14,10 +14,10 @@ from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.sight import BoxState
-from spooltop.model.words import ASIDE, Box, Owner
+from spooltop.model.words import ASIDE, Box
 
 from .metadata import time_of
-from .rows import kind_of_file
+from .rows import aside_row, kind_of_file
 
 __all__ = ["Asides"]
 
@@ -131,16 +131,7 @@ class Asides:
 
     def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
         """The row of one message, with what is known of it. Its place is kept where it has gone since."""
-        key = (box.value, f"{operation}/{raw}")
-        name = grammar.parse(raw, claimed=True)
-        row = Row(
-            key, box, name.id, raw,
-            enqueued_at=None if name.put_us is None else name.put_us / 1e6,
-            source=name.source,
-            attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
-            owner=None if name.pid is None else Owner(pid=name.pid),
-            canary=name.canary,
-        )  # fmt: skip
+        row = aside_row(box, operation, raw)
         folder = -1
         try:
             above = dirs.own(box.value)

@@ -23,6 +23,7 @@ from .metadata import known_of, time_of
 from .moves import RULES, Goal, goal_of
 from .packeditems import PackedItems
 from .places import OPERATION, Place, Ref, kind_of, safe_name
+from .rows import aside_row
 
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
@@ -37,27 +38,16 @@ POISON = 3
 
 
 def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[Row, dict[str, Json]]]:
-    """What was set aside, with what is known of it. ``key`` is (box, ``OPERATION/NAME``)."""
+    """What was set aside, with what is known of it."""
     folders = Folders(dirs)
     for entry in aside.entries(dirs, box, denied):
         if not OPERATION.match(entry.operation):
             continue
-        meta = known_of(folders, Place(box, entry.name, entry.operation))
-        told = names.parse(entry.name, claimed=True)
+        place = Place(box, entry.name, entry.operation)
+        meta = known_of(folders, place)
         at, reason = time_of(meta), meta.get("reason")
-        attempts = told.attempts
-        yield Row(
-            key=(box.value, f"{entry.operation}/{entry.name}"),
-            box=box,
-            id=told.id,
-            name=entry.name,
-            enqueued_at=None if told.put_us is None else told.put_us / 1e6,
-            in_box_since=at if at is not None else _changed_at(folders, Place(box, entry.name, entry.operation)),
-            source=told.source,
-            attempt=attempts if attempts is None or told.token is None else attempts + 1,
-            canary=told.canary,
-            reason=reason if isinstance(reason, str) else "",
-        ), meta
+        since = at if at is not None else _changed_at(folders, place)
+        yield aside_row(box, entry.operation, entry.name, since=since, reason=reason if isinstance(reason, str) else ""), meta
     folders.close()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 
-from spooltop.engine.names import Name
+from spooltop.engine.names import Name, parse
 from spooltop.model.row import Row
 from spooltop.model.words import Box, Owner
 
 from .places import kind_of
 
-__all__ = ["claim_row", "kind_of_file"]
+__all__ = ["aside_row", "claim_row", "kind_of_file"]
 
 
 def kind_of_file(found: os.stat_result) -> str:
@@ -47,4 +47,23 @@ def claim_row(name: Name, found: os.stat_result | None) -> Row:
         not_before=None if name.not_before is None else name.not_before / 1e6,
         canary=name.canary,
         written_at=None if found is None else found.st_mtime,
+    )
+
+
+def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None, reason: str = "") -> Row:
+    """The row of a name that ``operation`` set aside in ``box``; ``since`` and ``reason`` are what is known of that. ``key`` is
+    (box, ``OPERATION/NAME``)."""
+    name = parse(raw, claimed=True)
+    return Row(
+        key=(box.value, f"{operation}/{raw}"),
+        box=box,
+        id=name.id,
+        name=raw,
+        enqueued_at=None if name.put_us is None else name.put_us / 1e6,
+        in_box_since=since,
+        source=name.source,
+        attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
+        owner=None if name.pid is None else Owner(pid=name.pid),
+        canary=name.canary,
+        reason=reason,
     )

@@ -231,3 +231,12 @@ def test_two_of_one_name_that_were_held_are_not_put_over_each_other(desk):
 def test_each_says_what_it_takes_from(desk, action, box):
     with pytest.raises(Refused, match="takes nothing from"):
         desk.operations().plan(action, Selection(box=box, everything=True))
+
+
+def test_what_was_set_aside_is_chosen_by_who_had_it_as_the_view_shows_it(desk):
+    claims = [desk.put(f"job{pid}:2,P{pid}", box=Box.CUR) for pid in (4242, 4343)]
+    desk.verdicts = dict.fromkeys(claims, Verdict.DEAD)
+    operations = desk.operations()
+    operations.apply(operations.plan(Action.PURGE, Selection(ids=("job4242", "job4343"))))
+    chosen = operations.plan(Action.RESTORE, Selection(box=Box.TRASH, filter="pid:4343"))
+    assert [item.name for item in chosen.items] == ["job4343:2,P4343"]
