@@ -130,6 +130,29 @@ def test_through_fuse_it_lists_by_time_and_lives_and_ends_while_the_server_does_
 
 
 @needs_root
+def test_the_keeper_on_fuse_stops_goes_on_and_ends_as_the_dashboard_would(spool_path: Path) -> None:
+    opens = shlex.join([*SPOOLTOP, str(spool_path.with_name("mount"))])
+    with through_fuse(spool_path, "env", "PS1=ready> ", "bash", "--norc", "--noprofile", "-i") as shell:
+        shell.wait_for("ready>")
+        shell.type(f"{opens}\n")
+        shell.wait_for("fuse sends no events")
+        (keeper,) = [one for one in psutil.Process(shell.process.pid).children() if one.children()]
+        shell.type("\x1a")
+        shell.wait_for("Stopped")
+        shell.screen.reset()
+        shell.type("fg\n")
+        shell.wait_for("fuse sends no events")
+        shell.type("2")
+        shell.wait_for("New 3")
+        left = len(shell.raw)
+        keeper.terminate()
+        shell.wait_for(lambda _: b"ready> " in shell.raw[left:])
+        shell.type("echo it was $?\n")
+        shell.wait_for("it was 143")
+        server_of(shell).terminate()
+
+
+@needs_root
 def test_a_server_that_does_not_answer_from_the_start_is_left_by_ctrl_c(spool_path: Path) -> None:
     opens = f'read line && exec {shlex.join([*SPOOLTOP, str(spool_path.with_name("mount"))])}'
     with through_fuse(spool_path, "sh", "-c", opens) as screen:
