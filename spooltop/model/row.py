@@ -48,7 +48,7 @@ class Row:
         return Row(
             self.key, self.box, self.id, self.name, self.size, self.enqueued_at, self.in_box_since, self.since_is_bound,
             self.source, self.attempt, verdict, evidence, owner, self.note, self.not_before, self.canary, self.written_at,
-            self.reason,
+            self.reason, self.expires_at,
         )  # fmt: skip
 
     def age(self, now: float) -> float | None:
