@@ -39,6 +39,8 @@ _GATHER = 0.1
 _HURRY = 0.02
 """The same where the kernel's queue (16,384 events by default) would else fill up between two reads."""
 _MANY = 2_000
+_BACKLOG = 100_000
+"""Events of one read after nobody had read for a while: all of them, or what is left would count as having just happened."""
 _BEAT = 1.0
 _TURN = 100
 """Milliseconds from one question whether to stop to the next."""
@@ -89,9 +91,10 @@ def inotify_source(
             turns = 0
             now = monotonic()
             events, read_at = Events(late=now - read_at), now
+            most = _BACKLOG if events.late > _BEAT else 2 * _MANY
             while data := _read(fd):
                 parsed(data, folders, events)
-                if len(data) < _READ // 2 or events.count > 2 * _MANY:
+                if len(data) < _READ // 2 or events.count > most:
                     break  # what is left or comes meanwhile is of the next read
             yield events
             stop.wait(_HURRY if events.count > _MANY else _GATHER)

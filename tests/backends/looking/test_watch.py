@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,20 @@ def test_how_long_nobody_read_is_told(spool: Path) -> None:
     events = next(source)
     source.close()
     assert (events.added, events.late) == ({str(spool / "new"): {"m"}}, 60.0)
+
+
+def test_what_waited_while_nobody_read_is_told_at_once(spool: Path) -> None:
+    now = [5.0]
+    source = inotify_source([str(spool / "new")], threading.Event(), lambda: now[0])
+    next(source)
+    names = [str(spool / "new" / f"{number:0180}") for number in range(3_000)]
+    Path(names[0]).touch()
+    for old, new in pairwise(names):  # two events each
+        os.rename(old, new)
+    now[0] = 65.0
+    events = next(source)
+    source.close()
+    assert len(events.added[str(spool / "new")]) == 3_000
 
 
 def test_lost_events_and_a_lost_directory_are_told() -> None:
