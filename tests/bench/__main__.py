@@ -16,7 +16,7 @@ from ..proof.figures import README, machine
 RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (("engine",),),
     "peers": (("peers", "--dir", "/dev/shm"),),
-    "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000")),
+    "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm")),
     "screen": (("screen", "5000"), ("screen", "10000")),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (

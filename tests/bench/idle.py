@@ -1,23 +1,23 @@
 """What the dashboard costs: processor and bytes to the terminal at rest, time to the first truth, beside a bare Textual app.
 
-    python -m tests.bench.idle [messages in new, default 1000] [seconds a measurement, default 20]
+    python -m tests.bench.idle [messages in new, default 1000] [seconds a measurement, default 20] [--dir PATH]
 """
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import psutil
 
-from spooltop.engine import Spool
 from tests.whole.terminal import SPOOLTOP, Terminal
+
+from .places import arguments, filled
+
+PAGE_DOWN = "\x1b[6~"
 
 FLOOR = """
 import os
@@ -68,17 +68,33 @@ def at_rest(argv: Sequence[str], word: str, seconds: float) -> tuple[float, floa
         return 100 * used / seconds, written / seconds, process.memory_info().rss
 
 
-def main(messages: int = 1000, seconds: float = 20.0) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-"))
-    try:
-        with Spool.create(str(folder / "spool"), durable=False) as spool:
-            spool.put_many((b"%d" % number for number in range(messages)), source="bench")
+def paged(argv: Sequence[str], messages: int) -> int:
+    """Bytes that a page down in the list takes, 80×24; the most of ten."""
+    with Terminal(argv, cols=80, rows=24) as screen:
+        screen.wait_for(f"{messages:,} ", 120)
+        screen.type("2")
+        screen.wait_for("sorted by age", 120)
+        screen.collect(3.0)
+        pages = []
+        for _ in range(10):
+            screen.type(PAGE_DOWN)
+            pages.append(screen.collect(1.0))
+        return max(pages)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("messages", nargs="?", type=int, default=1000)
+    parser.add_argument("seconds", nargs="?", type=float, default=20.0)
+    args = parser.parse_args()
+    messages, seconds = args.messages, args.seconds
+    with filled(args.dir, {"bench": messages}) as path, filled(args.dir, {"bench": 0}) as nothing:
         bare = (sys.executable, "-c", FLOOR)
-        ours = (*SPOOLTOP, str(folder / "spool"))
-        new = str(folder / "spool" / "new")
-        empty = (*SPOOLTOP, str(folder / "empty"))
-        Spool.create(str(folder / "empty"), durable=False).close()
-        painted = [(first_anything(bare), first_anything(ours)) for _ in range(10)]
+        ours = (*SPOOLTOP, str(path))
+        new = str(path / "new")
+        empty = (*SPOOLTOP, str(nothing))
+        python = (sys.executable, "-c", "print('READY')")
+        painted = [(first_anything(bare), first_anything(ours), first_anything(python)) for _ in range(10)]
         runs = [
             (first_truth(bare, "READY") + listed(new), first_truth(ours, f"new {messages:,} "), first_truth(ours, "live · as of"))
             for _ in range(5)
@@ -86,8 +102,9 @@ def main(messages: int = 1000, seconds: float = 20.0) -> None:
         print(f"{messages:,} messages in new; {seconds:g} s a measurement; medians of 5 pairs, spread in brackets")
         print("| | bare Textual | spooltop | ratio |")
         print("|---|---|---|---|")
-        floor_first, first = (statistics.median(one[place] for one in painted) * 1000 for place in (0, 1))
+        floor_first, first, python_first = (statistics.median(column) * 1000 for column in zip(*painted, strict=True))
         print(f"| anything on the screen | {floor_first:.0f} ms | {first:.0f} ms | {first / floor_first:.2f} |")
+        print(f"| the same, beside a Python that prints | {python_first:.0f} ms | {first:.0f} ms | {first / python_first:.2f} |")
         for place, what in ((1, "true depth on the screen"), (2, "first look on the screen")):
             ratios = sorted(run[place] / run[0] for run in runs)
             print(
@@ -102,9 +119,8 @@ def main(messages: int = 1000, seconds: float = 20.0) -> None:
         *_, memory_empty = at_rest(empty, "live · as of", 1.0)
         more = f"{(memory - memory_empty) >> 20} MB more than on an empty spool"
         print(f"| resident memory | {floor_memory >> 20} MB | {memory >> 20} MB, {more} | {memory / floor_memory:.2f} |")
-    finally:
-        shutil.rmtree(folder)
+        print(f"| a page down in New, 80×24 | | {paged(ours, messages):,} B | |")
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:2]), *(float(word) for word in sys.argv[2:3]))
+    main()

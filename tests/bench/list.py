@@ -2,7 +2,8 @@
 
     python -m tests.bench.list [messages in new, default 1000000] [--dir PATH]
 
-The floor is a bare Textual app on which a key moves a mark; ``find -printf`` of sizes is the floor of what needs every file.
+The floor is a bare Textual app on which a key moves a mark, for what is seen first; ``find -printf`` of all sizes for all of it.
+Memory is the most that was needed meanwhile, above that of the same dashboard on an empty spool on which the same keys are typed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.whole.terminal import SPOOLTOP, Terminal
 
@@ -65,9 +67,21 @@ def found_by(folder: Path) -> float:
     return time.monotonic() - began
 
 
-def row(what: str, times: list[tuple[float, float]]) -> str:
-    first, whole = (statistics.median(one[place] for one in times) for place in (0, 1))
-    return f"| {what} | {first * 1000:.0f} ms | {whole:.2f} s |"
+def most(screen: Terminal) -> int:
+    """The most bytes that were resident so far, proc(5)."""
+    told = Path(f"/proc/{screen.process.pid}/status").read_text()
+    return int(told.split("VmHWM:")[1].split()[0]) << 10
+
+
+class Floor(NamedTuple):
+    """Seconds until a mark moved in a bare Textual app, and of ``find``."""
+
+    key: float
+    find: float
+
+    def row(self, what: str, times: list[tuple[float, float]]) -> str:
+        first, whole = (statistics.median(one[place] for one in times) for place in (0, 1))
+        return f"| {what} | {first * 1000:.0f} ms | {first / self.key:.1f} | {whole:.2f} s | {whole / self.find:.2f} |"
 
 
 def main() -> None:
@@ -77,20 +91,30 @@ def main() -> None:
     with filled(args.dir, {f"s{number}": args.messages // SOURCES for number in range(SOURCES)}) as path:
         with Terminal((sys.executable, "-c", FLOOR), cols=100, rows=24) as bare:
             bare.wait_for("READY")
-            key = statistics.median(latencies(bare, 20))
+            key = statistics.median(latencies(bare, 20)) / 1000
+        floor = Floor(key, statistics.median(found_by(path / "new") for _ in range(TIMES)))
         print(f"{args.messages:,} messages of {SOURCES} sources in new; medians of {TIMES}")
-        print("| New | something new on the screen | all of it |")
-        print("|---|---|---|")
-        print(f"| bare Textual: a mark moves | {key:.0f} ms | |")
-        print(f"| `find -printf` of all sizes | | {found_by(path / 'new'):.2f} s |")
+        print("| New | something new on the screen | of the bare app's | all of it | of `find`'s |")
+        print("|---|---|---|---|---|")
+        print(f"| bare Textual: a mark moves; `find -printf` of all sizes | {key * 1000:.0f} ms | 1 | {floor.find:.2f} s | 1 |")
         with Terminal((*SPOOLTOP, str(path)), cols=100, rows=24) as screen:
             screen.wait_for("live · as of", 120)
             screen.type("2")
             screen.wait_for(sorted_by("age"), 120)
-            walk(screen)
+            listed = most(screen)
+            walk(screen, floor)
+            whole = most(screen)
+    with filled(args.dir, {"s0": 0}) as path, Terminal((*SPOOLTOP, str(path)), cols=100, rows=24) as screen:
+        screen.wait_for("live · as of", 120)
+        for keys in ("2", "G", "g", *">>>>", "/tries:0\r", ESC):
+            screen.type(keys)
+            screen.collect(1.0)
+        empty = most(screen)
+    above, ever = (listed - empty) >> 20, (whole - empty) >> 20
+    print(f"\nMemory above an empty spool's: {above} MB with the list open, at most {ever} MB in all this")
 
 
-def walk(screen: Terminal) -> None:
+def walk(screen: Terminal, floor: Floor) -> None:
     """Prints the rows of what keys do in the list."""
 
     def each(what: str, keys: str, done: Done, back: str, back_done: Done) -> None:
@@ -99,7 +123,7 @@ def walk(screen: Terminal) -> None:
             screen.collect(1.0)
             times.append(took(screen, keys, done))
             took(screen, back, back_done)
-        print(row(what, times), flush=True)
+        print(floor.row(what, times), flush=True)
 
     by_age = sorted_by("age")
     top = screen.text.split("\n")[2][:5]
@@ -108,7 +132,7 @@ def walk(screen: Terminal) -> None:
     for column in ("size", "tries", "source", "message"):
         name = {"message": "name"}.get(column, column)
         screen.collect(1.0)
-        print(row(f"sort by {name}", [took(screen, ">", sorted_by(name))]), flush=True)
+        print(floor.row(f"sort by {name}", [took(screen, ">", sorted_by(name))]), flush=True)
     took(screen, "<" * 4, by_age)
     for text in ("R00ff", "src:s3", "age:>1s", "tries:0", "!tries:0"):
         each(f"filter `{text}`", f"/{text}\r", matching(text), ESC, lambda shown: "match" not in shown and by_age(shown))
@@ -118,7 +142,7 @@ def walk(screen: Terminal) -> None:
         screen.type(">")
         screen.collect(0.3)
         times.append(took(screen, "<", by_age))
-    print(row("a sort by size, ended by the next key after 0.3 s: back by age", times), flush=True)
+    print(floor.row("a sort by size, ended by the next key after 0.3 s: back by age", times), flush=True)
 
 
 if __name__ == "__main__":
