@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +19,9 @@ from spooltop.model.kind import ListQuery
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 from spooltop.observe.thresholds import Thresholds
+
+from ..cli.streams import Done
+from ..cli.streams import spooltop as run
 
 DAY = 86400.0
 
@@ -105,29 +106,27 @@ def test_the_setting_is_one_of_the_thresholds() -> None:
         Thresholds.from_settings({"SPOOLTOP_TRASH_RETENTION": "soon"})
 
 
-def spooltop(*words: str, retention: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "spooltop", *words], capture_output=True, text=True, check=False,
-        env={**os.environ, "SPOOLTOP_TRASH_RETENTION": retention},
-    )  # fmt: skip
+def spooltop(*words: str, retention: str) -> Done:
+    """A command in this process, on a machine with this setting."""
+    return run(*words, opener=lambda path, **more: open_control(path, settings={"SPOOLTOP_TRASH_RETENTION": retention}, **more))
 
 
 def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
     path = str(spool)
-    assert spooltop("purge", path, "a", "b", "--box", "new", "--yes", retention="1h").returncode == 0
+    assert spooltop("purge", path, "a", "b", "--box", "new", "--yes", retention="1h").code == 0
     none = spooltop("purge", path, "--expired", "--yes", retention="1h")
-    assert none.returncode == 4 and "nothing matched in trash for 1h or longer" in none.stderr, none.stderr
-    told = spooltop("status", path, retention="0.001s").stdout
+    assert none.code == 4 and "nothing matched in trash for 1h or longer" in none.err, none.err
+    told = spooltop("status", path, retention="0.001s").out
     assert "2 expired, kept 1ms; purge --expired deletes them" in told, told
-    box = json.loads(spooltop("status", path, "--json", retention="0.001s").stdout)["boxes"]["trash"]
+    box = json.loads(spooltop("status", path, "--json", retention="0.001s").out)["boxes"]["trash"]
     assert (box["count"], box["expired"], box["retention"]) == (2, 2, 0.001)
-    assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").stdout)["boxes"]["trash"]
+    assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").out)["boxes"]["trash"]
     shown = spooltop("purge", path, "--expired", "--dry-run", retention="0.001s")
-    assert shown.returncode == 0 and "Nothing brings them back" in shown.stdout and trashed(spool) == ["a", "b"]
+    assert shown.code == 0 and "Nothing brings them back" in shown.out and trashed(spool) == ["a", "b"]
     asked = spooltop("purge", path, "--expired", retention="0.001s")
-    assert asked.returncode == 3 and "no terminal" in asked.stderr and trashed(spool) == ["a", "b"]
+    assert asked.code == 3 and "no terminal" in asked.err and trashed(spool) == ["a", "b"]
     done = spooltop("purge", path, "a", "--expired", "--yes", retention="0.001s")
-    assert done.returncode == 0 and "emptied 1 " in done.stdout, done.stderr
+    assert done.code == 0 and "emptied 1 " in done.out, done.err
     assert trashed(spool) == ["b"]
     audited = (spool / ".spooltop" / "audit.jsonl").read_bytes()
     assert b'"action":"empty"' in audited or b'"action": "empty"' in audited
@@ -143,9 +142,9 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
 )
 def test_expired_is_about_the_trash_alone(spool: Path, words: tuple[str, ...], said: str) -> None:
     done = spooltop("purge", str(spool), "--expired", *words, retention="30d")
-    assert done.returncode == 2 and said in done.stderr
+    assert done.code == 2 and said in done.err
 
 
 def test_without_an_end_nothing_expires(spool: Path) -> None:
     done = spooltop("purge", str(spool), "--expired", "--yes", retention="0")
-    assert done.returncode == 2 and "trash_retention is 0" in done.stderr
+    assert done.code == 2 and "trash_retention is 0" in done.err
