@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import compileall
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
+import spooltop
 from tests.whole.terminal import SPOOLTOP, Terminal
 
 from .places import arguments, filled
@@ -87,6 +90,7 @@ def main() -> None:
     parser.add_argument("messages", nargs="?", type=int, default=1000)
     parser.add_argument("seconds", nargs="?", type=float, default=20.0)
     args = parser.parse_args()
+    compileall.compile_dir(str(Path(spooltop.__file__).parent), quiet=1)  # as what is installed is: a start does not compile
     messages, seconds = args.messages, args.seconds
     with filled(args.dir, {"bench": messages}) as path, filled(args.dir, {"bench": 0}) as nothing:
         bare = (sys.executable, "-c", FLOOR)

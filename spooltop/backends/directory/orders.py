@@ -148,7 +148,10 @@ def _by_name(names: PackedNames, mask: bytearray | None, cancelled: Callable[[],
             if cancelled():
                 return None
             here = os.fsdecode(chunk).split("/")
-            if lower is not None or upper is not None:
+            first, last = min(here), max(here)
+            if (lower is not None and last < lower) or (upper is not None and first >= upper):
+                continue
+            if (lower is not None and first < lower) or (upper is not None and last >= upper):
                 taken = [
                     place for place in taken
                     if (lower is None or here[place - start] >= lower) and (upper is None or here[place - start] < upper)
