@@ -148,3 +148,16 @@ def test_expired_is_about_the_trash_alone(spool: Path, words: tuple[str, ...], s
 def test_without_an_end_nothing_expires(spool: Path) -> None:
     done = spooltop("purge", str(spool), "--expired", "--yes", retention="0")
     assert done.code == 2 and "trash_retention is 0" in done.err
+
+
+def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) -> None:
+    """Whoever owns the spool could hold up every look with them."""
+    folder = spool / ".spooltop" / "trash" / "op"
+    folder.mkdir(parents=True)
+    for number in range(600):
+        (folder / f"m{number}").touch()
+        (folder / f".m{number}.meta").write_text('{"at": 1.0}')
+    with SpoolDirs(spool) as dirs:
+        state = Asides(30 * DAY).look(dirs, time.time())[Box.TRASH]
+        assert state.count == 600
+        assert 200 <= state.expired <= 300  # the others are as old as their ctime, which nobody can set

@@ -24,6 +24,8 @@ __all__ = ["Asides"]
 _FOLDERS_AT_MOST = 5_000
 _SIZES_AT_MOST = 10_000
 _ROWS_AT_MOST = 20_000
+_METAS_AT_MOST = 256
+"""Metadata of one operation that a look reads: a batch has one, and whoever owns the spool could write one for each message."""
 _SLICE = 256
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -176,6 +178,8 @@ class _Metas:
         try:
             inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
         except OSError:
+            return otherwise
+        if inode not in self._read and len(self._read) >= _METAS_AT_MOST:
             return otherwise
         if inode not in self._read:
             self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
