@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from spooltop.engine import Spool
 
 from .person import Person, all_of, in_one_line
 from .terminal import SPOOLTOP, Terminal
+from .test_resized import shape
 from .test_scenes import anybodys  # noqa: F401  a fixture
 from .test_who_lives import NOBODY, needs_root
 
@@ -251,15 +253,41 @@ def test_stopped_while_more_happens_than_the_queue_holds_it_is_exact_again(spool
     leaves(screen)
 
 
-def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path))
-    screen.wait_for(depth("new", 3))
-    for number in range(150):  # nothing is read meanwhile: the pty is full long before the end
+def fill(screen: Terminal, frames: int) -> None:
+    """Leaves no room on the way to the terminal, and draws: more than ten frames are more than may wait for some."""
+    way = os.open(os.ttyname(screen.slave), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(way, bytes(4096))
+    os.close(way)
+    for number in range(frames):
+        before = worked(screen)
         screen.type("2345"[number % 4] + "\x0c")
-        os.sched_yield()
+        while screen.unread or worked(screen) < before + 0.03:  # as long as a frame of this size takes at least
+            os.sched_yield()
+
+
+def worked(screen: Terminal) -> float:
+    """Seconds of processor time."""
+    return psutil.Process(screen.process.pid).cpu_times().user
+
+
+def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path), cols=300, rows=80)
+    screen.wait_for(depth("new", 3))
+    fill(screen, 12)
     put(spool_path, 7)
     screen.type("1")
+    while screen.unread:
+        os.sched_yield()
     screen.wait_for(depth("new", 10))
+    while screen.pump(0.3):
+        continue
+    right = shape(screen.text)
+    screen.type("\x0c")
+    while screen.pump(0.3):
+        continue
+    assert shape(screen.text) == right
     screen.type("2")
     screen.wait_for("New 10")
     screen.type("q")
@@ -269,12 +297,9 @@ def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -
 
 @pytest.mark.parametrize("how", ["q", "SIGTERM", "gone"])
 def test_a_terminal_that_takes_nothing_any_more_keeps_nobody(spool_path: Path, dashboard: Dashboard, how: str) -> None:
-    screen = dashboard(str(spool_path))
+    screen = dashboard(str(spool_path), cols=300, rows=80)
     screen.wait_for(depth("new", 3))
-    for number in range(150):
-        screen.type("2345"[number % 4] + "\x0c")
-        while screen.unread:
-            os.sched_yield()
+    fill(screen, 2)
     if how == "q":
         screen.type("1q")
     elif how == "SIGTERM":
