@@ -99,6 +99,7 @@ class Looker:
         self._searched = 0
         self._listing: Listing | None = None
         self._listed_at = self._listing_took = 0.0
+        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
         self._serial = 0
         self._keys_served = 0
         self._payload_served: PayloadRead | None = None
@@ -275,13 +276,19 @@ class Looker:
             stale = True
         if listing is None or stale:
             listing = self._listed(wish.query, version)
-        at = None if wish.anchor is None else listing.find(wish.anchor)
+        at = None if wish.anchor is None else self._found(listing, wish.anchor)
         shift = 0 if at is None else at - wish.anchor_index
         # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
         first = max(0, min(wish.start + shift, len(listing) - 1))
         start, stop = max(0, first - MARGIN), min(len(listing), first + wish.stop - wish.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
         return Page(wish.query, self._serial, len(listing), listing.complete, start, rows, wish.anchor, at)
+
+    def _found(self, listing: Listing, anchor: Key) -> int | None:
+        """Where ``anchor`` stands in it: looked for once, in a million it takes its time."""
+        if self._anchored[:2] != (self._serial, anchor):
+            self._anchored = (self._serial, anchor, listing.find(anchor))
+        return self._anchored[2]
 
     def _listed(self, query: ListQuery, version: int) -> Listing:
         """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look."""

@@ -12,7 +12,7 @@ import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.kind import ListQuery, Sort
-from spooltop.model.words import Box, Verdict
+from spooltop.model.words import Box, Key, Verdict
 from spooltop.tui.doer import Doer
 from spooltop.tui.found import Found, KeysRead, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
@@ -142,6 +142,37 @@ def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
         control.change()
     assert looker.stop(timeout=20)
     assert all(order == orders[0] for order in orders)
+
+
+def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -> None:
+    sought: list[Key] = []
+
+    class Sought(FakeListing):
+        def find(self, key: Key) -> int | None:
+            sought.append(key)
+            return super().find(key)
+
+    class Seeking(FakeControl):
+        def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+            found = Sought(query, self.of(query.box), self.generation)
+            found.timed = False
+            return found
+
+    control = Seeking([waiting(n) for n in range(20)])
+    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    looker.want(Wish(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7))
+    looker.start()
+    try:
+        for _ in range(3):
+            looker.look_again()
+            next_of(posts, SnapshotTaken)
+        assert sought == [("new", 7)]
+        control.change()
+        while len(sought) < 2:
+            next_of(posts, SnapshotTaken)
+    finally:
+        control.hang.set()
+        assert looker.stop(timeout=20)
 
 
 def test_all_keys_are_read_once_for_each_time_they_are_wanted(looker: Looker, posts: Posts) -> None:
