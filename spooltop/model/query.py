@@ -64,11 +64,6 @@ class Query:
         return any(isinstance(term, Age) for term, _ in self.terms)
 
     @property
-    def needs_owner(self) -> bool:
-        """True where claims or temporary files must be judged first: by verdict, pid, or text that may stand in the evidence."""
-        return any(isinstance(term, IsVerdict | Pid | Text) for term, _ in self.terms)
-
-    @property
     def plain_terms(self) -> tuple[bytes, ...]:
         """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``is_plain``)."""
         found = []

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
-__all__ = ["escape", "escape_all", "escape_text", "plain_locale", "program", "quoted_all", "unescape"]
+__all__ = ["escape", "escape_text", "plain_locale", "program", "quoted_all", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
@@ -54,14 +54,6 @@ def escape(name: str) -> str:
         else:
             out.extend(f"\\x{byte:02x}" for byte in _bytes(char))
     return "".join(out)
-
-
-def escape_all(names: Sequence[str]) -> list[str]:
-    """``escape`` of each, at the cost of one where none of them needs it."""
-    together = "".join(names)
-    if together.isprintable() and "\\" not in together:
-        return list(names)
-    return [escape(name) for name in names]
 
 
 def quoted_all(names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ..model.sight import Lock
 from ..model.snapshot import Cursor, Snapshot
 from ..model.words import ASIDE, Box, Key, Verdict
 
-__all__ = ["BOX_OF", "LISTS", "Chosen", "ListState", "Scene", "View"]
+__all__ = ["BOX_OF", "LISTS", "ListState", "Scene", "View"]
 
 
 class View(StrEnum):
@@ -81,15 +81,6 @@ TROUBLED = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What an operation would be about: a selection, how many it names as far as known, and words for it."""
-
-    selection: Selection
-    count: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Scene:
     """All that the commands of the table are judged by.
 
@@ -121,10 +112,6 @@ class Scene:
     @property
     def can(self) -> Can:
         return self.snapshot.sight.can if self.snapshot is not None else Can.nothing("nothing has been seen yet")
-
-    @property
-    def is_list(self) -> bool:
-        return self.view in LISTS
 
     @property
     def target_box(self) -> Box | None:

@@ -146,4 +146,3 @@ def test_the_test_on_bytes_sorts_out() -> None:
     assert not query.could_match(b"1795222801446548.4291.vm")
     assert Query().empty
     assert not parse("x").needs_stat
-    assert parse("x").needs_owner
