@@ -126,7 +126,7 @@ class KeyRecords:
                 return Record("", 0.0)
             told = json.loads(files.read(fd, _CAP))
             name, at = told["name"], float(told["at"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Record("", 0.0)
         finally:
             files.close(fd)

@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 
+from spooltop.model.numbers import finite
 from spooltop.model.text import escape
 from spooltop.model.words import Owner, Verdict
 
@@ -95,7 +96,6 @@ def _told(state: str, line: bytes) -> Presence:
         value = told.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    since = told.get("since")
     return Presence(
         state,
         host=text("host"),
@@ -104,7 +104,7 @@ def _told(state: str, line: bytes) -> Presence:
         pid=number("pid"),
         start=number("start"),
         command=text("command"),
-        since=float(since) if isinstance(since, (int, float)) and not isinstance(since, bool) else None,
+        since=finite(told.get("since")),
     )
 
 

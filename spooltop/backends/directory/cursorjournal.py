@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 from dataclasses import dataclass
 
 from ...engine.cursors import JOURNAL, JOURNAL_MAX
+from ...model.numbers import finite
 from ...model.sight import CursorWrite, LockParty
 
 __all__ = ["CursorJournal", "parse_journal"]
@@ -28,13 +28,14 @@ def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
             continue
         if not isinstance(told, dict) or told.get("cut") or "old" not in told or "new" not in told:
             continue
-        at, file, source, pid, command = (told.get(name) for name in ("time", "file", "source", "pid", "command"))
-        if isinstance(at, bool) or not isinstance(at, (int, float)) or not math.isfinite(at) or not isinstance(file, str):
+        file, source, pid, command = (told.get(name) for name in ("file", "source", "pid", "command"))
+        at = finite(told.get("time"))
+        if at is None or not isinstance(file, str):
             continue
         if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
             continue
-        writer = LockParty(pid, command if isinstance(command, str) else None, since=float(at))
-        found.append((file, CursorWrite(float(at), source, told["old"], told["new"], writer)))
+        writer = LockParty(pid, command if isinstance(command, str) else None, since=at)
+        found.append((file, CursorWrite(at, source, told["old"], told["new"], writer)))
     return found
 
 

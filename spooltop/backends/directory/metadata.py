@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from stat import S_ISREG
 
 from ...engine import aside
+from ...model.numbers import finite
 from ...model.words import Json
 from .folders import Folders
 from .places import Place
@@ -15,7 +16,7 @@ __all__ = ["known_of", "time_of"]
 
 _CAP = 64 * 1024
 _LATEST = float(1 << 36)
-"""No clock shows more, and what is not a number is not less."""
+"""No clock shows more."""
 _TOLD = 500
 """Characters of a reason that are kept."""
 
@@ -43,8 +44,8 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
 
 def time_of(told: Mapping[str, object]) -> float | None:
     """When a message was set aside (epoch seconds), as what lies beside it tells; None where that is no time."""
-    at = told.get("at")
-    return float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) and abs(at) < _LATEST else None
+    at = finite(told.get("at"))
+    return at if at is not None and abs(at) < _LATEST else None
 
 
 def _plain(found: Mapping[str, object]) -> dict[str, Json]:
