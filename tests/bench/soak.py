@@ -1,6 +1,6 @@
 """Whether the dashboard grows: memory, descriptors and threads while messages stream and views are turned over, a day in short.
 
-    python -m tests.bench.soak [seconds, default 60] [--rate MESSAGES_A_SECOND, default 2000] [--dir PATH]
+    python -m tests.bench.soak [seconds, default 300] [--rate MESSAGES_A_SECOND, default 2000] [--dir PATH]
 
 At 2,000 messages a second 12 hours of an ordinary spool (one message each half a second) go through it in 45 seconds. The first
 quarter is its youth and is not counted. Ends with 1 where the last quarter needs more than the second did, beyond what may vary.
@@ -55,7 +55,7 @@ def soak(path: Path, seconds: float, rate: float) -> list[Needs]:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("seconds", nargs="?", type=float, default=60.0)
+    parser.add_argument("seconds", nargs="?", type=float, default=300.0)
     parser.add_argument("--rate", type=float, default=2000.0)
     args = parser.parse_args()
     with filled(args.dir, {"standing": STANDING}) as path:
