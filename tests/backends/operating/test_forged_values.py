@@ -61,13 +61,13 @@ def spool(tmp_path: Path) -> Path:
 
 
 def rows(control: Control, box: Box) -> list[object]:
-    control.look()
+    control.look(rescan=True)
     return list(control.listing(ListQuery(box)).window(0, 99))
 
 
 def everything(control: Control) -> None:
     """All that a front end asks, and what it prints. Nothing but a ``SpooltopError`` of one printable line may come of it."""
-    snapshot = control.look()
+    snapshot = control.look(rescan=True)
     printed = [*render_text.status(snapshot, "spool"), *render_text.cursors(snapshot), *render_text.locks(snapshot)]
     told = [render_json.dumps(render_json.status(snapshot, "spool"))]
     now = control.now()
@@ -76,7 +76,7 @@ def everything(control: Control) -> None:
         printed += render_text.rows(found, now)
         for row in found:
             told.append(render_json.dumps(render_json.row(row, now)))
-            printed += render_text.message(row, control.read(row.key), now)
+            printed += said(lambda row=row: render_text.message(row, control.read(row.key), now))
     for record in control.operations():
         printed += render_changes_text.audited(record, control.audit(record.operation), now)
         printed += said(lambda id=record.operation: render_changes_text.plan(
