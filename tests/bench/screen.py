@@ -58,8 +58,8 @@ with Spool(path, durable=False) as spool:
 STANDING = 100
 """Messages that nobody takes: a list that stands still at its top, for the mark to move on."""
 MARK = "▌"
-TOLD = re.compile(r" in +≥?([\d,.]+)/s +done +≥?([\d,.]+)/s")
-"""What the Overview says of the last minute, or of the time since it was opened; lower bounds say that they are."""
+TOLD = re.compile(r" in +([\d,.]+)/s +done +([\d,.]+)/s")
+"""What the Overview says of the last minute, or of the time since it was opened, once it is no lower bound (``≥``)."""
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def rates_told(argv: Sequence[str], spool: Path, rate: float, seconds: float) ->
     with stream(spool, rate) as got, Terminal(argv, cols=80, rows=24) as screen:
         screen.wait_for("live · as of")
         screen.collect(seconds)
-        found = TOLD.search(screen.text)
+        found = TOLD.search(screen.wait_for(lambda text: TOLD.search(text) is not None, 60.0))
     if found is None:
         raise AssertionError(f"no rates; the screen is:\n{screen.text}")
     came, went = (float(figure.replace(",", "")) for figure in found.groups())
