@@ -49,6 +49,8 @@ class BoxScan:
     complete: bool = True
     error: str = ""
     duration: float = 0.0
+    effort: float = 0.0
+    """Processor seconds of ``duration``: without the time in which others had the machine, or it waited."""
     as_of: float = 0.0
     number: int = 0
 
@@ -82,7 +84,7 @@ def scan_box(
     error = ""
     before: Generation | None = None
     own = -1
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.thread_time()
     try:
         # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
         own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
@@ -110,7 +112,7 @@ def scan_box(
     oldest, oldest_name = tally.oldest()
     return BoxScan(
         packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), total, estimated, before, before == after,
-        not error, error, time.monotonic() - began,
+        not error, error, time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
 
 

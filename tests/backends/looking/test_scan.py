@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,23 @@ def test_a_change_waits_until_it_is_due(box: Path) -> None:
     steps.now = scanner.due
     assert list(scanner.look(fd).names) == ["a"]
     os.close(fd)
+
+
+@pytest.mark.parametrize(("unseen", "due"), [(False, 104.0), (True, 140.0)], ids=["here", "on a server"])
+def test_a_listing_that_was_held_up_makes_the_next_no_later_but_where_a_server_does_the_work(
+    box: Path, unseen: bool, due: float
+) -> None:
+    steps = Steps()
+    scanner = BoxScanner(
+        monotonic=steps, scan=lambda fd, **more: replace(scan_box(fd, **more), duration=2.0, effort=0.2)
+    )
+    old(box)
+    fd = opened(box)
+    first = scanner.look(fd, unseen=unseen)
+    (box / "a").touch()
+    assert scanner.look(fd, unseen=unseen) is first
+    os.close(fd)
+    assert scanner.due == due
 
 
 def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(box: Path) -> None:
