@@ -20,8 +20,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "screen": (("screen", "5000"), ("screen", "10000")),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
-        ("operate", "10000", "3", "--dir", "/dev/shm"), ("operate", "10000", "3", "--dir", "."),
-        ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "empty"),
+        ("operate", "10000", "3", "--dir", "/dev/shm"), ("operate", "10000", "1", "--dir", ".", "--only", "requeue", "empty"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
     "soak": (("soak", "300"),),
