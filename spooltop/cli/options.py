@@ -76,6 +76,10 @@ def _selection(parser: ArgumentParser) -> None:
     )
 
 
+def _force(parser: ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+
+
 def _question(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
@@ -149,7 +153,7 @@ def show(parser: ArgumentParser) -> None:
 def requeue(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
-    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    _force(parser)
     parser.add_argument(
         "--hold-poison", action="store_true", help="hold what was in work at 3 deaths or more, requeue the others"
     )
@@ -159,7 +163,7 @@ def requeue(parser: ArgumentParser) -> None:
 def hold(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
-    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    _force(parser)
     _change(parser)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import marshal
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from .kind import BATCH
 
@@ -17,7 +18,7 @@ CHUNK = BATCH
 T = TypeVar("T")
 
 
-class Chunked(Sequence[T], Generic[T]):
+class Chunked(Sequence[T]):
     """A list that only grows. Who derives from it says what a chunk is packed into, plain values that marshal takes, and what
     becomes of them."""
 
@@ -26,11 +27,11 @@ class Chunked(Sequence[T], Generic[T]):
         self._open: list[T] = []
         self._last: tuple[int, list[T]] = (-1, [])
 
-    def packed(self, one: T) -> tuple[Any, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def packed(self, one: T) -> tuple[Any, ...]: ...
 
-    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[T]:
-        raise NotImplementedError
+    @abstractmethod
+    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[T]: ...
 
     def noted(self, more: Sequence[T]) -> None:
         """Called with all that is added, for those who count."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Protocol
@@ -43,16 +44,17 @@ class BesideBooks(Protocol):
         ...
 
 
-class _Journals:
+class _Journals(ABC):
     """What is read of a journal of ``what``, wherever it stands."""
 
     def __init__(self, files: LogFiles, what: str) -> None:
         self._files = files
         self._what = what
 
+    @abstractmethod
     def _logs(self, *, own: bool) -> list[tuple[list[bytes], bool, int]]:
         """What ``AppendLog.lines`` gives of each, the own one first; of that alone where ``own``. Raises ``OSError``."""
-        raise NotImplementedError
+        ...
 
     def read(self) -> tuple[list[list[bytes]], list[str]]:
         try:

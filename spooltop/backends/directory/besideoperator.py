@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class Step(NamedTuple):
     which: Mapping[str, Json] = {}
 
 
-class BesideOperator:
+class BesideOperator(ABC):
     """``what`` it is for, in words; ``user`` None: who runs this. A subclass says what one step is."""
 
     def __init__(
@@ -51,9 +52,10 @@ class BesideOperator:
         self._user = user if user is not None else user_name(os.geteuid())
         self._performed: set[str] = set()
 
+    @abstractmethod
     def _step(self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]) -> Step:
         """Of the ``item`` that stands at ``place`` in the plan."""
-        raise NotImplementedError
+        ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the journal cannot be written: that item has

@@ -87,7 +87,8 @@ def choose(
     found: list[tuple[Row, dict[str, Json]]] = []
     every: Counter[str] = Counter()
     unread: list[Unreadable] = []
-    for box in boxes if boxes != [Box.NEW] else ():
+    streamed = boxes == [Box.NEW]  # nothing there has to be compared with anything: of a million only the plan keeps any
+    for box in boxes if not streamed else ():
         denied: list[str] = []
         try:
             listed = _aside_rows(dirs, box, denied) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
@@ -106,9 +107,8 @@ def choose(
     by_now, hold = bool(options.get("now")), bool(options.get("hold_poison"))
     back = action is Action.RESTORE or rule.target is Box.NEW
     chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, {row.id for row, _ in found}) if back else {})
-    # Of a million in new, where nothing has to be compared with anything, none is kept but what the plan keeps.
-    taken_at_once = ((row, _NOTHING) for row in rows(Box.NEW) if wanted.takes(row)) if boxes == [Box.NEW] else _used_up(found)
-    for row, known in taken_at_once:
+    in_order = ((row, _NOTHING) for row in rows(Box.NEW) if wanted.takes(row)) if streamed else _used_up(found)
+    for row, known in in_order:
         told = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
         poison = _poison(row) if hold and action is Action.REQUEUE and row.box is Box.CUR else ""
         goal = goal_of(action, row.box, told, known, poison=poison, now=by_now)
