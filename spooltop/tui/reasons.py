@@ -128,7 +128,7 @@ def empty(scene: Scene) -> str | None:
 def empty_expired(scene: Scene) -> str | None:
     if reason := empty(scene):
         return reason
-    trash = scene.snapshot.sight.boxes.get(Box.TRASH) if scene.snapshot is not None else None
+    trash = scene.trash
     if trash is None or trash.retention is None:
         return "delete expired: nothing ever expires, trash_retention is 0"
     return None if scene.expired else f"delete expired: nothing is in the trash for {units.duration(trash.retention)} yet"

@@ -11,7 +11,7 @@ from ..model.plan import Confirm, Plan
 from ..model.problem import Problem
 from ..model.row import Row
 from ..model.selection import Selection
-from ..model.sight import Lock
+from ..model.sight import BoxState, Lock
 from ..model.snapshot import Cursor, Snapshot
 from ..model.words import ASIDE, Box, Key, Verdict
 
@@ -139,10 +139,13 @@ class Scene:
         return self.snapshot.muted.get(self.cursor.source)
 
     @property
+    def trash(self) -> BoxState | None:
+        return self.snapshot.sight.boxes.get(Box.TRASH) if self.snapshot is not None else None
+
+    @property
     def expired(self) -> int:
         """How many in the trash have been there for longer than they are kept."""
-        trash = self.snapshot.sight.boxes.get(Box.TRASH) if self.snapshot is not None else None
-        return trash.expired if trash is not None else 0
+        return self.trash.expired if self.trash is not None else 0
 
     @property
     def aside(self) -> bool:

@@ -72,8 +72,7 @@ def _empty_expired(screen: MainScreen, key: str) -> None:
     """What is in the trash for longer than it is kept, whatever is marked."""
     from .plan import PlanScreen
 
-    snapshot = screen.snapshot
-    trash = snapshot.sight.boxes.get(Box.TRASH) if snapshot is not None else None
+    trash = screen.scene().trash
     if trash is not None and trash.retention is not None:
         screen.app.push_screen(PlanScreen(Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention)), screen.after_plan)
 
