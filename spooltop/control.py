@@ -153,8 +153,12 @@ class Control:
         *,
         force: bool = False,
         options: Mapping[str, Json] | None = None,
+        on_progress: Callable[[str], object] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Plan:
-        """Pins what ``selection`` names now; changes nothing. Raises ``Refused`` where the action is not available here.
+        """Pins what ``selection`` names now; changes nothing. ``on_progress`` gets words of how far it has come ("230,000 of
+        300,000 claims judged"); ``stop`` is asked every few hundred messages. Raises ``Stopped`` then, and ``Refused`` where the
+        action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
         ``model.cursor_input.meant`` reads it off a text) and ``file`` (None where only one fits).
@@ -165,7 +169,9 @@ class Control:
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
             highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
-        return operations.plan(action, selection, force=force, options=options)
+        return operations.plan(
+            action, selection, force=force, options=options, on_progress=on_progress, stop=stop
+        )
 
     def apply(
         self,

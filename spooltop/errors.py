@@ -21,6 +21,7 @@ __all__ = [
     "Refused",
     "SpoolFull",
     "SpooltopError",
+    "Stopped",
     "Unreadable",
     "UsageError",
 ]
@@ -30,7 +31,8 @@ class SpooltopError(Exception):
     """Base of all errors of spooltop.
 
     ``what`` says what happened, ``advice`` what to do about it, ``path`` what it is about; ``exit_code`` is what the command
-    line returns for it (0 done, 1 some items failed, 2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable).
+    line returns for it (0 done, 1 some items failed, 2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable, 130
+    stopped).
     """
 
     exit_code = 1
@@ -118,6 +120,12 @@ class PutUnknown(SpooltopError):
 
 class SpoolFull(SpooltopError):
     """No space, no inodes or no quota left. Acks go on; puts and claims wait until space is freed."""
+
+
+class Stopped(SpooltopError):
+    """Ended before it was through, as whoever wanted it does so no longer; nothing was changed."""
+
+    exit_code = 130
 
 
 class LockTimedOut(SpooltopError):

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 from ..control import Control
-from ..errors import Refused, UsageError
+from ..errors import Refused, Stopped, UsageError
 from ..model.plan import Confirm, Outcome, Plan, Result
 from ..model.selection import Selection
 from ..model.text import escape
@@ -146,7 +147,7 @@ def change(
     """Plan, question, result, exit code. ``said`` is a line that goes with the plan; what was put is followed
     for ``traced`` seconds at most."""
     terminal = context.terminal
-    plan = control.plan(action, selection, force=getattr(args, "force", False), options=options)
+    plan = _plan(control, action, selection, terminal, force=getattr(args, "force", False), options=options)
     if said:
         plan = replace(plan, notes=(*plan.notes, said))
     if plan.poison and not plan.options.get("hold_poison"):
@@ -229,6 +230,24 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
         raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
 
 
+def _plan(
+    control: Control, action: Action, selection: Selection, terminal: Terminal, *, force: bool, options: Mapping[str, Json]
+) -> Plan:
+    def progress(words: str) -> None:
+        terminal.status(f"{action}: making the plan, {words}; Ctrl-C leaves")
+
+    with _interrupts(once=True) as interrupted:
+        try:
+            plan = control.plan(
+                action, selection, force=force, options=options, on_progress=progress, stop=lambda: bool(interrupted)
+            )
+        finally:
+            terminal.status("")
+    if interrupted:
+        raise Stopped(f"{action}: stopped before anything was done; nothing was changed")
+    return plan
+
+
 def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
     def progress(tried: int) -> None:
         terminal.status(f"{plan.action} {count(tried)} of {count(plan.count)}; Ctrl-C stops between two items")
@@ -241,15 +260,21 @@ def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown."""
+def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: where
+    nothing is changed yet, the second ends it wherever it is, in a listing that hangs."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
+        if once:
+            signal.signal(number, before[number])
 
+    before: dict[int, Any] = {}
     try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        for which in (signal.SIGINT, signal.SIGTERM):
+            before[which] = signal.getsignal(which)
+            signal.signal(which, note)
     except ValueError:
         before = {}  # only the main thread may; elsewhere nobody sends us any
     try:

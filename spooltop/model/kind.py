@@ -11,6 +11,7 @@ from .can import Can
 from .followed import Followed
 from .holders import Holders
 from .plan import Candidates, ItemResult, OperationRecord, Plan
+from .progress import Progress
 from .row import Payload, Row
 from .selection import Selection
 from .sight import Sight
@@ -112,10 +113,10 @@ class Operator(Protocol):
     def can(self) -> Can: ...
 
     def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         """Pins what ``selection`` names, and says of each what is refused and why. ``action`` UNDO takes ``options["undoes"]``.
-        Changes nothing."""
+        Changes nothing; asks ``progress`` every few hundred, which raises ``Stopped``."""
         ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:

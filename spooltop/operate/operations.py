@@ -18,6 +18,7 @@ from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, Usage
 from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
+from ..model.progress import Progress
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.units import duration
@@ -85,14 +86,21 @@ class Operations:
         selection: Selection,
         force: bool = False,
         options: Mapping[str, Json] | None = None,
+        *,
+        on_progress: Callable[[str], object] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins what ``selection`` names and changes nothing. Options: undo ``undoes`` (an operation's id or the beginning of
         one); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``; requeue
         ``hold_poison`` (holds what was in work at so many deaths that it may be what kills, and requeues the others); purge
         ``now`` (deletes, past the trash); all ``rate`` (items a second).
 
-        Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense.
+        ``on_progress`` gets words of how far it has come, ``stop`` is asked whether to end, every few hundred messages.
+
+        Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense, ``Stopped``.
         """
+        progress = Progress(stop, on_progress)
+        progress.check()
         self._allowed(action)
         chosen: dict[str, Json] = dict(options or {})
         if action is Action.INJECT:
@@ -104,7 +112,8 @@ class Operations:
             chosen["undoes"] = self._which(str(chosen.get("undoes") or ""))
         selection = scope(action, selection)
         now = self._clock()
-        found = self._operator.candidates(action, selection, force=force, options=chosen, now=now)
+        found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
+        progress.check()
         notes = found.notes
         if self._at_work is not None and action in _PUTS_BACK and found.items:
             notes = (*notes, self._at_work())

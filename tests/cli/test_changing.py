@@ -13,6 +13,7 @@ import pytest
 
 from spooltop.errors import Refused
 from spooltop.model.plan import Item, ItemResult, Outcome, Plan, Refusal, Result
+from spooltop.model.progress import EVERY, Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Json, Verdict
@@ -58,7 +59,10 @@ class Remembering:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def plan(self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json]) -> Plan:
+    def plan(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json],
+        on_progress: Callable[[str], object], stop: Callable[[], bool],
+    ) -> Plan:  # fmt: skip
         if self.refusal:
             raise Refused(self.refusal)
         self.selection, self.force, self.options = selection, force, options
@@ -273,6 +277,39 @@ def test_an_interrupt_ends_between_two_items_and_still_tells_the_result() -> Non
     assert done.code == 130
     assert "requeued 1" in done.out
     assert "not tried 1" in done.out
+
+
+def test_an_interrupt_while_the_plan_is_made_ends_it_and_nothing_is_done() -> None:
+    class Slow(Remembering):
+        def plan(
+            self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json],
+            on_progress: Callable[[str], object], stop: Callable[[], bool],
+        ) -> Plan:  # fmt: skip
+            progress = Progress(stop, on_progress)
+            for number in progress.each(range(4 * EVERY)):
+                if number == EVERY:
+                    signal.raise_signal(signal.SIGINT)
+            raise AssertionError("it went on")
+
+    control = Slow(row("m1"))
+    done = spooltop("requeue", "/spool", "ALL", "--yes", tty=True, opener=control)
+    assert (done.code, control.applied) == (130, 0)
+    assert "500 " in done.err and "Ctrl-C leaves" in done.err
+    assert "nothing was changed" in done.err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_ends_a_plan_that_does_not_ask() -> None:
+    class Hanging(Remembering):
+        def plan(
+            self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json],
+            on_progress: Callable[[str], object], stop: Callable[[], bool],
+        ) -> Plan:  # fmt: skip
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("it went on")
+
+    assert spooltop("requeue", "/spool", "ALL", "--yes", opener=Hanging(row("m1"))).code == 130
 
 
 def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_for_debugging(tmp_path: Path) -> None:

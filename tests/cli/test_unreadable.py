@@ -15,6 +15,7 @@ from spooltop.backends.directory.fresh import FreshRows
 from spooltop.backends.directory.operator import DirectoryOperator
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
+from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
@@ -33,10 +34,10 @@ def operator(spool: Path) -> DirectoryOperator:
     """Of a spool whose ``cur`` does not let itself be listed."""
     fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time)
 
-    def rows(box: Box) -> Sequence[Row]:
+    def rows(box: Box, progress: Progress) -> Sequence[Row]:
         if box is Box.CUR:
             raise Unreadable("cur: Input/output error", path=spool)
-        return fresh.rows(box)
+        return fresh.rows(box, progress)
 
     return DirectoryOperator(str(spool), rows=rows, again=fresh.again, on_close=fresh.close)
 
@@ -44,14 +45,14 @@ def operator(spool: Path) -> DirectoryOperator:
 def test_a_box_that_cannot_be_listed_is_no_box_without_matches(spool: Path) -> None:
     operating = operator(spool)
     with pytest.raises(Unreadable, match="cur: Input/output error"):
-        operating.candidates(Action.REQUEUE, Selection(everything=True), force=False, options={}, now=0.0)
+        operating.candidates(Action.REQUEUE, Selection(everything=True), force=False, options={}, now=0.0, progress=Progress())
     operating.close()
 
 
 def test_what_stands_in_other_boxes_is_acted_on_all_the_same(spool: Path) -> None:
     operating = operator(spool)
     ids = tuple(os.listdir(spool / "new"))
-    found = operating.candidates(Action.PURGE, Selection(ids=ids), force=False, options={}, now=time.time())
+    found = operating.candidates(Action.PURGE, Selection(ids=ids), force=False, options={}, now=time.time(), progress=Progress())
     operating.close()
     assert len(found.items) == 1
     assert "cur: Input/output error: what stands there is not in this plan." in found.notes

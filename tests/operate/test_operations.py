@@ -41,7 +41,7 @@ class FakeOperator:
     def can(self):
         return self.refusals
 
-    def candidates(self, action, selection, *, force, options, now):
+    def candidates(self, action, selection, *, force, options, now, progress):
         return Candidates([Item(one, one.name) for one in self.rows], missing=("lost",) if selection.ids else ())
 
     def perform(self, plan, stop=lambda: False):

@@ -79,7 +79,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), rows=lambda box: rows(self.root, box), again=self.again, clock=self.clock,
+            str(self.root), rows=lambda box, _: rows(self.root, box), again=self.again, clock=self.clock,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)

@@ -97,7 +97,7 @@ def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | 
         return {row.name: (row.verdict, row.evidence) for row in rows(root, box, looking) if row.name in set(wanted)}
 
     operator = DirectoryOperator(
-        str(root), rows=lambda box: rows(root, box, looking), again=again, files=files, state_dir=f"{root}.state", user="proof"
+        str(root), rows=lambda box, _: rows(root, box, looking), again=again, files=files, state_dir=f"{root}.state", user="proof"
     )
     operations = Operations(operator, str(root), operator._clock)
     plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))

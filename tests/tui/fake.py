@@ -15,6 +15,7 @@ from spooltop.model.holders import Holders
 from spooltop.model.kind import ListQuery
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
+from spooltop.model.progress import EVERY, Progress
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.sight import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Watch, Who
@@ -112,6 +113,10 @@ class FakeControl:
         self.hang.set()
         self.gate = threading.Event()
         self.gate.set()
+        self.judged = 0
+        """So many are judged before a plan waits for the gate."""
+        self.given_up = 0
+        """So many plans were wanted no longer before they were made."""
         self._changed = threading.Event()
         self.lock = threading.Lock()
 
@@ -245,9 +250,16 @@ class FakeControl:
         return "readdir of new"
 
     def plan(
-        self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None
-    ) -> Plan:
-        self.gate.wait()
+        self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None,
+        on_progress: Callable[[str], object] | None = None, stop: Callable[[], bool] | None = None,
+    ) -> Plan:  # fmt: skip
+        progress = Progress(stop, on_progress)
+        progress.begin("claims judged", 3 * EVERY)
+        for _ in range(self.judged):
+            progress.step()
+        while not self.gate.wait(0.01):
+            self.given_up += progress.stopped()
+            progress.check()
         self.planned.append((action, selection, force, dict(options or {})))
         if reason := self.can.why_not(action):
             raise Refused(f"{action}: {reason}")

@@ -6,6 +6,7 @@ import pytest
 
 from spooltop.model.can import Can
 from spooltop.model.plan import OperationRecord
+from spooltop.model.progress import EVERY
 from spooltop.model.words import Action, Box, Verdict
 from spooltop.tui.lifecycle import goodbye
 from spooltop.tui.screens.plan import PlanScreen
@@ -277,3 +278,19 @@ async def test_a_message_in_full_is_what_is_planned_from_there_whatever_is_marke
         await driver.see("Requeued 1")
         await driver.press("escape")
         await driver.see("Claims 2")
+
+
+async def test_escape_ends_the_making_of_a_plan_and_the_next_one_is_made_at_once() -> None:
+    async with dashboard(dead(2)) as driver:
+        driver.control.judged = EVERY
+        driver.control.gate.clear()  # without which this plan is never done
+        await driver.press("r")
+        await driver.see("requeue: making the plan", "500 of 1,500 claims judged")
+        await driver.press("escape")
+        await driver.see("1 PROBLEM")
+        await driver.until(lambda: driver.control.given_up == 1, "nobody to make it any more")
+        assert driver.control.planned == []
+        driver.control.gate.set()
+        await planned(driver, "r")
+        await driver.see("y requeue 2")
+        assert len(driver.control.planned) == 1

@@ -13,6 +13,7 @@ from ...engine.limits import MAX_ATTEMPTS
 from ...errors import Refused, Unreadable
 from ...model import query
 from ...model.plan import Candidates, Item, Refusal
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.text import escape, program
@@ -27,8 +28,9 @@ from .rows import aside_row
 
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
-Rows = Callable[[Box], Iterable[Row]]
-"""All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out, the oldest first."""
+Rows = Callable[[Box, Progress], Iterable[Row]]
+"""All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out, the oldest first; ``Stopped``
+where the look is wanted no longer."""
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """What may take a claim from a living holder, where it is forced."""
@@ -69,11 +71,12 @@ def choose(
     now: float,
     options: Mapping[str, Json] | None = None,
     half_moved: frozenset[int] = frozenset(),
+    progress: Progress,
 ) -> Candidates:
     """``half_moved`` are inodes that may have a second name, which the first change takes away.
 
     Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense,
-    ``Unreadable`` where nothing was found and a box did not let itself be read.
+    ``Unreadable`` where nothing was found and a box did not let itself be read, ``Stopped``.
     """
     rule = RULES[action]
     options = options or {}
@@ -91,11 +94,12 @@ def choose(
     for box in boxes if not streamed else ():
         denied: list[str] = []
         try:
-            listed = _aside_rows(dirs, box, denied) if box in ASIDE else ((row, _NOTHING) for row in rows(box))
+            listed = _aside_rows(dirs, box, denied) if box in ASIDE else ((row, _NOTHING) for row in rows(box, progress))
         except Unreadable as error:
             unread.append(error)
             continue
-        for row, known in listed:
+        progress.begin("looked at")
+        for row, known in progress.each(listed):
             if box is Box.CUR:
                 every[row.id] += 1
             if wanted.takes(row):
@@ -106,8 +110,15 @@ def choose(
     found.sort(key=lambda one: (one[0].enqueued_at is None, one[0].enqueued_at or 0.0, one[0].name))
     by_now, hold = bool(options.get("now")), bool(options.get("hold_poison"))
     back = action is Action.RESTORE or rule.target is Box.NEW
-    chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, {row.id for row, _ in found}) if back else {})
-    in_order = ((row, _NOTHING) for row in rows(Box.NEW) if wanted.takes(row)) if streamed else _used_up(found)
+    chooser = _Chooser(dirs, action, force, half_moved, _waiting(dirs, {row.id for row, _ in found}, progress) if back else {})
+    in_order: Iterator[tuple[Row, dict[str, Json]]]
+    if streamed:
+        every_row = rows(Box.NEW, progress)
+        progress.begin("looked at")
+        in_order = ((row, _NOTHING) for row in progress.each(every_row) if wanted.takes(row))
+    else:
+        progress.begin("listed", len(found))
+        in_order = progress.each(_used_up(found))
     for row, known in in_order:
         told = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
         poison = _poison(row) if hold and action is Action.REQUEUE and row.box is Box.CUR else ""
@@ -288,12 +299,13 @@ def _poison(row: Row) -> str:
     return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
 
 
-def _waiting(dirs: SpoolDirs, ids: Set[str]) -> dict[str, int]:
+def _waiting(dirs: SpoolDirs, ids: Set[str], progress: Progress) -> dict[str, int]:
     """Of ``ids`` of messages that may go to ``new``, those that a message there has: id → its inode. One pass over the names."""
     if dirs.new is None or not ids:
         return {}
     found: dict[str, int] = {}
-    for name in dirs.files.scan(dirs.new):
+    progress.begin("in new compared")
+    for name in progress.each(dirs.files.scan(dirs.new)):
         start = name.partition(",")[0]
         maybe = start in ids or "%" in start or name in ids  # an id stands there as it is, encoded, or is the whole name
         if maybe and (id := names.parse(name, claimed=False).id) in ids:

@@ -12,6 +12,7 @@ from ...engine.cursors import LOCK, CursorFile
 from ...errors import CursorMismatch, CursorUnreadable, SpooltopError, UsageError
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.sight import CursorSource
@@ -84,7 +85,7 @@ class CursorOperator(BesideOperator):
         return Can(nothing)
 
     def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
         seen of it). Raises ``UsageError`` where no source is named, or several files have it."""

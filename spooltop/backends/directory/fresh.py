@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...errors import Unreadable
 from ...model.kind import Listing, ListQuery
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.sight import Sight
 from ...model.words import Box, Verdict
@@ -41,18 +42,21 @@ class FreshRows:
             ),
         )
 
-    def rows(self, box: Box) -> Iterator[Row]:
+    def rows(self, box: Box, progress: Progress) -> Iterator[Row]:
         """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out, the oldest first. Raises ``Unreadable`` where the
-        box was not listed to its end: that nothing was seen in it is no word on what is there."""
+        box was not listed to its end: that nothing was seen in it is no word on what is there. Raises ``Stopped`` where
+        ``progress`` does."""
         with self._one_at_a_time:
             reader = self._made()
-            state = reader.see(rescan=True).boxes.get(box)
+            state = reader.see(rescan=True, progress=progress).boxes.get(box)
             if state is not None and state.error:
                 raise Unreadable(
                     state.error if box in state.error else f"{box}: {state.error}", path=self._path,
                     advice="nothing was done; try again when it can be read",
                 )  # fmt: skip
-            return self._windows(reader.listing(ListQuery(box)))
+            listing = reader.listing(ListQuery(box), progress.stopped)
+            progress.check()  # a list that was broken off is empty
+            return self._windows(listing)
 
     def _windows(self, listing: Listing) -> Iterator[Row]:
         for start in range(0, len(listing), _WINDOW):

@@ -11,6 +11,7 @@ from functools import partial
 
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.sight import Lock
@@ -69,7 +70,7 @@ class LockOperator(BesideOperator):
         return Can({action: "there are no messages here" for action in Action if action not in (Action.UNLOCK, Action.UNDO)})
 
     def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         """Locks are named by their path as shown or their file name, in ``ids`` or ``keys``; ``everything`` are all stale ones.
         Raises ``UsageError`` where none is named."""

@@ -16,6 +16,7 @@ from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.kind import BATCH
 from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json, Verdict
@@ -85,7 +86,7 @@ class DirectoryOperator:
             return can_change(dirs)
 
     def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         self._allowed(action)
         with self._telling(), self._open() as dirs:
@@ -93,12 +94,13 @@ class DirectoryOperator:
                 return Candidates((), notes=Payload(options).notes(int(now * 1e6)))
             if action is Action.UNDO:
                 operations, troubles = self._read(dirs)
-                found = undo_candidates(dirs, operations, str(options.get("undoes", "")))
+                found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress)
                 return replace(found, notes=(*found.notes, *troubles))
             halves = half_moved(self._interrupted(dirs))
             return choose(
-                dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves
-            )
+                dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,
+                progress=progress,
+            )  # fmt: skip
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
@@ -208,16 +210,16 @@ class DirectoryOperator:
             if len(moved) < len(moves):
                 return
 
-    def _settled(self, box: Box) -> Iterable[Row]:
+    def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
         """The rows of a box; those of ``tmp`` by a second look where the first was too short to tell."""
-        rows = self._rows(box)
+        rows = self._rows(box, progress)
         if box is not Box.TMP or self._watched_tmp:
             return rows
         rows = list(rows)
         if any(row.verdict is Verdict.UNKNOWN for row in rows):
             self._wait(_SETTLES)
             self._watched_tmp = True
-            return self._rows(box)
+            return self._rows(box, progress)
         return rows
 
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:

@@ -17,6 +17,7 @@ from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
+from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.words import Owner, Verdict
 
@@ -66,17 +67,24 @@ class Owners:
         self.sentences: dict[str, str] = {}
         """Token → evidence as a sentence, for the detail."""
 
-    def look(self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Sureness) -> tuple[list[Row], bool]:
-        """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them."""
+    def look(
+        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Sureness, progress: Progress | None = None
+    ) -> tuple[list[Row], bool]:
+        """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them.
+        Raises ``Stopped`` where ``progress`` does."""
+        progress = progress or Progress()
         fd = dirs.cur
         if fd is None:
             self._claims, self._rows, self._scan, self.strange = {}, [], -1, ()
             return [], True
         changed = scan != self._scan
+        self._scan = -1  # until it is through: one that is stopped on the way is made anew
         if changed:
-            self._claims, self.strange = self._looked_up(fd, names)
-            self._scan = scan
-        changed |= self._judge(dirs, fd, self._claims, sure)
+            progress.begin("claims found", count)
+            self._claims, self.strange = self._looked_up(fd, progress.each(names))
+        progress.begin("claims judged", len(self._claims))
+        changed |= self._judge(dirs, fd, self._claims, sure, progress)
+        self._scan = scan
         if changed:
             self._forget()
             self._rows = sorted(
@@ -90,10 +98,10 @@ class Owners:
         if fd is None:
             return {}
         claims, _ = self._looked_up(fd, names)
-        self._judge(dirs, fd, claims, sure)
+        self._judge(dirs, fd, claims, sure, Progress())
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
-    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Sureness) -> bool:
+    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Sureness, progress: Progress) -> bool:
         """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
@@ -103,7 +111,7 @@ class Owners:
         visible = {pid: self._person(pid) for pid in pids if there[pid]}
         namesakes = self._namesakes(asked, there, visible, sure)
         self._idle.look(self._long_held(asked, holders, there))
-        for claim in asked:
+        for claim in progress.each(asked):
             before, name = claim.row, claim.name
             if name.token is not None:
                 verdict, evidence, owner, _, here = holders[name.token]

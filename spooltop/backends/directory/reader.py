@@ -19,6 +19,7 @@ from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
 from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.progress import Progress
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
 from spooltop.model.words import ASIDE, LIVE, Action, Box, Key, Verdict
@@ -129,7 +130,10 @@ class DirectoryReader:
             return "spool", read_only  # the first look says what is wrong with it
         return target.kind, read_only or target.read_only
 
-    def see(self, *, rescan: bool = False) -> Sight:
+    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Sight:
+        """As ``model.kind.Reader``; where ``progress`` is given, it raises ``Stopped`` between two things, and the next look
+        finds all as if this one had not been."""
+        progress = progress or Progress()
         now = self._clock()
         self._began = self._began or now
         self._clockwork.look()
@@ -149,7 +153,7 @@ class DirectoryReader:
         self._scans = scans
         sure = Sureness(is_local(mount), self._processes.in_first_namespace())
         self._doing = "telling who holds what"
-        self._judge(dirs, scans, sure, mount)
+        self._judge(dirs, scans, sure, mount, progress)
         doubles = self._boxes.doubles(dirs, scans[Box.NEW])
         self._doing = "listing what is set aside"
         asides = self._asides.look(dirs, now)
@@ -314,14 +318,16 @@ class DirectoryReader:
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Can.nothing(str(problem.strerror))
 
-    def _judge(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Sureness, mount: Mount | None) -> None:
+    def _judge(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Sureness, mount: Mount | None, progress: Progress) -> None:
         cur, tmp = scans[Box.CUR], scans[Box.TMP]
         if self._layout == "mail":
             self._claims, self._all_claims = [], True
         else:
-            self._claims, self._all_claims = self._owners.look(dirs, cur.names, len(cur.names), cur.number, sure)
+            self._claims, self._all_claims = self._owners.look(dirs, cur.names, len(cur.names), cur.number, sure, progress)
         device = mount.device if mount is not None else None
-        self._tmp, self._all_tmp = self._tmp_files.look(dirs.tmp, tmp.names, len(tmp.names), sure, self._beside.table, device)
+        self._tmp, self._all_tmp = self._tmp_files.look(
+            dirs.tmp, tmp.names, len(tmp.names), sure, self._beside.table, device, progress
+        )
 
     def _living(self, dirs: SpoolDirs) -> int | None:
         if self._layout == "mail":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
+from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
@@ -74,18 +75,23 @@ class TmpFiles:
         sure: Sureness,
         table: Callable[[], LockTable],
         device: Device | None,
+        progress: Progress | None = None,
     ) -> tuple[list[Row], bool]:
-        """Judged rows of ``names``, oldest first, and whether that was all. ``table`` is asked where there is a file."""
+        """Judged rows of ``names``, oldest first, and whether that was all. ``table`` is asked where there is a file. Raises
+        ``Stopped`` where ``progress`` does."""
+        progress = progress or Progress()
         if fd is None:
             self._files, self.strange, self.bytes = {}, (), 0
             return [], True
         now = self._processes.boottime()
-        files, found, strange = self._looked_up(fd, names, now)
+        progress.begin("files in tmp found", count)
+        files, found, strange = self._looked_up(fd, progress.each(names), now)
         self._files = files
         self.strange = tuple(strange)
         self.bytes = sum(file.size for file in files.values())
         if files:
-            self._judge(fd, files, found, now, sure, table(), device)
+            progress.begin("files in tmp judged", len(files))
+            self._judge(fd, files, found, now, sure, table(), device, progress)
         rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
@@ -98,7 +104,7 @@ class TmpFiles:
         now = self._processes.boottime()
         files, found, _ = self._looked_up(fd, names, now)
         if files:
-            self._judge(fd, files, found, now, sure, table(), device)
+            self._judge(fd, files, found, now, sure, table(), device, Progress())
         self._files.update(files)
         return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
 
@@ -140,6 +146,7 @@ class TmpFiles:
         sure: Sureness,
         table: LockTable,
         device: Device | None,
+        progress: Progress,
     ) -> None:
         locked: dict[tuple[str, int], int] = {}
         for key, status in found.items():
@@ -153,7 +160,7 @@ class TmpFiles:
         writers = {key: writer_of(name.id) for key, name in parsed.items()}
         asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
         taken = self._taken({writer.pid for writer in asking if writer is not None})
-        for key, file in files.items():
+        for key, file in progress.each(files.items()):
             status = found[key]
             writer = writers[key]
             if key in locked:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ...engine import names, presence
 from ...engine.dirs import SpoolDirs
 from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
+from ...model.progress import Progress
 from ...model.row import Row
 from ...model.words import Action, Box
 from .choose import pin
@@ -72,14 +73,18 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[Operat
     return sorted(out, key=lambda record: -record.at)
 
 
-def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str) -> Candidates:
-    """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing."""
+def undo_candidates(
+    dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str, progress: Progress
+) -> Candidates:
+    """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing.
+    Raises ``Stopped``."""
     told = operations.get(undoes)
     if told is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
     undos = _undos(operations)
     folders = Folders(dirs)
-    steps = list(_moved(folders, told))
+    progress.begin("moves read", told.count)
+    steps = list(progress.each(_moved(folders, told)))
     left = _left(folders, steps, undos.get(undoes, ()))
     notes = [f"{len(steps) - len(left)} of {len(steps)} taken back already."] if len(left) < len(steps) else []
     if told.open:
@@ -89,7 +94,8 @@ def undo_candidates(dirs: SpoolDirs, operations: Mapping[str, Operation], undoes
     refused: list[Refusal] = []
     if not steps and any(_moved(folders, told, deleted=True)):
         notes.append("What it deleted is gone for good: nothing brings it back.")
-    for step in left:
+    progress.begin("looked at", len(left))
+    for step in progress.each(left):
         place, back = step.target, step.move.source
         row, token = _row(place)
         try:

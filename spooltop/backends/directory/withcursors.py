@@ -13,6 +13,7 @@ from ...model.words import Action, Json
 if TYPE_CHECKING:
     from ...model.audit import AuditLog
     from ...model.plan import Candidates, ItemResult, OperationRecord, Plan
+    from ...model.progress import Progress
     from ...model.selection import Selection
 
 __all__ = ["SideOperator", "Together", "can_both"]
@@ -36,9 +37,10 @@ class Together:
         return can_both(self._main.can(), self._side.can(), self._action)
 
     def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        return self._of(action, options).candidates(action, selection, force=force, options=options, now=now)
+        which = self._of(action, options)
+        return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         return self._of(plan.action, plan.options).perform(plan, stop)

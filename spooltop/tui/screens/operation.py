@@ -55,7 +55,11 @@ class OperationScreen(TextScreen[bool]):
         audit = partial(self.owner.spool.audit, self.record.operation)
         self.owner.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
         if not self.failed:
-            job = partial(self.owner.spool.plan, Action.UNDO, Selection(), options={"undoes": self.record.operation})
+            owner = self.owner
+            job = partial(
+                owner.spool.plan, Action.UNDO, Selection(), options={"undoes": self.record.operation},
+                stop=lambda: self.left or owner.leaving.is_set(),
+            )  # fmt: skip
             self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
         self.paint()
 

@@ -42,6 +42,13 @@ class PlanScreen(SteppingScreen[Result | None]):
             super().__init__()
             self.plan = plan
 
+    class Planning(Message):
+        """How far the list has come."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     class Advanced(Message):
         """So many items were tried."""
 
@@ -69,6 +76,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.began = 0.0
         self.refused = ""
         self.scroll_at = 0
+        self.planning = ""
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
@@ -80,9 +88,19 @@ class PlanScreen(SteppingScreen[Result | None]):
 
     def make(self) -> None:
         """Asks for the plan; what was shown before cannot be confirmed any more."""
-        self.plan, self.edit.text = None, ""
-        job = partial(self.owner.spool.plan, self.action, self.selection, force=self.force, options=self.options)
-        self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+        self.plan, self.edit.text, self.planning = None, "", ""
+        owner = self.owner
+        job = partial(
+            owner.spool.plan, self.action, self.selection, force=self.force, options=dict(self.options),
+            on_progress=lambda words: deliver(self, self.Planning(words)),
+            stop=lambda: self.left or owner.leaving.is_set(),  # or the next plan waited for one that nobody wants
+        )  # fmt: skip
+        owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+
+    def on_plan_screen_planning(self, message: Planning) -> None:
+        if self.plan is None:
+            self.planning = message.words
+            self.paint()
 
     def on_plan_screen_planned(self, message: Planned) -> None:
         if isinstance(message.plan, SpooltopError):
@@ -139,7 +157,8 @@ class PlanScreen(SteppingScreen[Result | None]):
         if self.refused:
             lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
-        return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width)]
+        how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
+        return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width), *how_far]
 
     # What its keys do
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from spooltop.backends.directory.fresh import FreshRows
 from spooltop.backends.directory.processes import Process
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.model.progress import Progress
 from spooltop.model.sight import Sight
 from spooltop.model.words import Box, Verdict
 
@@ -20,9 +21,9 @@ FILE = "1795220920443125.4290.here"
 class Counting(DirectoryReader):
     looks = 0
 
-    def see(self, *, rescan: bool = False) -> Sight:
+    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Sight:
         self.looks += 1
-        return super().see(rescan=rescan)
+        return super().see(rescan=rescan, progress=progress)
 
 
 def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool(spool: Path) -> None:
@@ -34,8 +35,8 @@ def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool
     written, left, moved = sorted(os.listdir(spool / "tmp"))
     reader = Counting(str(spool), watch=False, processes=table)
     fresh = FreshRows(str(spool), lambda: reader)
-    assert {row.verdict for row in fresh.rows(Box.CUR)} == {Verdict.DEAD}
-    assert {row.verdict for row in fresh.rows(Box.TMP)} == {Verdict.ABANDONED}
+    assert {row.verdict for row in fresh.rows(Box.CUR, Progress())} == {Verdict.DEAD}
+    assert {row.verdict for row in fresh.rows(Box.TMP, Progress())} == {Verdict.ABANDONED}
     looks = reader.looks
     (spool / "cur" / gone).unlink()
     (spool / "cur" / taken).unlink()

@@ -21,6 +21,8 @@ from spooltop.backends.directory.owners import Owners
 from spooltop.backends.directory.pids import Clockwork, Sureness, judge_pid
 from spooltop.backends.directory.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import Stopped
+from spooltop.model.progress import EVERY, Progress
 from spooltop.model.row import Row
 from spooltop.model.words import Verdict
 
@@ -296,3 +298,17 @@ def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, own: bool
             os.waitid(os.P_PID, holder.pid, os.WCONTINUED | os.WNOWAIT)
             assert look(owners, dirs, 3)[0].evidence == "lives"
         holder.communicate("")
+
+
+def test_a_look_that_was_stopped_on_the_way_is_made_anew_by_the_next(spool: Path) -> None:
+    for number in range(2 * EVERY):
+        (spool / "cur" / FOREIGN.replace("443125", f"{number:06}")).touch()
+    names = sorted(os.listdir(spool / "cur"))
+    table = FakeProcesses(pids={4242: Process(4242, 1.0)})
+    with looking(spool, table) as (owners, dirs, _):
+        assert {row.verdict for row in look(owners, dirs, 1)} == {ALIVE}
+        del table.pids[4242]
+        asked = iter([False, False, True])  # at the beginning, and after each EVERY claims judged
+        with pytest.raises(Stopped):
+            owners.look(dirs, names, len(names), 1, SURE, Progress(lambda: next(asked)))
+        assert {row.verdict for row in look(owners, dirs, 1)} == {DEAD}

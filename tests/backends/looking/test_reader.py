@@ -345,7 +345,7 @@ def test_what_a_look_allows_is_what_an_operator_does(
         (spool / gone).rmdir()
     sight = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
-        messages = DirectoryOperator(str(spool), rows=lambda box: [], again=lambda box, names: {}, read_only=read_only)
+        messages = DirectoryOperator(str(spool), rows=lambda box, _: [], again=lambda box, names: {}, read_only=read_only)
         books = SpoolBooks(str(spool), LogFiles(), state_dir=str(spool / "state"), what="cursors")
         operator = Together(
             messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR

@@ -72,7 +72,7 @@ class Desk:
 
     def operator(self, files: LogFiles | None = None, **more: Any) -> DirectoryOperator:
         return DirectoryOperator(
-            str(self.path), rows=self.rows, files=files, clock=lambda: self.now,
+            str(self.path), rows=lambda box, _: self.rows(box), files=files, clock=lambda: self.now,
             **{"again": self.again, "state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
         )  # fmt: skip
 

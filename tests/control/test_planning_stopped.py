@@ -1,0 +1,97 @@
+"""A plan that is wanted no longer ends within some hundred messages, wherever it is, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.errors import Stopped
+from spooltop.model.plan import Plan
+from spooltop.model.progress import EVERY, Progress
+from spooltop.model.selection import Selection
+from spooltop.model.words import LIVE, Action, Box, Json
+
+COUNT = 2 * EVERY
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    for box in LIVE:
+        (tmp_path / box).mkdir()
+    for number in range(COUNT):
+        (tmp_path / "new" / f"{1795222800000000 + number}.P77R{number:016x}.vm").touch()
+        (tmp_path / "cur" / f"{1795222700000000 + number}.P77R{number:016x}.vm:2,P4242").touch()
+    with open_control(str(tmp_path), watch=False, settings={}) as opened:
+        yield opened
+
+
+class Impatient:
+    """Wants it no longer at the ``after``-th question."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.asked = after, 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked >= self.after
+
+
+def held(control: Control) -> str:
+    plan = control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    control.apply(plan)
+    return plan.operation
+
+
+@pytest.mark.parametrize(
+    ("action", "box", "rounds"),
+    [
+        (Action.REQUEUE, Box.CUR, 2 + 2 + 2 + 2),  # found, judged, looked at, listed
+        (Action.PURGE, Box.NEW, 2 + 2),
+        (Action.RELEASE, Box.HELD, 2 + 2),
+        (Action.UNDO, None, 2 + 2),
+    ],
+)
+def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
+    control: Control, tmp_path: Path, action: Action, box: Box | None, rounds: int
+) -> None:
+    options: dict[str, Json] = {"undoes": held(control)} if box in (None, Box.HELD) else {}
+    selection = Selection(box=box, everything=box is not None)
+
+    def plan(stop: Impatient) -> Plan:
+        return control.plan(action, selection, options=options, stop=stop, force=True)
+
+    plan(Impatient(10**9))  # from now on it is known how the names are ordered, and is not asked about
+    calm = Impatient(10**9)
+    whole = plan(calm)
+    assert whole.count == COUNT
+    assert calm.asked >= rounds
+    before = sorted(path.name for path in (tmp_path / "cur").iterdir())
+    for after in (1, *range(2, calm.asked, calm.asked // 5), calm.asked):
+        impatient = Impatient(after)
+        with pytest.raises(Stopped, match="nothing was changed"):
+            plan(impatient)
+        assert impatient.asked <= after + 1  # nobody went on after the answer
+    again = plan(Impatient(10**9))
+    assert [item.name for item in again.items] == [item.name for item in whole.items]
+    assert {item.verdict for item in again.items} == {item.verdict for item in whole.items}
+    assert sorted(path.name for path in (tmp_path / "cur").iterdir()) == before
+
+
+def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:
+    told: list[str] = []
+    control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), on_progress=told.append)
+    assert "500 of 1,000 claims found" in told
+    assert "1,000 of 1,000 claims judged" in told
+    assert "500 of 1,000 listed" in told
+
+
+def test_what_is_more_than_was_thought_is_not_told_as_a_part_of_it() -> None:
+    told: list[str] = []
+    progress = Progress(tell=told.append)
+    progress.begin("things", EVERY)
+    for _ in progress.each(range(2 * EVERY)):
+        pass
+    assert told == ["500 of 500 things", "1,000 things"]
