@@ -173,6 +173,10 @@ class Control:
             action, selection, force=force, options=options, on_progress=on_progress, stop=stop
         )
 
+    def paced(self, plan: Plan, rate: float | None) -> Plan:
+        """The same list, to be done at most ``rate`` items a second; None: as fast as it goes."""
+        return self._operator(plan.action).paced(plan, rate)
+
     def apply(
         self,
         plan: Plan,

@@ -1,4 +1,4 @@
-"""What each command takes: its arguments and options. Imports nothing but argparse, as what reads them."""
+"""What each command takes: its arguments and options. Imports nothing but argparse, as what reads them, until it reads a rate."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ def _seconds(text: str) -> float:
 
 def _rate(text: str) -> float:
     """Messages a second."""
-    number, slash, unit = text.partition("/")
+    from ..errors import UsageError
+    from ..model.units import parse_rate
+
     try:
-        rate = float(number) / {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[unit if slash else ""]
-    except (ValueError, KeyError):
-        rate = 0.0
-    if not 0 < rate <= 1e9:
-        raise ArgumentTypeError(f"{text!r} is no rate: 50/s, 1000/m, above 0")
-    return rate
+        return parse_rate(text)
+    except UsageError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def _path(parser: ArgumentParser, *, optional: bool = False) -> None:

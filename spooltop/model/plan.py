@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from .row import Row
 from .selection import Selection
+from .units import duration, pace
 from .words import Action, Box, Json, Ref, Verdict
 
 __all__ = [
@@ -125,6 +126,19 @@ class Plan:
         """The operation that an undo takes back."""
         operation = self.options.get("undoes") if self.action is Action.UNDO else None
         return operation if isinstance(operation, str) else None
+
+    @property
+    def rate(self) -> float | None:
+        """At most so many items a second; None: as fast as it goes."""
+        rate = self.options.get("rate")
+        return float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
+
+    @property
+    def pace(self) -> str:
+        """``at most 50/s: takes 6m or longer``; empty where it goes as fast as it can."""
+        if self.rate is None:
+            return ""
+        return f"at most {pace(self.rate)}: takes {duration(self.count / self.rate)} or longer"
 
     @property
     def count(self) -> int:

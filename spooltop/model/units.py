@@ -14,8 +14,8 @@ from typing import Literal
 from ..errors import UsageError
 
 __all__ = [
-    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age", "percent", "rate",
-    "size", "span",
+    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "pace", "parse_age",
+    "parse_rate", "percent", "rate", "size", "span",
 ]  # fmt: skip
 
 MINUTE = 60.0
@@ -23,6 +23,7 @@ HOUR = 3600.0
 DAY = 86400.0
 _YEAR = 365 * DAY
 _SECONDS = {"": 1.0, "s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_PER = {"": 1.0, "s": 1.0, "m": MINUTE, "min": MINUTE, "h": HOUR}
 _AGE_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)")
 _AGE = re.compile(rf"(?:{_AGE_PART.pattern})+")
 
@@ -219,6 +220,31 @@ def parse_age(text: str) -> float:
         if math.isfinite(total) and (len(parts) == 1 or all(unit for _, unit in parts)):
             return total
     raise UsageError(f"{text!r} is no age", advice="write seconds (90) or a number with s, m, h, d or w (10m, 2h, 1.5d)")
+
+
+def parse_rate(text: str) -> float:
+    """Things a second out of ``50``, ``50/s``, ``1000/m``, ``10/h``. Raises ``UsageError``.
+
+    >>> parse_rate("50"), parse_rate("0.5/s"), parse_rate("1200/m")
+    (50.0, 0.5, 20.0)
+    """
+    number, slash, unit = text.partition("/")
+    try:
+        found = float(number) / _PER[unit if slash else ""]
+    except (ValueError, KeyError):
+        found = 0.0
+    if not 0 < found <= 1e9:
+        raise UsageError(f"{text!r} is no rate: 50/s, 1000/m, above 0")
+    return found
+
+
+def pace(rate: float) -> str:
+    """A rate that somebody set.
+
+    >>> pace(50), pace(1200.0), pace(1000 / 60), pace(0.25)
+    ('50/s', '1,200/s', '16.7/s', '0.25/s')
+    """
+    return f"{rate:,.0f}/s" if rate == int(rate) else f"{rate:.3g}/s"
 
 
 def _width(char: str) -> int:

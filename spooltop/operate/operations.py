@@ -141,6 +141,16 @@ class Operations:
             doubtful = doubtful or any(item.verdict in _DOUBTFUL for item in found.items)
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
+    def paced(self, plan: Plan, rate: float | None) -> Plan:
+        """The same list, at most ``rate`` items a second; None: as fast as it goes."""
+        options = {name: value for name, value in plan.options.items() if name != "rate"}
+        if rate is not None:
+            options["rate"] = rate
+        command = command_words(
+            plan.action, self._target, plan.selection, plan.items, force=plan.force, options=options, flags=self._flags
+        )
+        return replace(plan, options=options, command=command)
+
     def apply(
         self,
         plan: Plan,

@@ -45,8 +45,10 @@ def command_words(
 ) -> tuple[str, ...]:
     """``target`` as it was given, with the ``flags`` that open it; the ids of ``items``, by name where one id stands for two.
     A text to inject that is not printable stands there as it is shown."""
+    rate = options.get("rate")
+    slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
     if action is Action.UNDO:
-        return undo_words(target, str(options.get("undoes", "")), flags)
+        return (*undo_words(target, str(options.get("undoes", "")), flags), *slowly)
     if action is Action.SET_CURSOR:
         return _set_words(target, items, force=force, options=options, flags=flags)
     if action is Action.UNLOCK:
@@ -56,7 +58,9 @@ def command_words(
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:
             value = options.get(flag)
-            if value is not None and not (flag == "text" and options.get("file") is not None):
+            if flag == "rate":
+                words += slowly
+            elif value is not None and not (flag == "text" and options.get("file") is not None):
                 word = str(value)
                 words += [f"--{flag}", word if word.isprintable() else escape(word)]
         if options.get("canary"):
@@ -69,9 +73,7 @@ def command_words(
     if force:
         words.append("--force")
     words += [flag for flag, option in (("--now", "now"), ("--hold-poison", "hold_poison")) if options.get(option)]
-    rate = options.get("rate")
-    if rate is not None:
-        words += ["--rate", str(rate)]
+    words += slowly
     if len(items) > MOST_IDS:
         return (*words, "-")
     seen = Counter(item.id for item in items)

@@ -68,6 +68,8 @@ COMMANDS: tuple[Command, ...] = (
             why.forceable, dangerous=True, rank=2, group="plan"),
     Command("hold-poison", ("h",), "hold", "inside a plan: hold what was in work at many deaths, requeue the others",
             frozenset({View.PLAN}), why.holds_poison, dangerous=True, rank=2, group="plan"),
+    Command("rate", ("s",), "slower", "inside a plan: do at most so many a second (50/s, 1000/m); none: as fast as it goes",
+            frozenset({View.PLAN}), why.paceable, rank=3, group="plan"),
     Command("copy-command", ("c",), "copy as command", "inside a plan: copy the same action as a command", frozenset({View.PLAN}),
             why.plan_there, rank=3, group="plan"),
     Command("stop", ("escape",), "stop", "while it is being done: stop after the current item", frozenset({View.PLAN}),

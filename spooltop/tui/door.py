@@ -39,6 +39,7 @@ class Control(Protocol):
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None,
         on_progress: Callable[[str], object] | None = None, stop: Callable[[], bool] | None = None,
     ) -> Plan: ...  # fmt: skip
+    def paced(self, plan: Plan, rate: float | None) -> Plan: ...
     def apply(
         self, plan: Plan, on_progress: Callable[[int], None] | None = None, stop: Callable[[], bool] | None = None
     ) -> Result: ...

@@ -12,8 +12,8 @@ from .scene import Scene, View
 __all__ = [
     "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "empty_expired",
     "followable", "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying",
-    "on_a_source", "openable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable", "sought",
-    "undo", "unlock",
+    "on_a_source", "openable", "paceable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable",
+    "sought", "undo", "unlock",
 ]  # fmt: skip
 
 
@@ -237,6 +237,16 @@ def holds_poison(scene: Scene) -> str | None:
     if scene.plan is None or scene.plan.action is not Action.REQUEUE or not scene.plan.poison:
         return "nothing here was in work at so many deaths that it should be held"
     return _allowed(scene, Action.HOLD)
+
+
+def paceable(scene: Scene) -> str | None:
+    if reason := plan_there(scene):
+        return reason
+    if scene.plan is None or scene.plan.count < 2:
+        return "there are not many of them to do slowly"
+    if scene.plan.action in (Action.SET_CURSOR, Action.UNLOCK):
+        return f"{scene.plan.action}: it is not done at a rate"
+    return None
 
 
 def _things(scene: Scene) -> str:

@@ -271,9 +271,22 @@ def test_the_command_of_a_plan():
     assert words(Action.REQUEUE, twins)[-2:] == ("7", "other")
     assert words(Action.REQUEUE, items * 200)[-1] == "-"
     assert words(Action.UNDO, items, options={"undoes": "abc"}) == ("spooltop", "undo", "/spool", "abc")
+    at_most = {"rate": 1200 / 60, "undoes": "abc"}
+    assert words(Action.REQUEUE, items[:1], options=at_most)[3:] == ("--rate", "20", "id0")
+    assert words(Action.UNDO, items, options=at_most)[3:] == ("abc", "--rate", "20")
     assert words(Action.INJECT, [], options={"count": 2, "text": "a\nb", "canary": True}) == (
         "spooltop", "inject", "/spool", "--count", "2", "--text", "a\\x0ab", "--canary",
     )  # fmt: skip
+
+
+def test_a_plan_is_paced_without_another_look():
+    fake = FakeOperator([row(1), row(2)])
+    operate = operations(fake)
+    plan = operate.plan(Action.REQUEUE, Selection(everything=True), options={"hold_poison": True})
+    fake.rows = []
+    slow = operate.paced(plan, 0.5)
+    assert (slow.rate, slow.command[3:]) == (0.5, ("--hold-poison", "--rate", "0.5", "id1", "id2"))
+    assert operate.paced(slow, None) == plan
 
 
 def test_close_closes_the_operator():

@@ -286,6 +286,13 @@ class FakeControl:
             command=("spooltop", str(action), self.target, *(item.row.id for item in items)),
         )  # fmt: skip
 
+    def paced(self, plan: Plan, rate: float | None) -> Plan:
+        options = {name: value for name, value in plan.options.items() if name != "rate"}
+        slowly = () if rate is None else ("--rate", f"{rate:g}")
+        return replace(
+            plan, options=options if rate is None else {**options, "rate": rate}, command=(*plan.command[:3], *slowly)
+        )
+
     def apply(
         self, plan: Plan, on_progress: Callable[[int], None] | None = None, stop: Callable[[], bool] | None = None
     ) -> Result:

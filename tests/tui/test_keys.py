@@ -107,6 +107,7 @@ CASES: dict[str, Case] = {
     "confirm-number": Case((OVERVIEW, ("r", "type 6 to requeue 6"), ("6", "6_")), "Requeued 6", numbered),
     "force": Case((CLAIMS, ("a", "7 marked"), ("r", "Refused 1")), "by force"),
     "hold-poison": Case((OVERVIEW, ("r", "h hold 1, requeue 5")), "Hold 1, requeue 5 of 6 claims", poisoned),
+    "rate": Case(PLAN, "at most: _"),
     "copy-command": Case(PLAN, "copied: spooltop requeue /var/spool/memex"),
     "stop": Case((*PLAN, (lambda driver: driver.control.gate.clear(), ""), ("y", "Esc stop")), "stopping"),
     "cancel": Case(PLAN, lambda driver: "1 PROBLEM" in driver.text and not driver.control.applied),

@@ -294,3 +294,61 @@ async def test_escape_ends_the_making_of_a_plan_and_the_next_one_is_made_at_once
         await planned(driver, "r")
         await driver.see("y requeue 2")
         assert len(driver.control.planned) == 1
+
+
+async def test_a_rate_is_typed_into_the_plan_and_applied() -> None:
+    async with dashboard(dead(120)) as driver:
+        await planned(driver, "r")
+        await driver.see("s slower")
+        await driver.press("s")
+        await driver.see("at most: _", "Enter set it")
+        await driver.press(*"y5", "enter")
+        await driver.see("'y5' is no rate")
+        await driver.press("ctrl+u", *"50", "slash", "s", "enter")
+        await driver.see("at most 50/s: takes 2.4s or longer", "--rate 50", "type 120")
+        await planned(driver)
+        assert driver.control.applied == [] and len(driver.control.planned) == 1  # the list is the one that was seen
+        await driver.press(*"120", "enter")
+        await driver.see("Requeued 120")
+        assert [plan.rate for plan in driver.control.applied] == [50.0]
+
+
+async def test_a_rate_is_left_as_it_is_changed_and_taken_away() -> None:
+    async with dashboard(dead(3)) as driver:
+        await planned(driver, "r")
+        await driver.press("s", *"7", "escape")
+        await driver.see("y requeue 3")
+        assert "at most" not in driver.text
+        await driver.press("s", *"1000", "slash", "m", "enter")
+        await driver.see("at most 16.7/s")
+        await planned(driver)
+        await driver.press("s")
+        await driver.see("at most: 16.7/s_")
+        await driver.press("ctrl+u", "enter")
+        await planned(driver)
+        await driver.see("y requeue 3")
+        assert "at most" not in driver.text
+        await driver.press("y")
+        await driver.see("Requeued 3")
+        assert [plan.rate for plan in driver.control.applied] == [None]
+
+
+async def test_a_rate_that_was_set_is_that_of_the_plan_made_again() -> None:
+    async with dashboard(dead(2, live=1)) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.press("a")
+        await driver.see("3 marked")
+        await planned(driver, "r")
+        await driver.press("s", *"5", "enter")
+        await driver.see("at most 5/s")
+        await planned(driver, "f")
+        await driver.until(lambda: len(driver.control.planned) == 2)
+        assert driver.control.planned[1][2:] == (True, {"rate": 5.0})
+
+
+async def test_one_alone_is_not_done_at_a_rate() -> None:
+    async with dashboard(dead(1)) as driver:
+        await planned(driver, "r")
+        await driver.press("s")
+        await driver.see("not many of them to do slowly")

@@ -131,8 +131,7 @@ class DirectoryOperator:
     # What one operation is made of
 
     def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[list[ItemResult]]:
-        rate = plan.options.get("rate")
-        rate = float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
+        rate = plan.rate
         size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         intent = Intent(plan, books, self._clock, self._user)
         if plan.action is Action.INJECT:

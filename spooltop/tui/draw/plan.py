@@ -123,9 +123,11 @@ def plan_lines(
     zone: datetime.tzinfo | None = None,
     scroll: int = 0,
     busy: str = "",
+    rate: str | None = None,
 ) -> list[Line]:
     """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
-    from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed."""
+    from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed;
+    ``rate`` what is typed of a rate, None where none is being typed."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
@@ -133,7 +135,7 @@ def plan_lines(
     listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
     tail = [*_warnings(plan, inner), *_refusals(plan, inner), *noted(notes, inner)]
-    foot = _foot(plan, inner, typed, busy)
+    foot = _foot(plan, inner, typed, busy, rate)
     room = max(1, height - 2 - len(foot))
     table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll) if plan.items else []
     middle = [*head, *table, *tail]
@@ -143,13 +145,19 @@ def plan_lines(
     return framed(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
 
 
-def _foot(plan: Plan, inner: int, typed: str, busy: str) -> list[Line]:
+def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None) -> list[Line]:
     lines: list[Line] = [BLANK]
     if plan.command and plan.count:
         parts = wrap(f"copy as command: {shown(shlex.join(plan.command))}", max(8, inner - 2))
         if len(parts) > _COMMAND_LINES:
             parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
         lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
+    if rate is not None:
+        asked = join("at most: ", Span(f"{shown(rate)}_", Style.STRONG))
+        lines.append(crop(join(asked, Span("   50, 50/s, 1000/m; nothing: as fast as it goes", Style.DIM)), inner))
+        return lines
+    if plan.pace:
+        lines.append(crop(join(Span("s ", Style.KEY), plan.pace), inner))
     if busy:
         lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
         return lines

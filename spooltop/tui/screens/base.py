@@ -27,6 +27,8 @@ LEAST = (40, 10)
 LEAVING = ("escape", "q", "ctrl+c", "f10", "ctrl+z")
 """Keys that go back or end: what is not seen can be left, and nothing else."""
 WAY_OUT = ("ctrl+c", "f10")
+ANYWHERE = (*WAY_OUT, "ctrl+z", "ctrl+l")
+"""Keys that mean the same whatever is being typed."""
 
 
 def too_small(width: int, height: int) -> list[Line]:

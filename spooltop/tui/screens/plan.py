@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 from textual.events import Key, Resize
 from textual.message import Message
 
-from ...errors import SpooltopError
+from ...errors import SpooltopError, UsageError
+from ...model import units
 from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
 from ...model.words import Action, Json
@@ -21,7 +22,8 @@ from ..following import FOLLOWED_AT_MOST, FOLLOWS
 from ..lifecycle import shell
 from ..lineedit import LineEdit
 from ..scene import Scene, View
-from .base import LEAVING
+from .base import ANYWHERE, LEAVING
+from .footer import footer_line
 from .panel import Panel
 from .result import ResultScreen
 from .stepping import SteppingScreen
@@ -77,6 +79,8 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.refused = ""
         self.scroll_at = 0
         self.planning = ""
+        self.rate: LineEdit | None = None
+        """The rate that is being typed."""
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
@@ -125,6 +129,8 @@ class PlanScreen(SteppingScreen[Result | None]):
         return Scene(View.PLAN, snapshot=snapshot, plan=self.plan, applying=self.applying, depth=1)
 
     def typed(self, event: Key) -> bool:
+        if self.rate is not None:
+            return self._typed_rate(self.rate, event)
         plan = self.plan
         if plan is None or self.applying or plan.confirm is not Confirm.NUMBER:
             return False
@@ -135,6 +141,36 @@ class PlanScreen(SteppingScreen[Result | None]):
             self.paint()
             return True
         return False
+
+    def _typed_rate(self, edit: LineEdit, event: Key) -> bool:
+        """No key is one of the plan while a rate is typed, or a slip of the hand would confirm it."""
+        if event.key in ANYWHERE:
+            return False
+        if event.key == "escape":
+            self.rate = None
+        elif event.key == "enter":
+            self._set_rate(edit.text.strip())
+        else:
+            edit.key(event.key, event.character)
+        self.paint()
+        return True
+
+    def _set_rate(self, text: str) -> None:
+        try:
+            rate = units.parse_rate(text) if text else None
+        except UsageError as error:
+            self.say(str(error))
+            return
+        plan, self.rate = self.plan, None
+        if plan is None or plan.rate == rate:
+            return
+        self.options.pop("rate", None)
+        if rate is not None:
+            self.options["rate"] = rate
+        # The words of a command are made of a million ids in the other thread, too.
+        self.plan, self.edit.text, self.planning = None, "", ""
+        spool = self.owner.spool
+        self.owner.doer.submit(lambda: spool.paced(plan, rate), lambda paced: deliver(self, self.Planned(paced)))
 
     # What it looks like
 
@@ -147,9 +183,10 @@ class PlanScreen(SteppingScreen[Result | None]):
         busy = ""
         if self.applying:
             busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
+        rate = None if self.rate is None else self.rate.text
         lines = plan_lines(
             self.plan, self.app.size.width, self.room, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at,
-            busy=busy,
+            busy=busy, rate=rate,
         )  # fmt: skip
         self.show_panel(lines)
 
@@ -238,6 +275,16 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.options["hold_poison"] = True
         self.make()
         self.paint()
+
+    def do_rate(self, key: str) -> None:
+        rate = self.plan.rate if self.plan is not None else None
+        self.rate = LineEdit("" if rate is None else units.pace(rate).replace(",", ""), limit=12)
+        self.paint()
+
+    def keys_line(self, width: int) -> Line:
+        if self.rate is None:
+            return super().keys_line(width)
+        return footer_line([("Enter", "set it"), ("Esc", "leave it as it is")], width)
 
     def do_copy_command(self, key: str) -> None:
         if self.plan is not None:
