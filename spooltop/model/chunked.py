@@ -1,4 +1,4 @@
-"""A long list in a tenth of the room: chunks of plain tuples, compressed; an object is made when it is asked for."""
+"""A long list in a tenth of the room: chunks of plain columns, compressed; an object is made when it is asked for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ from typing import Any, TypeVar, overload
 
 from .kind import BATCH
 
-__all__ = ["CHUNK", "Chunked"]
+__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "spread"]
 
 CHUNK = BATCH
 """What is announced, done and told together is unpacked once."""
 
 T = TypeVar("T")
+
+Column = list[Any] | tuple[Any]
+"""A value for each row; or, as a tuple, the one that all of them have."""
+
+
+def columns_of(rows: Iterable[Sequence[Any]]) -> list[Column]:
+    """The columns of a table that has rows.
+
+    >>> columns_of([("a", 1, None), ("b", 1, None)])
+    [['a', 'b'], (1,), (None,)]
+    """
+    return [column_of(values) for values in zip(*rows, strict=True)]
+
+
+def column_of(values: Sequence[Any]) -> Column:
+    """There is at least one of them."""
+    return (values[0],) if values.count(values[0]) == len(values) else list(values)
+
+
+def spread(column: Column, count: int) -> Sequence[Any]:
+    """A value for each of ``count`` rows."""
+    return column if isinstance(column, list) else column * count
 
 
 class Chunked(Sequence[T]):
@@ -25,13 +47,13 @@ class Chunked(Sequence[T]):
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._open: list[T] = []
-        self._last: tuple[int, list[T]] = (-1, [])
+        self._last: tuple[int, Sequence[T]] = (-1, ())
 
     @abstractmethod
-    def packed(self, one: T) -> tuple[Any, ...]: ...
+    def packed(self, chunk: Sequence[T]) -> list[Column]: ...
 
     @abstractmethod
-    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[T]: ...
+    def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
 
     def noted(self, more: Sequence[T]) -> None:
         """Called with all that is added, for those who count."""
@@ -45,7 +67,7 @@ class Chunked(Sequence[T]):
         self._open += more
         while len(self._open) >= CHUNK:
             whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
-            self._chunks.append(zlib.compress(marshal.dumps([self.packed(one) for one in whole]), 1))
+            self._chunks.append(zlib.compress(marshal.dumps(self.packed(whole)), 1))
 
     def short(self) -> Sequence[T]:
         """As a list, where one is as good."""
@@ -76,14 +98,16 @@ class Chunked(Sequence[T]):
             yield from self._all_of(chunk)
         yield from self._open
 
-    def _between(self, start: int, stop: int) -> list[T]:
+    def _between(self, start: int, stop: int) -> Sequence[T]:
+        if start % CHUNK == 0 and stop == start + CHUNK:
+            return self._chunk(start // CHUNK)
         found: list[T] = []
         for number in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):
             first = number * CHUNK
             found += self._chunk(number)[max(0, start - first) : stop - first]
         return found
 
-    def _chunk(self, number: int) -> list[T]:
+    def _chunk(self, number: int) -> Sequence[T]:
         if number == len(self._chunks):
             return self._open
         last = self._last  # read once: two threads may look at a list
@@ -91,5 +115,5 @@ class Chunked(Sequence[T]):
             last = self._last = (number, self._all_of(self._chunks[number]))
         return last[1]
 
-    def _all_of(self, chunk: bytes) -> list[T]:
+    def _all_of(self, chunk: bytes) -> Sequence[T]:
         return self.unpacked(marshal.loads(zlib.decompress(chunk)))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from json.encoder import encode_basestring_ascii as quoted
+from typing import TypeVar
 
 from .words import Json
 
-__all__ = ["spelled_line"]
+__all__ = ["each_once", "spelled_line", "spelled_outcomes"]
+
+_One = TypeVar("_One")
+_Other = TypeVar("_Other")
 
 
 def spelled_line(head: Mapping[str, Json], **lists: Iterable[str]) -> bytes:
@@ -19,3 +24,22 @@ def spelled_line(head: Mapping[str, Json], **lists: Iterable[str]) -> bytes:
     """
     spelled = "".join(f',"{name}":[{",".join(items)}]' for name, items in lists.items())
     return f"{json.dumps(head, separators=(',', ':'))[:-1]}{spelled}}}\n".encode()
+
+
+def each_once(spell: Callable[[_One, _Other], str], ones: Iterable[_One], others: Iterable[_Other]) -> Iterator[str]:
+    """What ``spell`` makes of each pair; a row of the same two objects, as in most batches, is spelled once.
+
+    >>> list(each_once(lambda one, other: one + other, "aab", "xxx"))
+    ['ax', 'ax', 'bx']
+    """
+    last: tuple[_One, _Other] | None = None
+    spelled = ""
+    for one, other in zip(ones, others, strict=True):
+        if last is None or one is not last[0] or other is not last[1]:
+            last, spelled = (one, other), spell(one, other)
+        yield spelled
+
+
+def spelled_outcomes(outcomes: Iterable[str], reasons: Iterable[str]) -> Iterator[str]:
+    """The members ``outcome`` and ``reason`` of a result."""
+    return each_once(lambda outcome, reason: f'"outcome":"{outcome}","reason":{quoted(reason)}', outcomes, reasons)

@@ -123,8 +123,9 @@ class Operator(Protocol):
         """Does it, in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
         ...
 
-    def audit(self, line: bytes) -> None:
-        """Appends one line, which ends with a newline, to the audit log, synced. Raises ``AuditFailed``."""
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        """Appends one line, which ends with a newline, to the audit log, synced, unless the next line will be. Raises
+        ``AuditFailed``."""
         ...
 
     def audit_logs(self) -> list[AuditLog]:

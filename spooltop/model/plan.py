@@ -14,8 +14,8 @@ from .units import duration, pace
 from .words import Action, Box, Json, Ref, Verdict
 
 __all__ = [
-    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "oldest_of",
-    "warnings_of",
+    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "Told",
+    "oldest_of", "told_of", "warnings_of",
 ]  # fmt: skip
 
 
@@ -51,6 +51,25 @@ def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
     """How often each warning stands there, without looking at a million items where they know it (``warnings``)."""
     known = getattr(items, "warnings", None)
     return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
+
+
+class Told(NamedTuple):
+    """Of some items what logs and lists say of them, by columns."""
+
+    ids: Sequence[str]
+    names: Sequence[str]
+    boxes: Sequence[Box]
+    words: Sequence[str]
+
+
+def told_of(items: Sequence[Item]) -> Told:
+    """Without making an item of each where they know it (``told``)."""
+    known = getattr(items, "told", None)
+    if isinstance(known, Told):
+        return known
+    return Told(
+        [item.id for item in items], [item.name for item in items], [item.box for item in items], [item.words for item in items]
+    )
 
 
 def oldest_of(items: Sequence[Item]) -> float | None:
@@ -151,6 +170,8 @@ class Outcome(StrEnum):
     DONE = "done"
     SKIPPED = "skipped"
     FAILED = "failed"
+
+    __hash__ = str.__hash__
 
 
 class ItemResult(NamedTuple):

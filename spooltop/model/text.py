@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
-__all__ = ["escape", "escape_text", "plain_locale", "program", "quoted_all", "unescape"]
+__all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
@@ -56,16 +56,20 @@ def escape(name: str) -> str:
     return "".join(out)
 
 
-def quoted_all(names: Sequence[str]) -> list[str]:
-    r"""``escape`` of each as a string of JSON, at the cost of one where none needs either.
+def bare_all(names: Sequence[str]) -> Sequence[str]:
+    r"""``escape`` of each as it stands between the quotes of a string of JSON; they themselves where none needs either.
 
-    >>> print(*quoted_all(['a', 'b"', 'c\\x1b']))
-    "a" "b\\"" "c\\\\x1b"
+    >>> print(*bare_all(['a', 'b"', 'c\\x1b']))
+    a b\\" c\\\\x1b
     """
     together = "".join(names)
-    if together.isascii() and together.isprintable() and "\\" not in together and '"' not in together:
-        return [f'"{name}"' for name in names]
-    return [quoted(escape(name)) for name in names]
+    if together.isascii() and not together.encode().translate(None, _BARE):
+        return names
+    return [quoted(escape(name))[1:-1] for name in names]
+
+
+_BARE = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
+"""What neither a screen nor JSON takes for anything but itself."""
 
 
 def _bytes(char: str) -> bytes:

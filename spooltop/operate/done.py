@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from ..model.chunked import Chunked
+from ..model.chunked import CHUNK, Chunked, Column, column_of, spread
 from ..model.plan import ItemResult, Outcome
 
 __all__ = ["Done"]
@@ -25,11 +24,13 @@ class Done(Chunked[ItemResult]):
         self.outcomes.update([one.outcome for one in more])
         self.reasons.update([one.reason for one in more if one.reason and one.outcome is Outcome.DONE])
 
-    def packed(self, one: ItemResult) -> tuple[Any, ...]:
-        return one.id, one.name, one.outcome.value, one.reason, one.became
+    def packed(self, chunk: Sequence[ItemResult]) -> list[Column]:
+        ids, names, outcomes, reasons, became = zip(*chunk, strict=True)
+        return [column_of(values) for values in (ids, names, [one.value for one in outcomes], reasons, became)]
 
-    def unpacked(self, chunk: list[tuple[Any, ...]]) -> list[ItemResult]:
-        return [ItemResult(id, name, _OUTCOME[outcome], reason, became) for id, name, outcome, reason, became in chunk]
+    def unpacked(self, packed: list[Column]) -> list[ItemResult]:
+        ids, names, outcomes, reasons, became = (spread(column, CHUNK) for column in packed)
+        return list(map(ItemResult, ids, names, map(_OUTCOME.__getitem__, outcomes), reasons, became))
 
 
 _OUTCOME = {outcome.value: outcome for outcome in Outcome}

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -291,9 +290,15 @@ class Operations:
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
         """The line after: what came of each."""
         head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
-        came = Counter(one.outcome for one in batch)
+        came = [one.outcome for one in batch]
         try:
-            self._write(head, after_line(head, batch), {str(outcome): came[outcome] for outcome in Outcome})
+            self._write(
+                head,
+                after_line(head, batch),
+                {str(outcome): came.count(outcome) for outcome in Outcome},
+                # What is to come is announced in the next line, with a sync that is this one's too.
+                sync=tried % BATCH != 0 or tried >= plan.count,
+            )
         except AuditFailed as error:
             raise AuditFailed(
                 f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
@@ -311,9 +316,11 @@ class Operations:
         except SpooltopError:
             return  # most likely it ended for the same reason, and that is told
 
-    def _write(self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None) -> None:
+    def _write(
+        self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True
+    ) -> None:
         """``head`` is ``line`` without its items, ``counts`` says in their place what came of them."""
-        self._operator.audit(line)
+        self._operator.audit(line, sync=sync)
         if self._copies is not None:
             self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
 from ..model.audit import AuditLine, AuditLog, AuditTrail
-from ..model.jsonl import spelled_line
-from ..model.plan import Item, ItemResult, Outcome
-from ..model.text import quoted_all, unescape
+from ..model.jsonl import spelled_line, spelled_outcomes
+from ..model.plan import Item, ItemResult, Outcome, told_of
+from ..model.text import bare_all, unescape
 from ..model.words import Json
 
 __all__ = ["after_line", "before_line", "trail_of"]
@@ -23,22 +23,23 @@ _LATEST = 253_402_300_800
 
 def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
     """What is about to happen to which messages."""
-    ids, names = quoted_all([item.id for item in items]), quoted_all([item.name for item in items])
+    ids, names, boxes, words = told_of(items)
     told = [
-        quoted(item.words) if item.words else f'"{item.box}/{name[1:]}' for item, name in zip(items, names, strict=True)
+        quoted(said) if said else f'"{box}/{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
     ]
-    return spelled_line(head, ids=ids, names=told)
+    return spelled_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=told)
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
     """What came of each."""
+    ids, names, outcomes, reasons, became = zip(*results, strict=True) if results else ((),) * 5
     told = [
-        f'{{"id":{id},"name":{name},"outcome":"{one.outcome}","reason":{quoted(one.reason)},"became":{became}}}'
-        for one, id, name, became in zip(
-            results,
-            quoted_all([one.id for one in results]),
-            quoted_all([one.name for one in results]),
-            quoted_all([one.became for one in results]),
+        f'{{"id":"{id}","name":"{name}",{how},"became":"{now}"}}'
+        for id, name, how, now in zip(
+            bare_all(ids),
+            bare_all(names),
+            spelled_outcomes(outcomes, reasons),
+            bare_all(became),
             strict=True,
         )
     ]

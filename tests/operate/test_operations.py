@@ -58,7 +58,7 @@ class FakeOperator:
             if stop():
                 return
 
-    def audit(self, line):
+    def audit(self, line, *, sync=True):
         if self.full_from is not None and len(self.lines) >= self.full_from:
             raise AuditFailed("no space", path="/spool")
         self.lines.append((json.loads(line), len(self.moved)))

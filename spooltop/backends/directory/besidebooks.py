@@ -29,7 +29,7 @@ class BesideBooks(Protocol):
 
     def journal(self, line: bytes) -> None: ...
 
-    def audit(self, line: bytes) -> None: ...
+    def audit(self, line: bytes, *, sync: bool = True) -> None: ...
 
     def audited(self) -> list[AuditLog]:
         """The audit logs, the own one first. Raises ``OSError``."""
@@ -81,9 +81,9 @@ class SpoolBooks(_Journals):
         with self._writing(), self._books() as books:
             books.write_beside(f"{self._what}.jsonl", line)
 
-    def audit(self, line: bytes) -> None:
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
         with self._writing(), self._books() as books:
-            books.write_audit(line)
+            books.write_audit(line, sync=sync)
 
     def audited(self) -> list[AuditLog]:
         with self._books() as books:
@@ -116,7 +116,7 @@ class StateBooks(_Journals):
     def journal(self, line: bytes) -> None:
         self._append(f"{self._what}.jsonl", line)
 
-    def audit(self, line: bytes) -> None:
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
         self._append(AUDIT, line)
 
     def audited(self) -> list[AuditLog]:

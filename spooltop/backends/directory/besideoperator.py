@@ -76,8 +76,8 @@ class BesideOperator(ABC):
                 raise
             yield [done]
 
-    def audit(self, line: bytes) -> None:
-        self._books.audit(line)
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        self._books.audit(line, sync=sync)
 
     def audit_logs(self) -> list[AuditLog]:
         """Raises ``Unreadable``."""

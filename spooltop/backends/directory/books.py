@@ -64,9 +64,9 @@ class Books:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
         self._append(_JOURNAL, line, sync=sync)
 
-    def write_audit(self, line: bytes) -> None:
-        """Raises ``AuditFailed``."""
-        self._append(AUDIT, line)
+    def write_audit(self, line: bytes, *, sync: bool = True) -> None:
+        """Synced, unless the next line will be. Raises ``AuditFailed``."""
+        self._append(AUDIT, line, sync=sync)
 
     def write_beside(self, name: str, line: bytes) -> None:
         """A journal of what is no message (cursors, locks), ``name``. Raises ``AuditFailed``."""

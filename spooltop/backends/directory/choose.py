@@ -56,7 +56,7 @@ def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[
 def _changed_at(folders: Folders, place: Place) -> float | None:
     """A move changes ctime and nothing else: when it was set aside, where that is told nowhere."""
     try:
-        return folders.files.stat(place.name, folders.of(place).fd).st_ctime
+        return folders.files.stat(place.name, folders.of(place.box, place.folder).fd).st_ctime
     except OSError:
         return None  # gone since
 
@@ -198,7 +198,7 @@ def pin(
     box: Box | None = None,
 ) -> tuple[Ref, os.stat_result, str]:
     """The identity of what stands at ``place``, how it was found, and what it is if no regular file. Raises ``OSError``."""
-    folder = folders.of(place)
+    folder = folders.of(place.box, place.folder)
     found = folders.files.stat(place.name, folder.fd)
     ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, folder.id, token, target, meta, box)
     return ref, found, kind_of(found)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+from ...model.chunked import CHUNK, spread
 from ...model.plan import Item, ItemResult, Plan
 from ...model.words import ASIDE, Action, Box, Json, Verdict
 from .choose import FORCEABLE
 from .folders import Folders
-from .journal import Move, Moved
+from .journal import Moved, Places, spelled_moves
 from .metadata import known_of
 from .moves import RULES
+from .packeditems import BOX, VERDICT, Batch, Refs
 from .places import Place, Ref
 
-__all__ = ["Errand", "errands_of"]
+__all__ = ["Errand", "Errands", "errands_of"]
 
 
 class Way(NamedTuple):
@@ -23,74 +26,159 @@ class Way(NamedTuple):
 
     ``meta`` goes beside a message that is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
     the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own.
-    ``elsewhere``: it goes not where the action says, and the warning of its item tells why.
+    ``elsewhere``: it goes not where the action says, and why.
     """
 
     forced: bool
     meta: str
     gone: str
     alone: bool
-    elsewhere: bool = False
+    elsewhere: str = ""
 
 
 class Errand(NamedTuple):
-    """One message to move, or to delete: then ``target`` is None. ``was`` is what was known of it where it was set aside, which
-    goes with the move."""
+    """One message to move, or to delete: then ``to_box`` is None and so is all of the target. ``was`` is what was known of it
+    where it was set aside, which goes with the move. Flat, because a million of them are made."""
 
-    ref: Ref
-    target: Place | None
+    box: Box
+    name: str
+    folder: str
+    ino: int
+    size: int
+    ctime_ns: int
+    folder_id: tuple[int, int]
+    token: str | None
+    to_box: Box | None
+    to_name: str
+    to_folder: str
     planned: Verdict | None
     way: Way
     was: Mapping[str, Json] | None = None
 
-    def as_move(self) -> Move:
-        """As the journal announces it."""
-        ref = self.ref
-        return Move(ref.place, self.target, ref.ino, ref.size, ref.ctime_ns, ref.token, self.was)
 
-    def result(self, item: Item, moved: Moved) -> ItemResult:
-        target = self.target
-        became = target.name if moved.moved and target is not None else ""
-        reason = moved.reason or (item.warning if moved.moved and self.way.elsewhere else "")
-        return ItemResult(item.id, self.ref.place.name, moved.outcome, reason, became)
+_flat = partial(tuple.__new__, Errand)
 
 
-def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Iterator[Errand]:
-    """Of ``items`` of ``plan``, in their order. ``at`` is now, in epoch seconds."""
-    undo = plan.action is Action.UNDO
-    reason = f"undo of {plan.undoes}" if undo else f"{plan.action} by {user}"
-    forced = plan.force and plan.action in FORCEABLE
-    said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
-    usual: dict[tuple[Box, str], Way] = {}
-    folder = Place(Box.TRASH, "any", plan.operation).folder  # a place below it needs no other check than that of its name
-    into = Box.TRASH if undo else None if plan.deletes else RULES[plan.action].target
-    for item in items:
-        ref = item.ref
-        if not isinstance(ref, Ref):
-            raise TypeError(f"not pinned by a directory spool: {ref!r}")
-        place, target = ref.place, ref.target
-        if target is None and (box := ref.box or into) is not None:
-            # The undo of what was put sets it aside.
-            target = Place._make((box, place.name, folder)) if box in ASIDE else Place(box, place.name, plan.operation)
-        into_folder = "" if target is None else target.folder
-        way = usual.get((place.box, into_folder))
+class Errands:
+    """Those of one batch, by columns: each is made when its turn comes."""
+
+    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[Errand]:
+        return map(_flat, zip(*self._columns, strict=True))
+
+    def to_look_at(self) -> Iterable[tuple[Box, str, str | None]]:
+        """(box, name, token) of those that a living holder keeps where they are."""
+        boxes, names, *_ = self._columns
+        tokens, ways = self._columns[7], self._columns[12]
+        return (one[:3] for one in zip(boxes, names, tokens, ways, strict=True) if not one[3].forced)
+
+    def spelled(self) -> list[str]:
+        """As the journal announces them."""
+        boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
+        return spelled_moves(
+            Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
+        )
+
+    def results(self, ids: Sequence[str], moved: Sequence[Moved]) -> list[ItemResult]:
+        """``ids`` are those of the items, ``moved`` what came of them, as far as it went."""
+        names, to_names, ways = self._columns[1], self._columns[9], self._columns[12]
+        return [
+            ItemResult(id, name, outcome, reason or (way.elsewhere if there else ""), to_name if there else "")
+            for id, name, to_name, way, (outcome, reason, there, _, _) in zip(ids, names, to_names, ways, moved, strict=False)
+        ]
+
+
+def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:
+    """Of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
+    ways = _Ways(plan, user, at)
+    if isinstance(items, Batch) and (alike := _all_alike(ways, items.refs)) is not None:
+        return alike
+    return Errands(list(zip(*[_errand(folders, ways, item) for item in items], strict=True)))
+
+
+class _Ways:
+    """The ways of one batch, each made once; and where a target leaves it open, what it is."""
+
+    def __init__(self, plan: Plan, user: str, at: float) -> None:
+        self.requeues = plan.action is Action.REQUEUE
+        self.operation = plan.operation
+        self._undo = plan.action is Action.UNDO
+        self._forced = plan.force and plan.action in FORCEABLE
+        reason = f"undo of {plan.undoes}" if self._undo else f"{plan.action} by {user}"
+        self._said: dict[str, Json] = {"reason": reason, "at": at, "who": user, "operation": plan.operation}
+        self._user = user
+        # The undo of what was put sets it aside.
+        self._into = Box.TRASH if self._undo else None if plan.deletes else RULES[plan.action].target
+        self._folder = Place(Box.TRASH, "any", plan.operation).folder  # a place below it needs no check but that of its name
+        self._known: dict[tuple[Box, str], Way] = {}
+
+    def target(self, box: Box | None) -> tuple[Box | None, str]:
+        """(box, folder) for what goes to ``box``, or where None, to where the action says."""
+        into = box or self._into
+        if into is not None and into not in ASIDE:
+            raise ValueError(f"what it is called in {into} is not said")
+        return into, "" if into is None else self._folder
+
+    def usual(self, box: Box, to_folder: str) -> Way:
+        way = self._known.get((box, to_folder))
         if way is None:
-            meta = _open_json({"origin": place.box.value, **said})
-            way = usual[place.box, into_folder] = Way(
-                forced, meta, _gone(place.box, undo), into_folder == plan.operation
-            )
-        was = (known_of(folders, place) or None) if place.folder and target is not None else None
-        elsewhere = ref.box is not None and plan.action is Action.REQUEUE
-        if ref.meta:
-            way = way._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)
-        elif elsewhere:
-            meta = _open_json({"origin": place.box.value, **said, "reason": f"{item.warning}, by {user}"})
-            way = way._replace(meta=meta, elsewhere=True)
-        elif was is not None and into_folder:
-            # Where it had been set aside, and why, is kept for the day when it goes back there.
-            meta = _open_json({"origin": place.box.value, **said, "was": {k: v for k, v in was.items() if k != "was"}})
-            way = way._replace(meta=meta)
-        yield Errand(ref, target, item.verdict, way, was)
+            meta = self.meta(box)
+            way = Way(self._forced, meta, _gone(box, self._undo), to_folder == self.operation)
+            self._known[box, to_folder] = way
+        return way
+
+    def meta(self, box: Box, **more: Json) -> str:
+        return _open_json({"origin": box.value, **self._said, **more})
+
+    def elsewhere(self, box: Box, why: str) -> str:
+        """The metadata of what goes not where the action says."""
+        return self.meta(box, reason=f"{why}, by {self._user}")
+
+
+def _all_alike(ways: _Ways, refs: Refs) -> Errands | None:
+    """Of messages out of one box into one box, as nearly all of a million are, without a look at each; None where they differ
+    in more than that."""
+    one = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to)
+    if not all(isinstance(column, tuple) for column in one):
+        return None
+    (box,), (folder,), (folder_id,), (target_box,), (to_folder,), (meta,), (to,) = one
+    if folder or meta is not None or (to is not None and ways.requeues):
+        return None
+    to_box, names, to_names = None if target_box is None else BOX[target_box], refs.name, refs.target_name
+    if to_box is None:
+        to_box, to_folder = ways.target(None if to is None else BOX[to])
+        to_names = ("",) if to_box is None else names
+    source = BOX[box]
+    columns = (
+        (source,), names, ("",), refs.ino, refs.size, refs.ctime_ns, (folder_id,), refs.token, (to_box,), to_names, (to_folder,),
+        list(map(VERDICT.__getitem__, spread(refs.verdict, CHUNK))), (ways.usual(source, to_folder),), (None,),
+    )  # fmt: skip
+    return Errands([spread(column, CHUNK) for column in columns])
+
+
+def _errand(folders: Folders, ways: _Ways, item: Item) -> Errand:
+    ref = item.ref
+    if not isinstance(ref, Ref):
+        raise TypeError(f"not pinned by a directory spool: {ref!r}")
+    place, target = ref.place, ref.target
+    to_box, to_folder = (target.box, target.folder) if target is not None else ways.target(ref.box)
+    to_name = target.name if target is not None else "" if to_box is None else place.name
+    way = ways.usual(place.box, to_folder)
+    was = (known_of(folders, place) or None) if place.folder and to_box is not None else None
+    elsewhere = item.warning if ref.box is not None and ways.requeues else ""
+    if ref.meta:
+        way = way._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)
+    elif elsewhere:
+        way = way._replace(meta=ways.elsewhere(place.box, elsewhere), elsewhere=elsewhere)
+    elif was is not None and to_folder:
+        # Where it had been set aside, and why, is kept for the day when it goes back there.
+        way = way._replace(meta=ways.meta(place.box, was={k: v for k, v in was.items() if k != "was"}))
+    return Errand(
+        place.box, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token, to_box, to_name,
+        to_folder, item.verdict, way, was,
+    )  # fmt: skip
 
 
 def _gone(box: Box, undo: bool) -> str:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
 from ...model.words import Box
-from .places import Place
 
 __all__ = ["Folder", "Folders", "drop_folder"]
 
@@ -45,21 +44,22 @@ class Folders:
         self._boxes: dict[Box, Folder] = {}
         self._aside: dict[tuple[Box, str], Folder] = {}
 
-    def of(self, place: Place, *, create: bool = False) -> Folder:
-        """The directory of ``place``. ``FileNotFoundError`` where there is none and ``create`` is False, else ``OSError``."""
-        if not place.folder:
-            found = self._boxes.get(place.box)
+    def of(self, box: Box, folder: str, *, create: bool = False) -> Folder:
+        """The directory of what stands in ``folder`` of ``box`` (``Place``). ``FileNotFoundError`` where there is none and
+        ``create`` is False, else ``OSError``."""
+        if not folder:
+            found = self._boxes.get(box)
             if found is None:
-                found = self._boxes[place.box] = self._opened(self._dirs.box(place.box))
+                found = self._boxes[box] = self._opened(self._dirs.box(box))
             return found
-        found = self._aside.get((place.box, place.folder))
+        found = self._aside.get((box, folder))
         if found is None:
             if len(self._aside) >= _KEPT:
                 self.close()
-            fd = aside.folder(self._dirs, place.box, place.folder, create=create)
+            fd = aside.folder(self._dirs, box, folder, create=create)
             if fd is None:
-                raise FileNotFoundError(f"{place.box}/{place.folder}")
-            found = self._aside[place.box, place.folder] = self._opened(fd)
+                raise FileNotFoundError(f"{box}/{folder}")
+            found = self._aside[box, folder] = self._opened(fd)
         return found
 
     def close(self) -> None:

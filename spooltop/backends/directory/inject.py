@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...engine import names
 from ...engine.dirs import SpoolDirs
@@ -14,10 +14,9 @@ from ...model.template import fill
 from ...model.text import escape_text
 from ...model.units import size as size_words
 from ...model.words import Box, Json
-from .journal import Move, Moved
-from .places import Place
+from .journal import Moved, Places, spelled_moves
 
-__all__ = ["Payload", "inject_one", "new_moves"]
+__all__ = ["Payload", "inject_one", "new_names", "spelled_puts"]
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60
@@ -74,9 +73,16 @@ class Payload:
         return f"test message {number} by spooltop\n".encode()
 
 
-def new_moves(payload: Payload, count: int, us: int) -> list[Move]:
-    """Names for ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as put."""
-    return [Move(None, Place(Box.NEW, payload.name(us + place))) for place in range(count)]
+def new_names(payload: Payload, count: int, us: int) -> list[str]:
+    """For ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as put."""
+    return [payload.name(us + place) for place in range(count)]
+
+
+def spelled_puts(names: Sequence[str]) -> list[str]:
+    """As the journal announces them."""
+    many = len(names)
+    nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
+    return spelled_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
 
 
 def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...errors import AuditFailed
 from ...model.plan import ItemResult, Plan
 from .books import Books
-from .journal import Move, Moved, encode_intent, encode_result
+from .journal import Moved, encode_intent, encode_result
 
 __all__ = ["Intent"]
 
@@ -24,8 +24,9 @@ class Intent:
         self.lost = ""
         """Why a line is not in the journal, of what goes on all the same."""
 
-    def write(self, moves: Sequence[Move]) -> None:
-        """Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what frees space."""
+    def write(self, moves: Iterable[str]) -> None:
+        """``moves`` as ``journal.spelled_moves`` gives them. Raises ``AuditFailed``: then nothing of this batch may happen. But
+        a full disk does not stop what frees space."""
         plan = self._plan
         line = encode_intent(
             plan.operation, plan.action, self._batch, self._clock(), moves,

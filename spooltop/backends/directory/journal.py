@@ -18,13 +18,16 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
-from ...model.jsonl import spelled_line
+from ...model.jsonl import each_once, spelled_line, spelled_outcomes
 from ...model.plan import Outcome
-from ...model.text import escape, quoted_all
-from ...model.words import Action, Json
+from ...model.text import bare_all, escape
+from ...model.words import Action, Box, Json
 from .places import OPERATION, Place
 
-__all__ = ["Entry", "Move", "Moved", "Operation", "decode", "encode_intent", "encode_result", "gather", "unfinished"]
+__all__ = [
+    "Entry", "Move", "Moved", "Operation", "Places", "decode", "encode_intent", "encode_result", "gather",
+    "spelled_moves", "unfinished",
+]  # fmt: skip
 
 
 class Move(NamedTuple):
@@ -99,20 +102,14 @@ def encode_intent(
     action: Action,
     batch: int,
     at: float,
-    moves: Sequence[Move],
+    items: Iterable[str],
     *,
     user: str,
     count: int,
     force: bool,
     undoes: str | None,
 ) -> bytes:
-    sources, targets = _places([move.source for move in moves]), _places([move.target for move in moves])
-    items = (
-        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size}'
-        f',"ctime":{ctime_ns},"token":{"null" if token is None else quoted(token)}'
-        f'{"" if meta is None else _meta(meta)}}}'
-        for source, target, (_, _, ino, size, ctime_ns, token, meta) in zip(sources, targets, moves, strict=True)
-    )
+    """``items`` as ``spelled_moves`` gives them."""
     head: dict[str, Json] = {
         "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
         "user": escape(user), "count": count, "force": force, "undoes": undoes,
@@ -120,25 +117,53 @@ def encode_intent(
     return spelled_line(head, items=items)
 
 
-def _places(places: Sequence[Place | None]) -> list[str]:
-    """As ``str`` of each would give it, quoted."""
-    names = quoted_all(["" if place is None else place.name for place in places])
-    # No box and no folder of an operation has anything in it that JSON would quote.
+class Places(NamedTuple):
+    """By columns; a box is None where there is no place."""
+
+    boxes: Iterable[Box | None]
+    names: Sequence[str]
+    folders: Iterable[str]
+
+
+def spelled_moves(
+    sources: Places,
+    targets: Places,
+    inos: Iterable[int],
+    sizes: Iterable[int],
+    ctimes_ns: Iterable[int],
+    tokens: Iterable[str | None],
+    metas: Iterable[Mapping[str, Json] | None],
+) -> list[str]:
+    """The items of an intent line, each JSON."""
     return [
-        "null" if place is None else f'"{place.box}/{place.folder}/{name[1:]}' if place.folder else f'"{place.box}/{name[1:]}'
-        for place, name in zip(places, names, strict=True)
+        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
+        for source, target, ino, size, ctime_ns, rest in zip(
+            _spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, each_once(_rest, tokens, metas), strict=True
+        )
     ]
 
 
-def _meta(meta: Mapping[str, Json]) -> str:
-    return f',"meta":{json.dumps(meta, separators=(",", ":"))}'
+def _spelled(places: Places) -> Iterator[str]:
+    """As ``str`` of each would give it, quoted."""
+    for start, name in zip(each_once(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
+        yield f'"{start}{name}"' if start else "null"
+
+
+def _start(box: Box | None, folder: str) -> str:
+    # No box and no folder of an operation has anything in it that JSON would quote.
+    return "" if box is None else f"{box}/{folder}/" if folder else f"{box}/"
+
+
+def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
+    told = "" if meta is None else f',"meta":{json.dumps(meta, separators=(",", ":"))}'
+    return f'"token":{"null" if token is None else quoted(token)}{told}'
 
 
 def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
+    outcomes, reasons, moves, inos, ctimes_ns = zip(*results, strict=True) if results else ((),) * 5
     items = (
-        f'{{"outcome":"{outcome}","reason":{quoted(reason)},"moved":{"true" if moved else "false"},"ino":{ino}'
-        f',"ctime":{ctime_ns}}}'
-        for outcome, reason, moved, ino, ctime_ns in results
+        f'{{{how},"moved":{"true" if moved else "false"},"ino":{ino},"ctime":{ctime_ns}}}'
+        for how, moved, ino, ctime_ns in zip(spelled_outcomes(outcomes, reasons), moves, inos, ctimes_ns, strict=True)
     )
     return spelled_line({"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}, results=items)
 

@@ -27,7 +27,7 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
     that cannot be closed."""
     files = folders.files
     try:
-        fd = files.open_read(aside.meta_name(place.name), folders.of(place).fd)
+        fd = files.open_read(aside.meta_name(place.name), folders.of(place.box, place.folder).fd)
     except OSError:
         return {}
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from stat import S_IMODE, S_ISREG
 
@@ -13,14 +12,16 @@ from ...engine.files import mode_like
 from ...model.plan import Outcome
 from ...model.text import escape
 from ...model.words import LIVE, Box
-from .errands import Errand
+from .errands import Errand, Errands
 from .folders import Folder, Folders, drop_folder
 from .holder import LastLook
 from .journal import Moved
-from .places import Place, Ref
 from .repair import Repaired
 
 __all__ = ["Mover"]
+
+
+_DONE = Outcome.DONE
 
 
 class Mover:
@@ -32,18 +33,17 @@ class Mover:
         self._look = look
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
-        self._sources: set[int] = set()
-        self._targets: set[int] = set()
+        self._sources: set[Folder] = set()
+        self._targets: set[Folder] = set()
+        self._noted: tuple[Folder | None, Folder | None] = (None, None)
         self._fit: set[int] = set()
         self._beside: dict[tuple[int, str], str] = {}
         self._trouble = ""
         self._emptied: set[str] = set()
 
-    def prepare(self, errands: Sequence[Errand]) -> None:
+    def prepare(self, errands: Errands) -> None:
         """To be called just before the moves of a batch."""
-        self._look.prepare(
-            (errand.ref.place.box, errand.ref.place.name, errand.ref.token) for errand in errands if not errand.way.forced
-        )
+        self._look.prepare(errands.to_look_at())
 
     def move(self, errand: Errand) -> Moved:
         """What came of it; never raises ``OSError``."""
@@ -53,76 +53,77 @@ class Mover:
             return Moved(Outcome.FAILED, _words(error))
 
     def _move(self, errand: Errand) -> Moved:
-        ref, target, way = errand.ref, errand.target, errand.way
-        place = ref.place
+        box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, way, _ = errand
+        files, folders = self._files, self.folders
         try:
-            source = self.folders.of(place)
-            found = self._files.stat(place.name, source.fd)
+            source = folders.of(box, folder)
+            found = files.stat(name, source.fd)
         except FileNotFoundError:
             return self._gone(errand)
-        if source.id != ref.folder_id:
-            return Moved(Outcome.SKIPPED, f"{place.box} is another directory than in the plan")
-        if not S_ISREG(found.st_mode) or not (ref.same(found) or self._mended(ref, found)):
+        if source.id != folder_id:
+            return Moved(Outcome.SKIPPED, f"{box} is another directory than in the plan")
+        same = found.st_ino == ino and found.st_size == size and found.st_ctime_ns == ctime_ns
+        if not S_ISREG(found.st_mode) or not (same or self._mended(errand, found)):
             return Moved(Outcome.SKIPPED, "changed since the plan")
         half_moved = False
         if found.st_nlink != 1:
-            half_moved = found.st_nlink == 2 and target is not None and self._half_moved(ref, target)
+            half_moved = found.st_nlink == 2 and self._half_moved(errand)
             if not half_moved:
                 return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
         if not way.forced:
-            why = self._look.why_not(place.box, place.name, ref.token, errand.planned)
+            why = self._look.why_not(box, name, token, planned)
             if why is not None:
                 return Moved(Outcome.SKIPPED, why)
-        if target is None:
+        if to_box is None:
             return self._delete(errand, source)
-        to = self.folders.of(target, create=True)
-        if place.folder:
-            source = self.folders.of(place)  # it may have been closed to make room
+        to = folders.of(to_box, to_folder, create=True)
+        if folder:
+            source = folders.of(box, folder)  # it may have been closed to make room
         try:
             if half_moved:
-                self._files.sync_dir(to.fd)
-                self._files.unlink(place.name, source.fd)
-            elif target.folder:
-                self._set_aside(errand, target.name, source, to)
+                files.sync_dir(to.fd)
+                files.unlink(name, source.fd)
+            elif to_folder:
+                self._set_aside(errand, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
-                self._files.move(place.name, source.fd, target.name, to.fd)
+                files.move(name, source.fd, to_name, to.fd)
         except FileNotFoundError as error:
-            if self._inode(place.name, source.fd) == ref.ino:
+            if self._inode(name, source.fd) == ino:
                 return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
             return self._gone(errand)
         except FileExistsError:
-            return Moved(Outcome.FAILED, f"{target.box} already has a file of that name; it stays in {place.box}")
+            return Moved(Outcome.FAILED, f"{to_box} already has a file of that name; it stays in {box}")
         except OSError as error:
-            if self._inode(place.name, source.fd) == ref.ino or self._inode(target.name, to.fd) != ref.ino:
+            if self._inode(name, source.fd) == ino or self._inode(to_name, to.fd) != ino:
                 return Moved(Outcome.FAILED, _words(error))
             self._note(source, to)
-            return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ref.ino)
-        self._note(source, to)
-        if place.folder:
-            self._drop_meta(place.name, source.fd)
+            return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
+        if self._noted[0] is not source or self._noted[1] is not to:
+            self._note(source, to)
+        if folder:
+            self._drop_meta(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
-        ctime = self._ctime(target.name, to.fd, ref.ino) if target.box in LIVE else 0
-        return Moved(Outcome.DONE, "", True, ref.ino, ctime)
+        return Moved(_DONE, "", True, ino, self._ctime(to_name, to.fd, ino) if to_box in LIVE else 0)
 
     def _delete(self, errand: Errand, source: Folder) -> Moved:
         """The message first: while it stands there, what is known of it does too."""
-        ref = errand.ref
+        name, ino = errand.name, errand.ino
         try:
-            self._files.unlink(ref.place.name, source.fd)
+            self._files.unlink(name, source.fd)
         except FileNotFoundError:
             return self._gone(errand)
         except OSError as error:
-            if self._there(ref.place.name, source.fd) is not False:
+            if self._there(name, source.fd) is not False:
                 return Moved(Outcome.FAILED, _words(error))
-            self._sources.add(source.fd)
-            return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ref.ino)
-        self._sources.add(source.fd)
-        if ref.place.folder:
-            self._drop_meta(ref.place.name, source.fd)
-            if ref.place.box is Box.TRASH:
-                self._emptied.add(ref.place.folder)
-        return Moved(Outcome.DONE, "", True, ref.ino)
+            self._sources.add(source)
+            return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
+        self._sources.add(source)
+        if errand.folder:
+            self._drop_meta(name, source.fd)
+            if errand.box is Box.TRASH:
+                self._emptied.add(errand.folder)
+        return Moved(Outcome.DONE, "", True, ino)
 
     def sync(self) -> str:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
@@ -137,25 +138,31 @@ class Mover:
         return trouble
 
     def _sync_all(self) -> None:
-        for fds in (self._targets, self._sources):
-            for fd in fds:
-                try:
-                    self._files.sync_dir(fd)
-                except OSError as error:
-                    self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
-            fds.clear()
+        done: set[int] = set()  # devices of which the sync of one directory is that of all
+        for folder in (*self._targets, *self._sources):
+            if folder.id[0] in done:
+                continue
+            try:
+                self._files.sync_dir(folder.fd)
+                if self._files.ordered(folder.fd):
+                    done.add(folder.id[0])
+            except OSError as error:
+                self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
+        self._targets.clear()
+        self._sources.clear()
+        self._noted = None, None
         self._fit.clear()
         self._beside.clear()
 
-    def _set_aside(self, errand: Errand, name: str, source: Folder, to: Folder) -> None:
+    def _set_aside(self, errand: Errand, source: Folder, to: Folder) -> None:
         """The metadata first: a message is never aside without it."""
-        ino = errand.ref.ino
+        ino, name = errand.ino, errand.to_name
         beside = aside.meta_name(name)
         before = self._beside.get((to.fd, errand.way.meta)) if name in beside else None
         if before is None or not self._linked(before, beside, to):
             self._write_meta(errand, name, beside, to)
         try:
-            self._files.move(errand.ref.place.name, source.fd, name, to.fd, inode=ino if errand.way.alone else None)
+            self._files.move(errand.name, source.fd, name, to.fd, inode=ino if errand.way.alone else None)
         except OSError:
             if self._inode(name, to.fd) != ino:
                 self._drop_meta(name, to.fd)
@@ -200,17 +207,17 @@ class Mover:
             self._fit.add(to.fd)
 
     def _note(self, source: Folder, to: Folder) -> None:
-        self._sources.add(source.fd)
-        self._targets.add(to.fd)
+        self._sources.add(source)
+        self._targets.add(to)
+        self._noted = source, to
 
-    def _mended(self, ref: Ref, found: os.stat_result) -> bool:
-        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (ref.ino, ref.size)
+    def _mended(self, errand: Errand, found: os.stat_result) -> bool:
+        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (errand.ino, errand.size)
 
     def _gone(self, errand: Errand) -> Moved:
-        place = errand.ref.place
-        became = self._repaired.in_cur.get((place.name, errand.ref.ino)) if place.box is Box.CUR else None
-        if became is not None and errand.target is not None and errand.target.box is Box.NEW:
-            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ref.ino)
+        became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
+        if became is not None and errand.to_box is Box.NEW:
+            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
         return Moved(Outcome.SKIPPED, errand.way.gone)
 
     def _drop_meta(self, name: str, dir_fd: int) -> None:
@@ -219,10 +226,12 @@ class Mover:
         except OSError:
             return  # metadata without a message are never shown; where the message stands is what counts
 
-    def _half_moved(self, ref: Ref, target: Place) -> bool:
+    def _half_moved(self, errand: Errand) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
+        if errand.to_box is None:
+            return False
         try:
-            return self._inode(target.name, self.folders.of(target).fd) == ref.ino
+            return self._inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
         except FileNotFoundError:
             return False
 

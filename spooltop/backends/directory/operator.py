@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from ...engine import names
 from ...engine.dirs import SpoolDirs
+from ...engine.names import parse
 from ...engine.troubles import advice
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.audit import AuditLog
 from ...model.can import Can
 from ...model.kind import BATCH
-from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
+from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, told_of
 from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
@@ -25,9 +25,9 @@ from .choose import Rows, choose
 from .detect import identify
 from .errands import errands_of
 from .holder import Again, LastLook
-from .inject import Payload, inject_one, new_moves
+from .inject import Payload, inject_one, new_names, spelled_puts
 from .intents import Intent
-from .journal import Move, Moved, Operation
+from .journal import Moved, Operation
 from .logfiles import LogFiles
 from .mover import Mover
 from .permission import can_change
@@ -112,9 +112,9 @@ class DirectoryOperator:
         with self._telling(), self._open() as dirs, self._books(dirs) as books:
             yield from self._perform(dirs, books, plan, stop)
 
-    def audit(self, line: bytes) -> None:
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
         with self._telling(AuditFailed), self._open() as dirs, self._books(dirs) as books:
-            books.write_audit(line)
+            books.write_audit(line, sync=sync)
 
     def audit_logs(self) -> list[AuditLog]:
         with self._telling(), self._open() as dirs, self._books(dirs) as books:
@@ -161,8 +161,8 @@ class DirectoryOperator:
             if stop():
                 return
             items = plan.items[start : start + size]
-            errands = list(errands_of(mover.folders, plan, items, user=self._user, at=self._clock()))
-            intent.write([errand.as_move() for errand in errands])
+            errands = errands_of(mover.folders, plan, items, user=self._user, at=self._clock())
+            intent.write(errands.spelled())
             mover.prepare(errands)
             moved: list[Moved] = []
             for errand in errands:
@@ -172,7 +172,7 @@ class DirectoryOperator:
             trouble = mover.sync()
             if trouble:
                 moved = [one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
-            results = [errand.result(item, one) for item, errand, one in zip(items, errands, moved, strict=False)]
+            results = errands.results(told_of(items).ids, moved)
             if intent.lost:
                 results = [
                     one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
@@ -189,13 +189,12 @@ class DirectoryOperator:
         for start in range(0, plan.count, size):
             if stop():
                 return
-            moves = new_moves(payload, min(size, plan.count - start), int(self._clock() * 1e6))
-            intent.write(moves)
+            names = new_names(payload, min(size, plan.count - start), int(self._clock() * 1e6))
+            intent.write(spelled_puts(names))
             moved: list[Moved] = []
-            for place, move in enumerate(moves):
+            for place, name in enumerate(names):
                 if moved and stop():
                     break
-                name = _put_name(move)
                 moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
             try:
                 if any(one.moved for one in moved):
@@ -203,10 +202,10 @@ class DirectoryOperator:
             except OSError as error:
                 reason = f"put, but a power cut may take it back: {error.strerror}"
                 moved = [one._replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
-            results = [_injected(*pair) for pair in zip(moves, moved, strict=False)]
-            last = len(moved) < len(moves) or start + size >= plan.count
+            results = [_injected(*pair) for pair in zip(names, moved, strict=False)]
+            last = len(moved) < len(names) or start + size >= plan.count
             yield from intent.finish(moved, results, last=last)
-            if len(moved) < len(moves):
+            if len(moved) < len(names):
                 return
 
     def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
@@ -259,11 +258,5 @@ class DirectoryOperator:
             raise kind(what, path=self._path, advice=advice(error)) from error
 
 
-def _injected(move: Move, moved: Moved) -> ItemResult:
-    name = _put_name(move)
-    return ItemResult(names.parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")
-
-
-def _put_name(move: Move) -> str:
-    assert move.target is not None  # what is put is made somewhere
-    return move.target.name
+def _injected(name: str, moved: Moved) -> ItemResult:
+    return ItemResult(parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")

@@ -172,7 +172,7 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[
     for place, ino in list(_second_names(dirs, operations)):
         inodes.add(ino)
         try:
-            fd = Folders(dirs).of(place).fd
+            fd = Folders(dirs).of(place.box, place.folder).fd
             files.unlink(place.name, fd)
             files.sync_dir(fd)
             if place.folder:
@@ -184,7 +184,7 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[
 
 def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
     try:
-        dirs.files.stat(place.name, folders.of(place).fd)
+        dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
     except FileNotFoundError:
         return False
     return True
@@ -193,7 +193,7 @@ def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
 def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:
     """The inode at ``place`` where it has two names."""
     try:
-        found = dirs.files.stat(place.name, folders.of(place).fd)
+        found = dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
     except FileNotFoundError:
         return None
     return found.st_ino if found.st_nlink == 2 else None

@@ -14,6 +14,7 @@ from ...model.words import Action, Box
 from .choose import pin
 from .folders import Folders
 from .journal import Move, Moved, Operation
+from .packeditems import PackedItems
 from .places import Place
 
 __all__ = ["records", "undo_candidates"]
@@ -90,7 +91,7 @@ def undo_candidates(
     if told.open:
         notes.append("That operation was cut short; what it had moved was found by looking.")
     claimed: dict[str, str] | None = None
-    items: list[Item] = []
+    items = PackedItems()
     refused: list[Refusal] = []
     if not steps and any(_moved(folders, told, deleted=True)):
         notes.append("What it deleted is gone for good: nothing brings it back.")
@@ -123,7 +124,7 @@ def undo_candidates(
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
             items.append(Item(row, ref))
-    return Candidates(items, refused, tuple(notes))
+    return Candidates(items.short(), refused, tuple(notes))
 
 
 def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
@@ -169,7 +170,7 @@ def _left(folders: Folders, steps: Iterable[_Step], undos: Iterable[Operation]) 
 def _is(folders: Folders, place: Place, ino: int) -> bool:
     """True where ``place`` holds the inode; 0 is any."""
     try:
-        found = folders.files.stat(place.name, folders.of(place).fd)
+        found = folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
     except OSError:
         return False  # not there, or not to be seen: nothing is known to stand there
     return ino in (0, found.st_ino)

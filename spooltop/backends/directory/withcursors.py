@@ -45,8 +45,8 @@ class Together:
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
         return self._of(plan.action, plan.options).perform(plan, stop)
 
-    def audit(self, line: bytes) -> None:
-        self._main.audit(line)
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        self._main.audit(line, sync=sync)
 
     def audit_logs(self) -> list[AuditLog]:
         return self._main.audit_logs()

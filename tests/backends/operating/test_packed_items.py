@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
 import tracemalloc
 from dataclasses import fields
+from typing import ClassVar
 
-from spooltop.backends.directory.packeditems import PackedItems
+import pytest
+
+from spooltop.backends.directory.errands import errands_of
+from spooltop.backends.directory.folders import Folders
+from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.packeditems import Batch, PackedItems
 from spooltop.backends.directory.places import Place, Ref
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.chunked import CHUNK
-from spooltop.model.plan import Item, Outcome, oldest_of, warnings_of
+from spooltop.model.plan import Item, Outcome, oldest_of, told_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Owner, Verdict
@@ -73,3 +81,43 @@ def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
     assert [item.outcome for item in result.items].count(Outcome.SKIPPED) == 1
     assert result.items[CHUNK].outcome is Outcome.SKIPPED
     assert len(desk.names(Box.NEW)) == count - 1
+
+
+@pytest.mark.parametrize("action", [Action.REQUEUE, Action.PURGE, Action.HOLD])
+def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
+    """The errands of a batch, made by columns, are those of its items, each looked at."""
+    for number in range(CHUNK):
+        claim = f"{desk.id(number)},n={number % 4},c={'a' * 32}.{1795222800000000 + number:016d}:2,P4290"
+        (desk.path / "cur" / claim).write_bytes(b"x" * (number % 3))
+    plan = desk.operations().plan(action, Selection(box=Box.CUR, everything=True))
+    batch = plan.items[:CHUNK]
+    assert isinstance(batch, Batch)
+    with SpoolDirs(desk.path) as dirs:
+        together, single = (
+            errands_of(Folders(dirs), plan, items, user="ann", at=1.5) for items in (batch, list(batch))
+        )  # fmt: skip
+        assert list(together) == list(single)
+        assert together.spelled() == single.spelled()
+        assert len(list(together)) == CHUNK
+    assert [list(column) for column in told_of(batch)] == [list(column) for column in told_of(list(batch))]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_one_sync_is_enough_where_the_file_system_keeps_the_order_of_changes(desk, ordered):
+    class Counted(LogFiles):
+        synced: ClassVar[list[str]] = []
+
+        def ordered(self, fd):
+            return ordered
+
+        def sync_dir(self, fd):
+            self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+            super().sync_dir(fd)
+
+    (desk.path / "new" / desk.id(1)).write_bytes(b"x")
+    operations = desk.operations(Counted())
+    plan = operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    Counted.synced.clear()
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    boxes = [name for name in Counted.synced if name in (plan.operation, "new")]
+    assert boxes == ([plan.operation] if ordered else [plan.operation, "new"]), "the target first: never in neither"
