@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .backends.redis.tickets import RedisTickets
     from .model.followed import Followed
     from .model.holders import Holders
-    from .model.kind import Listing, ListQuery, Reader
+    from .model.kind import Listing, ListQuery, Meanwhile, Reader
     from .model.plan import OperationRecord, Plan, Result
     from .model.row import Payload
     from .model.selection import Selection
@@ -107,9 +107,12 @@ class Control:
         """Ends a ``changes`` that waits in another thread."""
         self._reader.wake()
 
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
-        """A list out of the scan of the last look. Raises ``UsageError`` for a filter that makes no sense."""
-        return self._reader.listing(query, cancelled)
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> Listing:
+        """A list out of the scan of the last look; ``meanwhile`` hears of it while it is made. Raises
+        ``UsageError`` for a filter that makes no sense."""
+        return self._reader.listing(query, cancelled, meanwhile)
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
         """The first ``limit`` bytes of a message, without what the settings redact, and what is known of it. Raises

@@ -17,7 +17,7 @@ from .selection import Selection
 from .sight import Sight
 from .words import Action, Box, Json, Key
 
-__all__ = ["BATCH", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
+__all__ = ["BATCH", "ListQuery", "Listing", "Meanwhile", "Operator", "Reader", "Sort"]
 
 BATCH = 1_000
 """Most items that one intent line, one sync and one result line stand for."""
@@ -66,6 +66,19 @@ class Listing(Protocol):
         ...
 
 
+class Meanwhile(Protocol):
+    """Whoever waits for a list and shows how far it has come."""
+
+    def due(self) -> bool:
+        """Whether it is time to hear of it again: asked often, and answered fast."""
+        ...
+
+    def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
+        """``share`` (0 to 1) of the work is done. ``count`` of the messages looked at so far match, and ``rows`` stand before all
+        others of them by name; both empty where nothing is known before the end."""
+        ...
+
+
 class Reader(Protocol):
     """Looks at one spool. Not thread-safe but for ``changes`` and ``wake``: one thread looks."""
 
@@ -74,8 +87,10 @@ class Reader(Protocol):
         not visible is said in the Sight."""
         ...
 
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
-        """A list out of the last look's scan."""
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> Listing:
+        """A list out of the last look's scan. ``meanwhile`` hears of it while it is made."""
         ...
 
     def read(self, key: Key, limit: int) -> Payload:

@@ -12,8 +12,8 @@ from ..model.snapshot import Snapshot
 from ..model.words import Key
 
 __all__ = [
-    "Followers", "Found", "KeysRead", "LookFailed", "MatchFound", "Page", "PayloadRead", "RowsRead", "Search", "SnapshotTaken",
-    "Wish",
+    "Followers", "Found", "KeysRead", "ListAdvanced", "LookFailed", "MatchFound", "Page", "PayloadRead", "RowsRead", "Search",
+    "SnapshotTaken", "Wish",
 ]  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class Page:
     rows: tuple[Row, ...]
     anchor: Key | None
     anchor_at: int | None
+    share: float | None = None
+    """How much of the work is done (0 to 1) where the list is still made: ``length`` match so far. None: it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,14 @@ class RowsRead:
     """Another window, filter or order, out of the last look."""
 
     page: Page
+
+
+@dataclass(frozen=True, slots=True)
+class ListAdvanced:
+    """How much of the work of a list is done (0 to 1), of which nothing can be shown yet."""
+
+    query: ListQuery
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +125,4 @@ class LookFailed:
     query: ListQuery | None = None
 
 
-Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | Followers | MatchFound | LookFailed
+Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | Followers | MatchFound | ListAdvanced | LookFailed

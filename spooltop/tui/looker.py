@@ -16,6 +16,7 @@ from typing import TypeVar
 from ..errors import SpooltopError
 from ..model.followed import Followed
 from ..model.kind import Listing, ListQuery
+from ..model.row import Row
 from ..model.snapshot import Snapshot
 from ..model.words import Key
 from .doer import outcome
@@ -24,6 +25,7 @@ from .found import (
     Followers,
     Found,
     KeysRead,
+    ListAdvanced,
     LookFailed,
     MatchFound,
     Page,
@@ -33,6 +35,7 @@ from .found import (
     Wish,
 )
 from .matching import match
+from .meanwhile import Waiting
 
 __all__ = ["Looker", "rest_after"]
 
@@ -275,7 +278,7 @@ class Looker:
         else:
             stale = True
         if listing is None or stale:
-            listing = self._listed(wish.query, version)
+            listing = self._listed(wish.query, wish, version)
         at = None if wish.anchor is None else self._found(listing, wish.anchor)
         shift = 0 if at is None else at - wish.anchor_index
         # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
@@ -290,7 +293,7 @@ class Looker:
             self._anchored = (self._serial, anchor, listing.find(anchor))
         return self._anchored[2]
 
-    def _listed(self, query: ListQuery, version: int) -> Listing:
+    def _listed(self, query: ListQuery, wish: Wish, version: int) -> Listing:
         """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look."""
         old = self._listing if self._listing is not None and self._listing.query == query else None
 
@@ -298,8 +301,17 @@ class Looker:
             self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
             return self._stopped or (self._version != version if old is not None else self._wish.query != query)
 
+        def show(share: float, rows: Sequence[Row], count: int) -> None:
+            if not rows:
+                self._post(ListAdvanced(query, share))
+                return
+            self._serial += 1
+            at = next((at for at, row in enumerate(rows) if row.key == wish.anchor), None)
+            self._post(RowsRead(Page(query, self._serial, count, False, 0, tuple(rows), wish.anchor, at, share)))
+
         began = self._monotonic()
-        listing = self._control.listing(query, cancelled)
+        # What stands there already is more than what is known of it before the end.
+        listing = self._control.listing(query, cancelled, Waiting(self._monotonic, show) if old is None else None)
         self._listed_at = self._monotonic()
         self._listing_took = self._listed_at - began
         if old is not None and not listing.complete and cancelled():

@@ -52,8 +52,8 @@ def sorted_by(column: str) -> Done:
 
 
 def matching(text: str) -> Done:
-    """The list of what matches is there."""
-    return lambda shown: f"match {text}" in shown.split("\n")[0] and "New …" not in shown.split("\n")[0]
+    """The list of all that matches is there, no more what matches so far."""
+    return lambda shown: f"match {text}" in (head := shown.split("\n")[0]) and "sorted by" in head
 
 
 def _filled(text: str) -> bool:

@@ -12,7 +12,7 @@ from spooltop.model.audit import AuditTrail
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
-from spooltop.model.kind import ListQuery
+from spooltop.model.kind import ListQuery, Meanwhile
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
@@ -115,6 +115,9 @@ class FakeControl:
         self.gate.set()
         self.judged = 0
         """So many are judged before a plan waits for the gate."""
+        self.at_once = threading.Event()
+        """Where it is not set, a list is not made to its end: every second row that matches is found."""
+        self.at_once.set()
         self.given_up = 0
         """So many plans were wanted no longer before they were made."""
         self._changed = threading.Event()
@@ -179,11 +182,17 @@ class FakeControl:
     def wake(self) -> None:
         self._changed.set()
 
-    def listing(self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+    def listing(
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> FakeListing:
         narrowing = query.parse(wanted.filter)
         rows = [row for row in self.chosen(wanted.selection or Selection(box=wanted.box)) if row.box is wanted.box]
         rows = [row for row in rows if narrowing.match(row, self.time)]
         rows.sort(key=lambda row: self._order(row, wanted.sort.column), reverse=wanted.sort.descending)
+        while not self.at_once.wait(0.01) and meanwhile is not None and not cancelled():
+            if meanwhile.due():
+                found = rows[1::2] if wanted.filter else []
+                meanwhile.advanced(0.45, found, len(found))
         return FakeListing(wanted, rows, self.generation)
 
     def _order(self, row: Row, column: str) -> float | str:

@@ -7,16 +7,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.kind import ListQuery, Sort
+from spooltop.model.kind import ListQuery, Meanwhile, Sort
 from spooltop.model.words import Box, Key, Verdict
 from spooltop.tui.doer import Doer
-from spooltop.tui.found import Found, KeysRead, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
+from spooltop.tui.found import Found, KeysRead, ListAdvanced, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
 from spooltop.tui.looker import FRESH, MARGIN, ORDINARY, Looker, rest_after
+from spooltop.tui.meanwhile import Waiting
 from spooltop.tui.steady import Steady
 
 from .driving import dashboard
@@ -69,7 +71,9 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
     listed: list[FakeListing] = []
 
     class Listing(FakeControl):
-        def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+        def listing(
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        ) -> FakeListing:
             found = super().listing(query, cancelled)
             found.timed = timed
             listed.append(found)
@@ -113,7 +117,9 @@ class BrokenOff(FakeControl):
     looker: Looker
     keys: list[Wish]
 
-    def listing(self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+    def listing(
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> FakeListing:
         found = super().listing(wanted, cancelled)
         if self.keys:
             self.looker.want(self.keys.pop())
@@ -144,6 +150,55 @@ def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
     assert all(order == orders[0] for order in orders)
 
 
+def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made(posts: Posts) -> None:
+    heard: list[bool] = []
+
+    class Hearing(FakeControl):
+        def listing(
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        ) -> FakeListing:
+            heard.append(meanwhile is not None)
+            if meanwhile is not None:
+                meanwhile.advanced(0.25, [], 0)
+                meanwhile.advanced(0.5, self.rows[3:9], 6)
+            return super().listing(query, cancelled)
+
+    control = Hearing([waiting(n) for n in range(20)])
+    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    wanted = ListQuery(Box.NEW)
+    looker.want(Wish(wanted, 0, 10, anchor=("new", 4), anchor_index=7))
+    looker.start()
+    try:
+        assert next_of(posts, ListAdvanced) == ListAdvanced(wanted, 0.25)
+        found = next_of(posts, RowsRead)
+        assert isinstance(found, RowsRead)
+        page = found.page
+        assert (page.share, page.complete, page.length, page.anchor_at) == (0.5, False, 6, 1)
+        taken = next_of(posts, SnapshotTaken)
+        assert isinstance(taken, SnapshotTaken) and taken.page is not None
+        assert (taken.page.share, taken.page.length) == (None, 20)
+        assert taken.page.generation > page.generation
+        control.change()
+        while len(heard) < 2:
+            next_of(posts, SnapshotTaken)
+        assert heard[:2] == [True, False]
+    finally:
+        assert looker.stop(timeout=20)
+
+
+def test_the_longer_a_list_takes_the_seldomer_it_is_shown() -> None:
+    now = 0.0
+    shown: list[float] = []
+    waiting_for = Waiting(lambda: now, lambda share, rows, count: shown.append(now))
+    for hundredth in range(300):
+        now = hundredth / 100
+        if waiting_for.due():
+            waiting_for.advanced(0.0, [], 0)
+    assert shown[0] == 0.1 and 5 < len(shown) < 12
+    pauses = [round(later - sooner, 2) for sooner, later in pairwise(shown)]
+    assert pauses == sorted(pauses) and pauses[-1] < 0.52
+
+
 def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -> None:
     sought: list[Key] = []
 
@@ -153,7 +208,9 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             return super().find(key)
 
     class Seeking(FakeControl):
-        def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> FakeListing:
+        def listing(
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        ) -> FakeListing:
             found = Sought(query, self.of(query.box), self.generation)
             found.timed = False
             return found

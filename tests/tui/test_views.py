@@ -477,3 +477,61 @@ async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:
     async with dashboard(fake) as driver:
         await driver.press("2")
         await driver.see("New ? ·", "you may not open new; there is nothing to list")
+
+
+async def test_what_matches_so_far_is_shown_while_the_filter_runs() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        driver.control.at_once.clear()
+        await driver.press("slash", *"95222")
+        text = await driver.see("≥150 … match")
+        assert text.split("\n")[0].startswith(" New ≥150 … of 300 match 95222 · sorting by age ↓ 45%")
+        first = waiting(1).id[-12:]
+        assert first in text.split("\n")[2]
+        driver.control.at_once.set()
+        await driver.see("300 match · Enter keeps", "sorted by age ↓")
+        assert driver.app.main.rows.cursor_index == 0  # as if nothing had been shown before the end
+        assert driver.app.main.row == waiting(0)
+
+
+async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        driver.control.at_once.clear()
+        await driver.press("slash", *"95222", "enter")
+        await driver.see("New ≥150 …")
+        await driver.press("j", "j")
+        chosen = driver.app.main.row
+        assert chosen is not None
+        driver.control.at_once.set()
+        await driver.see("New 300 of 300")
+        assert driver.app.main.row == chosen
+
+
+async def test_the_next_key_ends_a_filter_that_runs() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        driver.control.at_once.clear()
+        await driver.press("slash", *"95222")
+        await driver.see("New ≥150 …")
+        await driver.press("9", "x")  # matches nothing
+        await driver.see("match 952229x · sorting by age ↓")
+        driver.control.at_once.set()
+        await driver.press("escape")
+        await driver.see("New 300 ·", "sorted by age")
+
+
+async def test_how_far_a_sort_has_come_is_shown() -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("sorted by age ↓")
+        driver.control.at_once.clear()
+        await driver.press("greater_than_sign")
+        text = await driver.see("New 300 · sorting by size ↓ 45%")
+        assert waiting(0).id[-12:] in text.split("\n")[2]  # the rows of before stand there
+        driver.control.at_once.set()
+        text = await driver.see("sorted by size ↓")
+        assert "45%" not in text

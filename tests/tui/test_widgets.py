@@ -226,6 +226,44 @@ async def test_a_row_that_went_hands_the_cursor_to_its_successor_and_says_so() -
         assert app.opened == []
 
 
+async def test_what_is_shown_before_the_end_leaves_the_cursor_where_it_was() -> None:
+    names = [f"m{i:03}" for i in range(60)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(60, 1, start=0, items=names)
+        app.list.go_to(37)
+        await pilot.pause()
+        told = list(app.moved)
+        app.list.set_passing(20, 2, cursor=0, items=names[10:30])
+        app.list.set_passing(25, 3, cursor=0, items=names[5:30])  # others came before them
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.top) == (0, 0)
+        assert app.screen_text()[0] == "> m005"
+        assert app.moved == told
+        app.list.set_list(50, 4, cursor=36, anchor="m037", start=20, items=names[21:51])
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.cursor_key) == (36, "m037")
+
+
+async def test_a_cursor_moved_before_the_end_is_told_and_stays() -> None:
+    names = [f"m{i:03}" for i in range(60)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(60, 1, start=0, items=names)
+        app.list.go_to(37)
+        app.list.set_passing(20, 2, cursor=0, items=names[10:30])
+        app.list.move_by(2)
+        await pilot.pause()
+        assert app.moved[-1] == (2, "m012")
+        for generation, first in ((3, 7), (4, 3)):
+            app.list.set_passing(30, generation, cursor=0, items=names[first:33])
+            await pilot.pause()
+            assert app.moved[-1] == (12 - first, "m012")
+        app.list.set_list(50, 5, cursor=36, anchor="m037", start=0, items=names[:50])
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.cursor_key) == (12, "m012")
+
+
 async def test_the_page_flips_and_the_cursor_moves_inside_it() -> None:
     app = ListApp(Names(100))
     async with app.run_test(size=(40, 10)) as pilot:

@@ -11,10 +11,11 @@ from dataclasses import replace
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model import query as filters
-from spooltop.model.kind import ListQuery, Sort
+from spooltop.model.kind import ListQuery, Meanwhile, Sort
 from spooltop.model.row import Row
 from spooltop.model.words import Box, Key
 
+from .ahead import Ahead
 from .forms import NameTest
 from .matching import matcher
 from .orders import Order, Values, by_column
@@ -150,6 +151,7 @@ class NameListing:
         known: Order | None = None,
         box: Box = Box.NEW,
         row: Callable[[str, os.stat_result | None], Row] = new_row,
+        meanwhile: Meanwhile | None = None,
     ) -> None:
         self.query = query
         self.complete = complete
@@ -161,24 +163,29 @@ class NameListing:
         self.timed = False
         values = Values(put_us, times, self._size)
         self.order = known
-        order = self._ordered(query, now, values, cancelled)
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
-        self._order = array("I") if order is None else order.places(reverse=query.sort.descending != by_age)
+        reverse = query.sort.descending != by_age
+        ahead = Ahead(meanwhile, lambda raw: row(raw, look(raw)), backwards=reverse)
+        order = self._ordered(query, now, values, cancelled, ahead)
+        self._order = array("I") if order is None else order.places(reverse=reverse)
         self.complete = complete and order is not None
 
-    def _ordered(self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool]) -> Order | None:
-        mask = self._taken(query, now, cancelled)
+    def _ordered(
+        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], ahead: Ahead
+    ) -> Order | None:
+        mask = self._taken(query, now, cancelled, ahead)
         if cancelled():
             return None
+        ahead.stage(1.0)
         if mask is None:
-            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled)
+            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled, told=ahead.at)
             return self.order
         if self.order is not None:
             return self.order.only(mask)
-        return by_column(query.sort.column, self._names, mask, values, cancelled)
+        return by_column(query.sort.column, self._names, mask, values, cancelled, told=ahead.at)
 
-    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool]) -> bytearray | None:
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], ahead: Ahead) -> bytearray | None:
         """A byte a name, 1 where filter and selection take it; None: they take all. Cancelled, those until then."""
         match = matcher(query, now)
         if match is None:
@@ -191,9 +198,11 @@ class NameListing:
         needles = wanted.plain_terms
         by_text = bool(needles) or (test is not None and bool(test.texts))
         mask = bytearray(len(self._names))
+        ahead.stage(0.5 if self.order is None else 1.0)
         for start, chunk in self._names.chunks():
             if cancelled():
                 break
+            ahead.at(start / len(mask))
             plain = by_text and filters.is_plain(chunk)
             if plain and not all(needle in chunk for needle in needles):
                 continue
@@ -208,15 +217,21 @@ class NameListing:
                 taken, places = test.split(places, joined, names) if test.more else (places, ())
             if len(taken) == len(names):
                 mask[start : start + len(names)] = _ALL[: len(names)]
+                if ahead.wanted:
+                    ahead.take(names)
                 continue
             for place in taken:
                 mask[start + place] = 1
+            found = [] if not ahead.wanted else [names[place] for place in taken]
             for place in places:
                 raw = names[place]
                 if needles and not wanted.could_match(os.fsencode(raw)):
                     continue
                 if match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw)):
                     mask[start + place] = 1
+                    found.append(raw)
+            if found and ahead.wanted:
+                ahead.take(found)
         return mask
 
     def _of_name(self, raw: str) -> Row:

@@ -14,7 +14,7 @@ from ...errors import Unreadable
 from ...model.can import Can
 from ...model.followed import Followed
 from ...model.holders import Holders
-from ...model.kind import Listing, ListQuery
+from ...model.kind import Listing, ListQuery, Meanwhile
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, CursorSource, Sight, Watch
 from ...model.words import LIVE, Action, Key
@@ -117,7 +117,9 @@ class LoneReader:
                     refusals[action] = why
         return Can(refusals)
 
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> Listing:
         return _Nothing(query)
 
     def read(self, key: Key, limit: int) -> Payload:

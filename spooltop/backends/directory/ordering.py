@@ -16,9 +16,11 @@ _PIECE = 16_384
 _SAMPLES = 8
 
 
-def ordered(keys: Sequence[Any], cancelled: Callable[[], bool]) -> array[int] | None:
+def ordered(
+    keys: Sequence[Any], cancelled: Callable[[], bool], told: Callable[[float], None] = lambda share: None
+) -> array[int] | None:
     """The places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` gives them, four bytes
-    each; None where it was cancelled."""
+    each; None where it was cancelled. ``told`` gets the share that is done (0 to 1)."""
     value = keys.__getitem__
     count = len(keys)
     if count <= _PIECE:
@@ -33,6 +35,7 @@ def ordered(keys: Sequence[Any], cancelled: Callable[[], bool]) -> array[int] | 
     for start in range(0, count, _PIECE):
         if cancelled():
             return None
+        told(0.6 * start / count)
         run = array("I", sorted(range(start, min(start + _PIECE, count)), key=value))
         cuts = [at for edge in edges for at in (bisect_left(run, edge, key=value), bisect_right(run, edge, key=value))]
         runs.append((run, [0, *cuts, len(run)]))
@@ -40,6 +43,7 @@ def ordered(keys: Sequence[Any], cancelled: Callable[[], bool]) -> array[int] | 
     for number in range(2 * len(edges) + 1):
         if cancelled():
             return None
+        told(0.6 + 0.4 * len(found) / count)
         between = chain.from_iterable(run[cuts[number] : cuts[number + 1]] for run, cuts in runs)
         found.extend(between if number % 2 else sorted(between, key=value))
     return found

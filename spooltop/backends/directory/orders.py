@@ -71,18 +71,21 @@ def by_column(
     cancelled: Callable[[], bool],
     *,
     texts_at_once: int = _TEXTS_AT_ONCE,
+    told: Callable[[float], None] = lambda share: None,
 ) -> Order | None:
     """The order of the names that ``mask`` takes (None: of all), None where it was cancelled. Of names as text at most about
-    ``texts_at_once`` are held at one time."""
+    ``texts_at_once`` are held at one time. ``told`` gets the share that is done (0 to 1)."""
     if column in ("source", "tries"):
-        return _grouped(column, names, mask, values, cancelled)
+        return _grouped(column, names, mask, values, cancelled, told)
     if column not in ("age", "held", "size"):
-        return _by_name(names, mask, cancelled, texts_at_once)
+        return _by_name(names, mask, cancelled, texts_at_once, told)
     keys, places, unknown = array("d"), array("I"), array("I")
     by_time = column != "size"
+    gathered = 0.6 if by_time else 0.9  # of all the work; for sizes each file is looked at
     for start, chunk, taken in _chunks(names, mask):
         if cancelled():
             return None
+        told(gathered * start / len(names))
         times = _TIMES.findall(chunk) if by_time and len(taken) == chunk.count(b"/") + 1 else [b""]
         if b"" not in times:
             keys.extend(map(float, times))
@@ -97,14 +100,15 @@ def by_column(
                 assert isinstance(value, float)
                 keys.append(value)
                 places.append(place)
-    ranks = ordered(keys, cancelled)
+    ranks = ordered(keys, cancelled, lambda share: told(gathered + (1.0 - gathered) * share))
     if ranks is None:
         return None
     return Order(ranks if len(places) == len(names) else _each(places, ranks), _last(unknown, names))
 
 
 def _grouped(
-    column: str, names: PackedNames, mask: bytearray | None, values: Values, cancelled: Callable[[], bool]
+    column: str, names: PackedNames, mask: bytearray | None, values: Values, cancelled: Callable[[], bool],
+    told: Callable[[float], None],
 ) -> Order | None:
     """By what few values stand in: each has its places, and the values alone are put in order."""
     groups: dict[Any, array[int]] = {}
@@ -112,6 +116,7 @@ def _grouped(
     for start, chunk, taken in _chunks(names, mask):
         if cancelled():
             return None
+        told(start / len(names))
         text = os.fsdecode(chunk)
         here = text.split("/")
         own = attributes_of(text, here)
@@ -134,19 +139,22 @@ def _last(unknown: array[int], names: PackedNames) -> array[int]:
     return unknown if len(unknown) > _SORTED_AT_MOST else array("I", sorted(unknown, key=names.__getitem__))
 
 
-def _by_name(names: PackedNames, mask: bytearray | None, cancelled: Callable[[], bool], at_once: int) -> Order | None:
+def _by_name(
+    names: PackedNames, mask: bytearray | None, cancelled: Callable[[], bool], at_once: int, told: Callable[[float], None]
+) -> Order | None:
     """A part of the alphabet at a time: a million names as text take four times the room that they take packed."""
     count = len(names)
     parts = count // at_once + 1
     sample = sorted(names[place] for place in range(0, count, max(1, count // (32 * parts)))) if parts > 1 else []
     edges = [sample[len(sample) * part // parts] for part in range(1, parts)]
     whole = array("I")
-    for lower, upper in zip([None, *edges], [*edges, None], strict=True):
+    for part, (lower, upper) in enumerate(zip([None, *edges], [*edges, None], strict=True)):
         texts: list[str] = []
         places = array("I")
         for start, chunk, taken in _chunks(names, mask):
             if cancelled():
                 return None
+            told((part + start / count) / parts)
             here = os.fsdecode(chunk).split("/")
             first, last = min(here), max(here)
             if (lower is not None and last < lower) or (upper is not None and first >= upper):

@@ -18,7 +18,7 @@ from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
-from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.kind import Listing, ListQuery, Meanwhile
 from spooltop.model.progress import Progress
 from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
@@ -205,7 +205,9 @@ class DirectoryReader:
             writers_watched=self._writers is not None,
         )
 
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False) -> Listing:
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> Listing:
         now = self._clock()
         scan = self._scans.get(query.box)
         if scan is None and query.box in LIVE:
@@ -218,7 +220,7 @@ class DirectoryReader:
                 query, scan.names, self._stat(query.box), now=now, complete=scan.complete and not scan.error,
                 generation=self._generation, put_us=quick_put_us, times=dict(self._boxes.times(query.box)), cancelled=cancelled,
                 known=before[2] if before is not None and before[:2] == (scan.number, column) else None, box=query.box,
-                row=new_row if query.box is Box.NEW else _mail_row,
+                row=new_row if query.box is Box.NEW else _mail_row, meanwhile=meanwhile,
             )  # fmt: skip
             if listing.order is not None:
                 self._orders[query.box] = (scan.number, column, listing.order)

@@ -48,19 +48,26 @@ def list_header(
     filter: str = "",
     total: int | None = None,
     pending: bool = False,
+    share: float | None = None,
     lamp: Lamp = Lamp(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> Line:
     """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412
     match src:email``, ``total`` being all that stand in the box. ``pending``: what is asked for is not there yet, the rows are
-    those of before, and ``length`` None says that nobody knows how many there will be."""
+    those of before, and ``length`` None says that nobody knows how many there will be. ``share`` of the work on it is done,
+    ``length`` match so far: ``New ≥1,234 … of 12,412 match src:email · sorting by age ↓ 45%``."""
     counted = "…" if pending and length is None else units.count(length, complete=complete)
+    if share is not None and not pending:
+        counted += " …"
     left: list[Span] = [Span(f" {shown(title)} {counted}", Style.TITLE)]
     if filter:
         of = f" of {total:,}" if total is not None and total >= (length or 0) and (pending or length is not None) else ""
         left += [Span(f"{of} match "), Span(safe(filter), Style.KEY)]
     if sort is not None:
-        left.append(Span(f" · {'sorting' if pending else 'sorted'} by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))
+        how = "sorting" if pending or share is not None else "sorted"
+        left.append(Span(f" · {how} by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))
+        if share is not None:
+            left.append(Span(f" {int(100 * share)}%"))
     left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))
     lamp_short = lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False)
     right = lamp_short

@@ -6,7 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.kind import ListQuery
-from ..found import Found, KeysRead, LookFailed, MatchFound, Page, PayloadRead, RowsRead, Search, SnapshotTaken, Wish
+from ..found import (
+    Found,
+    KeysRead,
+    ListAdvanced,
+    LookFailed,
+    MatchFound,
+    Page,
+    PayloadRead,
+    RowsRead,
+    Search,
+    SnapshotTaken,
+    Wish,
+)
 from ..scene import View
 
 if TYPE_CHECKING:
@@ -30,6 +42,9 @@ def take(screen: MainScreen, found: Found) -> None:
         case RowsRead():
             _take_page(screen, found.page)
             screen.paint()
+        case ListAdvanced():
+            screen.advanced = found
+            screen.paint(rows=False)
         case KeysRead():
             _take_keys(screen, found)
         case MatchFound():
@@ -83,8 +98,12 @@ def _same(old: Page | None, page: Page) -> bool:
 def _take_page(screen: MainScreen, page: Page) -> None:
     if page.query != query_wanted(screen):
         return  # of a view or a filter that was left meanwhile
-    first = screen.rows.generation < 0
+    screen.advanced = None
     screen.page = page
+    if page.share is not None:
+        screen.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
+        return
+    first = screen.rows.generation < 0
     screen.rows.set_list(
         page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
     )

@@ -21,7 +21,7 @@ from ..deliver import deliver
 from ..door import Control
 from ..draw.locks import ranked
 from ..draw.spans import Line
-from ..found import Found, Page, PayloadRead, Search
+from ..found import Found, ListAdvanced, Page, PayloadRead, Search
 from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
@@ -62,6 +62,7 @@ class MainScreen(TableScreen[None]):
         self.all_problems = False
         self.filter_line: FilterLine | None = None
         self.page: Page | None = None
+        self.advanced: ListAdvanced | None = None
         self.payload: PayloadRead | None = None
         self.keys_wanted = 0
         self.sought = ""

@@ -87,10 +87,18 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
     head = list_header(
         screen.snapshot, title, length, width, now=screen.now, sort=None if mail else state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
-        total=held.count if held is not None else None, pending=pending,
+        total=held.count if held is not None else None, pending=pending, share=_share(screen, pending=pending),
     )  # fmt: skip
     columns = columns_for(state.box, screen.rows.size.width or width, mail=mail)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
+
+
+def _share(screen: MainScreen, *, pending: bool) -> float | None:
+    """How much of the work of the list that is asked for is done; None where nobody knows, or it is there."""
+    if not pending:
+        return screen.page.share if screen.page is not None else None
+    advanced = screen.advanced
+    return advanced.share if advanced is not None and advanced.query == query_wanted(screen) else None
 
 
 EMPTY = {
@@ -184,7 +192,9 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
 def _said(screen: MainScreen, width: int) -> list[Line]:
     typing = screen.filter_line
     if typing is not None:
-        counted = "…" if screen.page is None or screen.page.query != query_wanted(screen) else f"{len(screen.rows):,}"
+        page, length = screen.page, len(screen.rows)
+        whole = page is not None and page.share is None
+        counted = "…" if page is None or page.query != query_wanted(screen) else f"{length:,}" if whole else f"≥{length:,} …"
         hint = typing.error or f"{counted} match · Enter keeps · Esc clears"
         return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
     stale = f"{screen.stale_why}; this is as of the last look" if screen.stale_for and screen.root in LISTS else ""

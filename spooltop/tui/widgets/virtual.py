@@ -94,6 +94,10 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._marks: Collection[Hashable] = frozenset()
         self._told: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
+        self._before: tuple[int, int, Hashable] | None = None
+        """Where the cursor, the page and the key were before a list that is still made was shown."""
+        self._put: tuple[int, Hashable] = (0, None)
+        self._moved = False
 
     # What it shows
 
@@ -151,8 +155,34 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         ``cursor`` is where ``anchor`` stands in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was looked for
         (None: the one of now). A row that is gone hands the cursor to the row that took its place.
         """
+        self._come_back()
+        self._moved = False
         self._window.set_list(length, generation, cursor=cursor, anchor=anchor, start=start, items=items)
         self._settle()
+
+    def set_passing(self, length: int, generation: int, *, cursor: int, items: Sequence[T]) -> None:
+        """The first rows of a listing that is still made, so that others may come between them. The cursor is at ``cursor``,
+        which is told nobody, and is back where it was before once there is a whole list, unless it was moved meanwhile."""
+        window = self._window
+        self._come_back()
+        if self._moved:
+            window.set_list(length, generation, cursor=None, anchor=None, start=0, items=items)
+        else:
+            self._before = (window.cursor, window.top, window.key)
+            window.key = None
+            window.set_list(length, generation, cursor=cursor, anchor=None, start=0, items=items)
+            self._told = self._put = (window.cursor, window.key)
+        self._settle()
+
+    def _come_back(self) -> None:
+        """From where it was put in passing, unless it was moved from there."""
+        window, before, self._before = self._window, self._before, None
+        if before is None:
+            return
+        self._moved = (window.cursor, window.key) != self._put
+        if not self._moved:
+            window.cursor, window.top, window.key = before
+            self._told = (window.cursor, window.key)
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
         """Rows from ``start`` on. Those of another generation than the list's are not taken."""

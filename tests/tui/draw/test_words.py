@@ -199,6 +199,10 @@ def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
         values.trouble(), "New", None, 80, now=NOW, sort=Sort("size"), filter="abc", total=12412, pending=True, zone=ZONE
     )
     assert line_text(late).startswith(" New … of 12,412 match abc · sorting by size ↓")
+    now = list_header(
+        values.trouble(), "New", 1234, 80, now=NOW, sort=Sort("age"), filter="abc", total=12412, complete=False, share=0.458
+    )
+    assert line_text(now).startswith(" New ≥1,234 … of 12,412 match abc · sorting by age ↓ 45%")
     words = line_text(list_header(values.trouble(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
     assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:41:09"
 
