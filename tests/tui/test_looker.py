@@ -196,7 +196,7 @@ def test_the_longer_a_list_takes_the_seldomer_it_is_shown() -> None:
             waiting_for.advanced(0.0, [], 0)
     assert shown[0] == 0.1 and 5 < len(shown) < 12
     pauses = [round(later - sooner, 2) for sooner, later in pairwise(shown)]
-    assert pauses == sorted(pauses) and pauses[-1] < 0.52
+    assert pauses[:3] == sorted(pauses[:3]) and max(pauses) < 0.52
 
 
 def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -> None:
