@@ -13,6 +13,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.sight import CursorSection
 from spooltop.model.words import Box, Verdict
 from spooltop.tui import Options
+from spooltop.tui.found import RowsRead, SnapshotTaken
 
 from .driving import dashboard
 from .fake import FakeControl, a_cursor, a_lock, claim, waiting, written
@@ -535,3 +536,21 @@ async def test_how_far_a_sort_has_come_is_shown() -> None:
         driver.control.at_once.set()
         text = await driver.see("sorted by size ↓")
         assert "45%" not in text
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_a_list_that_comes_with_a_look_is_whole_though_no_row_is_another(frozen: bool) -> None:
+    async with dashboard(control()) as driver:
+        await driver.press("2")
+        await driver.see("New 300")
+        if frozen:
+            await driver.press("Z")
+        main = driver.app.main
+        assert main.page is not None and main.snapshot is not None
+        driver.control.hang.clear()  # no look but those of here
+        page = main.page
+        main.take(RowsRead(replace(page, generation=1001, complete=False, share=0.5)))
+        await driver.see("New ≥300 …")
+        main.take(SnapshotTaken(main.snapshot, replace(page, generation=1002)))
+        await driver.see("New 300 ·")
+        driver.control.hang.set()

@@ -62,6 +62,9 @@ def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
     screen.failed = ""
     fresh = screen.steady.takes(found.snapshot)
     if screen.frozen_at is not None:
+        if found.page is not None and not _whole(screen.page, found.page):  # what was asked for since it was frozen
+            _take_page(screen, found.page)
+            screen.paint()
         return
     if fresh or screen.snapshot is None:
         _keep_write(screen, found.snapshot)
@@ -87,7 +90,12 @@ def _keep_write(screen: MainScreen, snapshot: Snapshot) -> None:
 
 def _differs(screen: MainScreen, page: Page) -> bool:
     old = screen.page
-    return old is None or (old.query, old.length, old.start, old.rows) != (page.query, page.length, page.start, page.rows)
+    return not _whole(old, page) or old is None or (old.length, old.start, old.rows) != (page.length, page.start, page.rows)
+
+
+def _whole(old: Page | None, page: Page) -> bool:
+    """Whether all of the list stands there already that ``page`` is of."""
+    return old is not None and old.query == page.query and old.share is None
 
 
 def _same(old: Page | None, page: Page) -> bool:
