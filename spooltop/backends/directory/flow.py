@@ -5,17 +5,16 @@ Every count is tied to an id: a message that goes back to ``new`` has not arrive
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model.sight import Flow, Passage
 from spooltop.model.words import Box
 
+from .through import Through, came_and_went
 from .watch import Batch
 
 __all__ = ["FlowCounter", "difference"]
@@ -55,48 +54,6 @@ class _Moves:
     cur_gone: list[Name] = field(default_factory=list)
 
 
-class _Passed(NamedTuple):
-    """A message of our own that came, was taken and went within a batch; ``new`` and ``cur`` are its names there. ``claimed_us``
-    is None where another kind of consumer took it."""
-
-    new: str
-    cur: str
-    source: str | None
-    put_us: int
-    claimed_us: int | None
-
-
-_PASSED = re.compile(
-    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?(?:,n=[1-9][0-9]{0,8})?)"
-    r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
-)
-"""Of claims joined by ``/`` those of our own messages, in their plain form: the name in ``new``, the id, the put time, the
-source, the tail of the claim and its time."""
-
-
-def _passages(batch: Batch) -> tuple[dict[str, _Passed], list[tuple[bool, set[str], str]]]:
-    """Messages of our own, in their plain form, that came and went within the batch, by id; and the names that are left:
-    (whether claimed, names, what they did)."""
-    came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
-    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
-    passages: dict[str, _Passed] = {}
-    twice: set[str] = set()
-    through = came & went
-    for base, id, put_us, source, tail, claimed_us in _PASSED.findall("/".join(taken & ended)):
-        if base in through:
-            if id in passages:
-                twice.add(id)
-            passages[id] = _Passed(base, base + tail, source or None, int(put_us), int(claimed_us) if claimed_us else None)
-    for id in twice:
-        del passages[id]
-    new, cur = {one.new for one in passages.values()}, {one.cur for one in passages.values()}
-    names = [
-        (False, came - new, "new_added"), (False, went - new, "new_gone"),
-        (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
-    ]  # fmt: skip
-    return passages, names
-
-
 class FlowCounter:
     """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous and
     does not say itself."""
@@ -105,6 +62,7 @@ class FlowCounter:
         self._in_new = in_new
         self._claimed_at: dict[str, float] = {}
         self._gone: dict[str, _Gone] = {}
+        self._through: list[Through] = []
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None
@@ -116,7 +74,7 @@ class FlowCounter:
 
     def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
-        passages, names = _passages(batch)
+        through, names = came_and_went(batch, self._turn)
         in_new = self._in_new if batch.back is None else batch.back.__contains__
         moves: dict[str, _Moves] = {}
         known: dict[tuple[bool, str], Name] = {}
@@ -125,29 +83,29 @@ class FlowCounter:
                 name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
                 if not name.canary:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
-        for id, passage in passages.items():
-            # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
-            if id in moves or id in self._gone or (passage.claimed_us is None and in_new(passage.new)):
-                new, cur = grammar.parse(passage.new, claimed=False), grammar.parse(passage.cur, claimed=True)
-                moved = moves.setdefault(id, _Moves())
-                for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
-                    seen.append(name)
-            else:
-                self._pass(id, passage, batch, aside)
+        # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
+        odd = through.among(moves) | through.among(self._gone) | {id for id, name in through.foreign() if in_new(name)}
+        for before in self._through:
+            odd |= through.among(before.found)
+        for id in odd:
+            new, cur = through.take_out(id)
+            moved = moves.setdefault(id, _Moves())
+            for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
+                seen.append(name)
+        if through.found:
+            self._pass(through, aside)
         for id, moved in moves.items():
             self._count(id, moved, batch, aside, in_new)
 
-    def _pass(self, id: str, passage: _Passed, batch: Batch, aside: Set[str]) -> None:
-        """A message that was put, taken and ended within one batch: what nearly all are where consumers keep up."""
-        if id not in aside:
-            self._arrived += 1
-            if passage.source is not None:
-                self._sources[passage.source] += 1
-        self._claimed += 1
-        claimed_at = None if passage.claimed_us is None else passage.claimed_us / 1e6  # when within the batch nobody knows
-        if self.last_claim_at is None or (claimed_at or batch.at) > self.last_claim_at:
-            self.last_claim_at = claimed_at or batch.at
-        self._leaves(id, batch, passage.put_us / 1e6, claimed_at, passage.source)
+    def _pass(self, through: Through, aside: Set[str]) -> None:
+        """Messages that were put, taken and ended within one batch: what nearly all are where consumers keep up."""
+        self._through.append(through)
+        self._arrived += through.count(but=aside)
+        self._sources.update(through.sources(but=aside))
+        self._claimed += len(through.found)
+        last = through.last_claim_at()
+        if self.last_claim_at is None or last > self.last_claim_at:
+            self.last_claim_at = last
 
     def _leaves(self, id: str, batch: Batch, put_at: float | None, claimed_at: float | None, source: str | None) -> None:
         if batch.late:
@@ -161,7 +119,7 @@ class FlowCounter:
         passed = bool(same_claim) and len(taken) == len(ended)  # one claim that began and ended within the batch
         was_claimed = bool(ended) and not passed
         here = came and (not left or any(in_new(name.raw) for name in moved.new_added))
-        limbo = self._gone.pop(id, None) if came or taken else None
+        limbo = self._back(id) if came or taken else None
         if came:
             if was_claimed or limbo is not None:
                 self._requeued += 1
@@ -183,6 +141,13 @@ class FlowCounter:
             if passed and name.claimed_us is None:
                 claimed_at = None  # when within the batch nobody knows
             self._leaves(id, batch, _seconds(name.put_us), claimed_at, name.source)
+
+    def _back(self, id: str) -> object | None:
+        """What is known of a message that had left ``cur`` and is not done after all; None where it had not."""
+        for through in self._through:
+            if (found := through.found.pop(id, None)) is not None:
+                return found
+        return self._gone.pop(id, None)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
         when = at if name.claimed_us is None else name.claimed_us / 1e6
@@ -211,14 +176,19 @@ class FlowCounter:
             if id in aside:
                 continue
             ended.append(gone)
-        self._done += len(ended)
+        over = [through for through in self._through if through.turn != self._turn]
+        self._through = [through for through in self._through if through.turn == self._turn]
+        done = len(ended) + sum(through.count(but=aside) for through in over)
+        self._done += done
         # Of very many an even sample: what is told of a minute would else be told of its last second.
-        step = max(1, len(ended) // _PASSAGES)
-        passages = tuple(Passage(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step])
+        step = max(1, done // _PASSAGES)
+        passages = [Passage(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step]]
+        for through in over:
+            passages += through.passages(step, but=aside)
         self._gone = waiting
         since = now if self._since is None else self._since
         flow = Flow(
-            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), passages,
+            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(passages),
             exact, measured and self._since is not None,
         )  # fmt: skip
         self._since = now
@@ -229,7 +199,7 @@ class FlowCounter:
     @property
     def unsettled(self) -> bool:
         """True where something left ``cur`` and it is not yet known whether it is done."""
-        return bool(self._gone)
+        return bool(self._gone or self._through)
 
     def adopt(self, claims: Iterable[tuple[str, float | None]]) -> None:
         """Claims (id, claimed at) that stood when watching began."""
