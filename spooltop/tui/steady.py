@@ -13,7 +13,8 @@ TICK = 10.0
 
 
 def signature(snapshot: Snapshot) -> Hashable:
-    """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, room on the disk)."""
+    """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, room on the disk). That a
+    rate can be told now is news: after a stop (Ctrl-Z) the first look cannot tell all of them, the second can."""
     sight = snapshot.sight
     return (
         sight.generation,
@@ -34,6 +35,7 @@ def signature(snapshot: Snapshot) -> Hashable:
         sight.watch.mode,
         sight.watch.reason,
         snapshot.not_visible,
+        (snapshot.rates.in_per_s is None, snapshot.rates.done_per_s is None),
         tuple(sorted(snapshot.muted.items())),
     )
 

@@ -7,12 +7,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.kind import ListQuery, Meanwhile, Sort
+from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.words import Box, Key, Verdict
 from spooltop.tui.doer import Doer
 from spooltop.tui.found import Found, KeysRead, ListAdvanced, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
@@ -343,6 +345,19 @@ def test_steady_lets_news_through_at_once_and_time_each_ten_seconds() -> None:
     assert steady.takes(control.look())
     control.time -= 3600
     assert steady.takes(control.look()), "a clock that was set back must not freeze the screen"
+
+
+def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_time() -> None:
+    snapshot = FakeControl([claim(1)]).look()
+    steady = Steady()
+
+    def at(second: int, done: int, done_window: float) -> Snapshot:
+        rates = Rates(window=60.0, arrived=second, done=done, done_window=done_window)
+        return replace(snapshot, taken_at=snapshot.taken_at + second, rates=rates)
+
+    assert steady.takes(at(0, 0, 0.0))  # of the time before a stop nothing is left
+    assert steady.takes(at(1, 0, 70.0))
+    assert not steady.takes(at(2, 2, 71.0))
 
 
 def test_jobs_are_done_one_after_the_other_and_errors_come_back() -> None:
