@@ -353,7 +353,7 @@ def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_
 
     def at(second: int, done: int, done_window: float) -> Snapshot:
         rates = Rates(window=60.0, arrived=second, done=done, done_window=done_window)
-        return replace(snapshot, taken_at=snapshot.taken_at + second, rates=rates)
+        return replace(snapshot, sight=replace(snapshot.sight, taken_at=snapshot.taken_at + second), rates=rates)
 
     assert steady.takes(at(0, 0, 0.0))  # of the time before a stop nothing is left
     assert steady.takes(at(1, 0, 70.0))
