@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
 from .machine import ORDERED, file_system
@@ -170,6 +170,16 @@ class Files:
             with os.scandir(fd) as entries:
                 for entry in entries:
                     yield entry.name
+        finally:
+            os.close(fd)
+
+    def inodes(self, dir_fd: int) -> Generator[tuple[str, int], None, None]:
+        """The names one by one, each with the inode that the directory tells, without a ``stat``."""
+        fd = self._again(dir_fd)
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    yield entry.name, entry.inode()
         finally:
             os.close(fd)
 

@@ -14,13 +14,13 @@ from spooltop.engine.files import Files
 OPERATIONS = frozenset(
     {
         "close", "content", "create", "fstat", "link", "list", "lock", "mkdir", "open_dir", "open_lasting", "open_read", "own_as",
-        "pwrite", "read", "regular", "rename", "rename_noreplace", "replace", "rmdir", "scan", "stat", "sync",
+        "pwrite", "read", "regular", "rename", "rename_noreplace", "replace", "rmdir", "inodes", "scan", "stat", "sync",
         "sync_dir", "sync_fs", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """What ends in a system call; ``move`` and ``write_all`` are made of these."""
 NEVER_FULL = frozenset(
-    {"close", "fstat", "list", "open_dir", "open_read", "own_as", "pread", "read", "regular", "scan", "stat"}
+    {"close", "fstat", "list", "open_dir", "open_read", "own_as", "pread", "read", "regular", "inodes", "scan", "stat"}
 )
 
 

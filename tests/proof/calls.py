@@ -37,7 +37,7 @@ STAT = {"stat", "lstat", "fstat", "newfstatat", "statx"}
 LISTING = {"openat", "close", "getdents64", "lseek", "fcntl", "dup", "fstatfs"} | STAT
 DOES: dict[str, set[str]] = {
     **{key: {"openat"} for key in ("open_dir", "create", "open_read", "open_lasting")},
-    **dict.fromkeys(("list", "scan", "regular"), LISTING),
+    **dict.fromkeys(("list", "scan", "inodes", "regular"), LISTING),
     **{key: {"fsync"} for key in ("sync", "sync_dir")},
     **dict.fromkeys(("stat", "fstat"), STAT),
     **{key: {"rename", "renameat", "renameat2"} for key in ("rename", "replace")},
@@ -80,7 +80,7 @@ class Marked(Seam):
         os.access(f"{MARK}/begin/{name}", 0)
         try:
             result = do(*arguments)
-            return iter(list(result)) if name in ("scan", "regular") else result
+            return (one for one in list(result)) if name in ("scan", "inodes", "regular") else result
         finally:
             os.access(f"{MARK}/end/{name}", 0)
 

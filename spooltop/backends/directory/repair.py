@@ -9,9 +9,10 @@ inodes under one id are nobody's half move: they are left alone. What lay beside
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from ...engine import aside, names
 from ...engine.dirs import SpoolDirs
@@ -24,6 +25,9 @@ from .places import Place
 
 __all__ = ["Repaired", "finish_half_moves", "half_moved"]
 
+_FEW = 64
+"""Claims that are looked at each, rather than asking for the inodes of all that waits."""
+_MANY = 200_000
 _LOCK = "repair.lock"
 """Stays where it is when the lock is let go: who removed it would leave two of them."""
 
@@ -87,11 +91,17 @@ def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
 
 
 def _doubled(dirs: SpoolDirs) -> dict[int, str]:
-    """What has two names in ``cur``: inode → name."""
+    """What has two names, one of them in ``cur``, and may have the other in ``new``: inode → name in ``cur``."""
     doubled: dict[int, str] = {}
     files, cur = dirs.files, dirs.cur
-    if cur is not None:
-        for name in files.scan(cur):
+    if cur is None:
+        return doubled
+    with closing(files.inodes(cur)) as claims:
+        first = list(islice(claims, _FEW))
+        waiting = _waiting(dirs) if len(first) == _FEW else None
+        for name, ino in chain(first, claims):
+            if waiting is not None and ino not in waiting:
+                continue
             try:
                 found = files.stat(name, cur)
             except FileNotFoundError:
@@ -99,6 +109,15 @@ def _doubled(dirs: SpoolDirs) -> dict[int, str]:
             if found.st_nlink == 2:
                 doubled[found.st_ino] = name
     return doubled
+
+
+def _waiting(dirs: SpoolDirs) -> Set[int] | None:
+    """The inodes in ``new``; None where they are too many to keep."""
+    if dirs.new is None:
+        return frozenset()
+    with closing(dirs.files.inodes(dirs.new)) as entries:
+        found = {ino for _, ino in islice(entries, _MANY)}
+    return found if len(found) < _MANY else None
 
 
 def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:

@@ -11,7 +11,7 @@ import pytest
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.words import Action, Box, Verdict
 
 ALL = Selection(everything=True)
 
@@ -109,3 +109,19 @@ def test_half_moves_cost_one_look_however_many_they_are(desk):
     operations = desk.operations(again=again)
     operations.apply(operations.plan(Action.PURGE, Selection(ids=("last",))))
     assert asked == [4]
+
+
+@pytest.mark.parametrize("claims", [3, 100])
+def test_a_half_move_is_finished_however_many_claims_stand_around_it(desk, claims):
+    for number in range(claims):
+        desk.put(f"job{number}:2,P4242", box=Box.CUR)
+    os.link(desk.path / "cur" / "job1:2,P4242", desk.path / "new" / "job1")
+    os.link(desk.path / "cur" / "job2:2,P4242", desk.path / "beside")  # a second name, but none in new
+    desk.verdicts = dict.fromkeys(os.listdir(desk.path / "cur"), Verdict.DEAD)
+    desk.put("last", box=Box.NEW)
+    operations = desk.operations()
+    operations.apply(operations.plan(Action.PURGE, Selection(ids=("last",))))
+    left = desk.names(Box.CUR)
+    assert "job1:2,P4242" not in left
+    assert len(left) == claims - 1
+    assert desk.names(Box.NEW) == ["job1"]

@@ -12,7 +12,7 @@ from spooltop.model.plan import Outcome
 
 SEEN = {
     "open_dir", "create", "open_read", "open_lasting", "close", "lock", "write", "read", "sync", "sync_dir", "sync_fs", "stat",
-    "fstat", "list", "scan", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir", "own_as",
+    "fstat", "list", "scan", "inodes", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir", "own_as",
     "reserve", "read_at", "lock_whole",
 }  # fmt: skip
 
