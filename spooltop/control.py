@@ -192,10 +192,10 @@ class Control:
         self._reader.wake()
         return result
 
-    def operations(self) -> list[OperationRecord]:
-        """What was done here, newest first."""
+    def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
+        """What was done here, newest first. Raises ``Stopped`` where ``stop`` says so, which is asked every few hundred moves."""
         operations = self._operations()
-        return [] if operations is None else operations.records()
+        return [] if operations is None else operations.records(stop)
 
     def audit(self, operation: str) -> AuditTrail:
         """What the audit log tells of one operation, oldest line first. It cannot be read: ``Unreadable``."""

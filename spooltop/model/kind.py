@@ -148,8 +148,8 @@ class Operator(Protocol):
         ``Unreadable``."""
         ...
 
-    def operations(self) -> list[OperationRecord]:
-        """All operations of the journal, newest first."""
+    def operations(self, progress: Progress) -> list[OperationRecord]:
+        """All operations of the journal, newest first. ``progress`` as in ``candidates``."""
         ...
 
     def close(self) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from .words import Action, Box, Json, Ref, Verdict
 
 __all__ = [
     "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "Told",
-    "oldest_of", "told_of", "warnings_of",
+    "boxes_of", "oldest_of", "told_of", "verdicts_of", "warnings_of",
 ]  # fmt: skip
 
 
@@ -70,6 +70,18 @@ def told_of(items: Sequence[Item]) -> Told:
     return Told(
         [item.id for item in items], [item.name for item in items], [item.box for item in items], [item.words for item in items]
     )
+
+
+def boxes_of(items: Sequence[Item]) -> Set[Box]:
+    """The boxes that they stand in, likewise (``boxes``)."""
+    known = getattr(items, "boxes", None)
+    return known if isinstance(known, Set) else {item.box for item in items}
+
+
+def verdicts_of(items: Sequence[Item]) -> Set[Verdict | None]:
+    """The verdicts on them, likewise (``verdicts``)."""
+    known = getattr(items, "verdicts", None)
+    return known if isinstance(known, Set) else {item.verdict for item in items}
 
 
 def oldest_of(items: Sequence[Item]) -> float | None:

@@ -24,17 +24,18 @@ class Progress:
         self._tell = tell
         self._words = ""
         self._of = 0
+        self._every = EVERY
         self._done = 0
 
-    def begin(self, words: str, of: int = 0) -> None:
-        """What is gone through from now on, and how much there is of it (0: not known)."""
-        self._words, self._of, self._done = words, of, 0
+    def begin(self, words: str, of: int = 0, *, every: int = EVERY) -> None:
+        """What is gone through from now on, and how much there is of it (0: not known); asked is after so many."""
+        self._words, self._of, self._every, self._done = words, of, every, 0
         self.check()
 
     def step(self) -> None:
         """One more is through. Raises ``Stopped``."""
         self._done += 1
-        if self._done % EVERY == 0:
+        if self._done % self._every == 0:
             self.check()
             if self._tell is not None:
                 of = f" of {self._of:,}" if self._of >= self._done else ""
@@ -52,4 +53,4 @@ class Progress:
     def check(self) -> None:
         """Raises ``Stopped`` where it is wanted no longer."""
         if self.stopped():
-            raise Stopped("stopped before the plan was made; nothing was changed")
+            raise Stopped("stopped on the way; nothing was changed")

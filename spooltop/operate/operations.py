@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
-from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result
+from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
 from ..model.selection import Selection
 from ..model.text import escape
@@ -108,7 +108,7 @@ class Operations:
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise UsageError(f"inject: {count!r} is no number of messages", advice="give --count 1 or more")
         if action is Action.UNDO:
-            chosen["undoes"] = self._which(str(chosen.get("undoes") or ""))
+            chosen["undoes"] = self._which(str(chosen.get("undoes") or ""), progress)
         selection = scope(action, selection)
         now = self._clock()
         found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
@@ -137,7 +137,7 @@ class Operations:
         )
         doubtful = plan.deletes or (action is Action.RESTORE and force)
         if action is not Action.UNDO:
-            doubtful = doubtful or any(item.verdict in _DOUBTFUL for item in found.items)
+            doubtful = doubtful or not verdicts_of(found.items).isdisjoint(_DOUBTFUL)
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
     def paced(self, plan: Plan, rate: float | None) -> Plan:
@@ -220,9 +220,9 @@ class Operations:
             notes=tuple(notes),
         )
 
-    def records(self) -> list[OperationRecord]:
-        """What was done here, newest first."""
-        return self._operator.operations()
+    def records(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
+        """What was done here, newest first. Raises ``Stopped`` where ``stop`` says so."""
+        return self._operator.operations(Progress(stop))
 
     def audited(self, operation: str) -> AuditTrail:
         """What the audit log tells of ``operation``, a whole id. Raises ``Unreadable``."""
@@ -253,11 +253,11 @@ class Operations:
         if reason is not None:
             raise Refused(f"{action}: {reason}", path=self._target)
 
-    def _which(self, asked: str) -> str:
+    def _which(self, asked: str, progress: Progress) -> str:
         """The one operation whose id begins with ``asked``."""
         if not asked:
             raise UsageError("undo: which operation?", advice="spooltop ops lists them")
-        found = [record.operation for record in self._operator.operations() if record.operation.startswith(asked)]
+        found = [record.operation for record in self._operator.operations(progress) if record.operation.startswith(asked)]
         if asked in found:
             return asked
         if len(found) == 1:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..model.plan import Item
+from ..model.plan import Item, boxes_of
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.words import Action, Box, Json
@@ -66,7 +66,7 @@ def command_words(
         if options.get("canary"):
             words.append("--canary")
         return tuple(words)
-    boxes = {item.box for item in items} or ({selection.box} if selection.box else set())
+    boxes = set(boxes_of(items)) or ({selection.box} if selection.box else set())
     box = boxes.pop() if len(boxes) == 1 else None
     if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
         words += ["--box", str(box)]

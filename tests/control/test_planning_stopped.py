@@ -95,3 +95,13 @@ def test_what_is_more_than_was_thought_is_not_told_as_a_part_of_it() -> None:
     for _ in progress.each(range(2 * EVERY)):
         pass
     assert told == ["500 of 500 things", "1,000 things"]
+
+
+def test_the_list_of_operations_is_stopped_as_well(control: Control) -> None:
+    operation = held(control)
+    calm = Impatient(10**9)
+    assert [record.operation for record in control.operations(calm)] == [operation]
+    assert calm.asked > 4
+    for after in (1, calm.asked // 2, calm.asked):
+        with pytest.raises(Stopped):
+            control.operations(Impatient(after))

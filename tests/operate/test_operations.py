@@ -63,7 +63,7 @@ class FakeOperator:
             raise AuditFailed("no space", path="/spool")
         self.lines.append((json.loads(line), len(self.moved)))
 
-    def operations(self):
+    def operations(self, progress):
         return self.known
 
     def close(self):

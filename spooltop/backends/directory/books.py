@@ -17,6 +17,7 @@ from ...engine.names import encode_value
 from ...engine.troubles import advice
 from ...errors import AuditFailed, Unreadable
 from ...model.audit import AuditLog
+from ...model.progress import Progress
 from .applog import AppendLog, lines_of
 from .besidelines import decoded
 from .journal import Operation, decode, gather, unfinished
@@ -90,16 +91,16 @@ class Books:
 
     def interrupted(self) -> list[Operation]:
         """Those with a batch that has no result, holding that batch alone. All the rest of the journals is passed over."""
-        return [told for told in self._gathered(unfinished, []).values() if told.open]
+        return [told for told in self._gathered(unfinished, [], Progress()).values() if told.open]
 
-    def read(self) -> tuple[dict[str, Operation], list[str]]:
+    def read(self, progress: Progress) -> tuple[dict[str, Operation], list[str]]:
         """All operations by id, in the order of their begin, and what is wrong with the journals, in words. Raises ``Unreadable``
-        where the own one cannot be read: what is not known of is not what was not done."""
+        where the own one cannot be read: what is not known of is not what was not done; ``Stopped``."""
         troubles: list[str] = []
-        return self._gathered(lines_of, troubles, whole=True), troubles
+        return self._gathered(lines_of, troubles, progress, whole=True), troubles
 
     def _gathered(
-        self, narrowed: Callable[[bytes], Iterable[bytes]], troubles: list[str], *, whole: bool = False
+        self, narrowed: Callable[[bytes], Iterable[bytes]], troubles: list[str], progress: Progress, *, whole: bool = False
     ) -> dict[str, Operation]:
         found: dict[str, Operation] = {}
         for trusted in (True, False) if self._apart else (True,):
@@ -114,7 +115,8 @@ class Books:
                     raise Unreadable(words, path=self._dirs.path, advice=advice(error)) from error
                 troubles.append(words)
                 continue
-            entries, bad = decoded(narrowed(data), decode)
+            progress.begin("lines of the journal read", every=1)
+            entries, bad = decoded(progress.each(narrowed(data)), decode)
             if unread:
                 troubles.append(f"the first {unread / 1e6:.0f} MB of the journal were not read: what they tell cannot be undone")
             if torn:

@@ -114,7 +114,7 @@ class CursorOperator(BesideOperator):
 
         return Step(intent(one), change)
 
-    def operations(self) -> list[OperationRecord]:
+    def operations(self, progress: Progress) -> list[OperationRecord]:
         known, _ = told(self._books)
         undone = {one.undoes: one.operation for one in known.values() if one.undoes and one.outcome is Outcome.DONE}
         now: dict[tuple[str, str], tuple[bool, Json]] = {}

@@ -99,7 +99,7 @@ class LockOperator(BesideOperator):
 
         return Step(intent(one), change, {"item": place})
 
-    def operations(self) -> list[OperationRecord]:
+    def operations(self, progress: Progress) -> list[OperationRecord]:
         logs, _ = self._books.read()
         known: dict[str, list[Taken]] = {}
         for lines in logs:

@@ -93,7 +93,7 @@ class DirectoryOperator:
             if action is Action.INJECT:
                 return Candidates((), notes=Payload(options).notes(int(now * 1e6)))
             if action is Action.UNDO:
-                operations, troubles = self._read(dirs)
+                operations, troubles = self._read(dirs, progress)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress)
                 return replace(found, notes=(*found.notes, *troubles))
             halves = half_moved(self._interrupted(dirs))
@@ -120,10 +120,10 @@ class DirectoryOperator:
         with self._telling(), self._open() as dirs, self._books(dirs) as books:
             return books.audited()
 
-    def operations(self) -> list[OperationRecord]:
+    def operations(self, progress: Progress) -> list[OperationRecord]:
         with self._telling(), self._open() as dirs:
-            told, _ = self._read(dirs)
-            return records(dirs, told)
+            told, _ = self._read(dirs, progress)
+            return records(dirs, told, progress)
 
     def close(self) -> None:
         self._on_close()
@@ -233,9 +233,9 @@ class DirectoryOperator:
         with self._books(dirs) as books:
             return books.interrupted()
 
-    def _read(self, dirs: SpoolDirs) -> tuple[Mapping[str, Operation], list[str]]:
+    def _read(self, dirs: SpoolDirs, progress: Progress) -> tuple[Mapping[str, Operation], list[str]]:
         with self._books(dirs) as books:
-            return books.read()
+            return books.read(progress)
 
     def _allowed(self, action: Action) -> None:
         reason = self.can().why_not(action)

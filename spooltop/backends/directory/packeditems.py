@@ -25,6 +25,8 @@ class PackedItems(Chunked[Item]):
         """How often each warning stands there."""
         self.oldest_at: float | None = None
         """When the first of them came into its box."""
+        self.boxes: set[Box] = set()
+        self.verdicts: set[Verdict | None] = set()
 
     def noted(self, more: Sequence[Item]) -> None:
         for one in more:
@@ -32,6 +34,8 @@ class PackedItems(Chunked[Item]):
                 self.oldest_at = since
             if one.warning:
                 self.warnings[one.warning] += 1
+            self.boxes.add(one.row.box)
+            self.verdicts.add(one.row.verdict)
 
     def packed(self, chunk: Sequence[Item]) -> list[Column]:
         return columns_of(map(_packed, chunk))

@@ -30,8 +30,8 @@ class _Step:
     ctime_ns: int
 
 
-def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[OperationRecord]:
-    """One for each operation, newest first. What became of a batch without a result is found by looking."""
+def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Progress) -> list[OperationRecord]:
+    """One for each operation, newest first. What became of a batch without a result is found by looking. Raises ``Stopped``."""
     undos = _undos(operations)
     folders = Folders(dirs)
     out: list[OperationRecord] = []
@@ -39,7 +39,8 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation]) -> list[Operat
         results = [result for _, result in told.steps() if result is not None]
         unsure = [move for move, result in told.steps() if result is None]
         looked = sum(1 for move in unsure if _happened(folders, move))
-        steps = list(_moved(folders, told))
+        progress.begin(f"moves of {told.operation} read", told.count)
+        steps = list(progress.each(_moved(folders, told)))
         left = _left(folders, steps, undos.get(told.operation, ()))
         undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
         why_not = None

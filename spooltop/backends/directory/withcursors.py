@@ -51,8 +51,8 @@ class Together:
     def audit_logs(self) -> list[AuditLog]:
         return self._main.audit_logs()
 
-    def operations(self) -> list[OperationRecord]:
-        both = [*self._main.operations(), *self._side.operations()]
+    def operations(self, progress: Progress) -> list[OperationRecord]:
+        both = [*self._main.operations(progress), *self._side.operations(progress)]
         return sorted(both, key=lambda record: -record.at)
 
     def close(self) -> None:

@@ -38,7 +38,11 @@ class OperationsScreen(SteppingScreen[None]):
         self.paint()
 
     def read(self) -> None:
-        self.owner.doer.submit(self.owner.spool.operations, lambda records: deliver(self, self.Listed(records)))
+        owner = self.owner
+        owner.doer.submit(
+            lambda: owner.spool.operations(lambda: self.left or owner.leaving.is_set()),
+            lambda records: deliver(self, self.Listed(records)),
+        )
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):

@@ -15,6 +15,7 @@ from spooltop.backends.directory.logfiles import LogFiles, make_file, open_path
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.plan import Outcome
+from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
 
@@ -123,7 +124,7 @@ def test_the_books_of_root_lie_where_nobody_else_writes(desk):
     with SpoolDirs(desk.path) as dirs:
         books = Books(dirs, LogFiles(), state_dir=str(desk.state))
         with pytest.raises(Unreadable, match="others may write"):
-            books.read()
+            books.read(Progress())
         books.close()
 
 

@@ -17,7 +17,7 @@ from spooltop.backends.directory.packeditems import Batch, PackedItems
 from spooltop.backends.directory.places import Place, Ref
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.chunked import CHUNK
-from spooltop.model.plan import Item, Outcome, oldest_of, told_of, warnings_of
+from spooltop.model.plan import Item, Outcome, boxes_of, oldest_of, told_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Owner, Verdict
@@ -53,6 +53,8 @@ def test_it_is_the_list_that_was_put_in():
     assert oldest_of(packed) == oldest_of(plain) == 2.5
     assert oldest_of(PackedItems()) is oldest_of([]) is None
     assert warnings_of(packed) == warnings_of(plain) == {"poison": len(plain[::4])}
+    assert boxes_of(packed) == boxes_of(plain)
+    assert verdicts_of(packed) == verdicts_of(plain) and len(verdicts_of(plain)) > 1
 
 
 def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
