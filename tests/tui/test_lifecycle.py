@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
 
 import pytest
+from textual.strip import Strip
 
 from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.words import Action
@@ -105,3 +107,19 @@ async def test_options_of_the_drawing(options: Options) -> None:
         colours = {segment.style.color.name for strip in strips for segment in strip if segment.style and segment.style.color}
         if not options.colour:
             assert colours <= {"default"}
+
+
+async def test_a_screen_that_was_left_leaves_nothing_behind_of_what_it_had_drawn() -> None:
+    def drawn() -> int:
+        gc.collect()
+        return sum(isinstance(one, Strip) for one in gc.get_objects())
+
+    async with dashboard(FakeControl()) as driver:
+        counts = []
+        for _ in range(4):
+            await driver.press("question_mark")
+            await driver.see("more lines")
+            await driver.press("q")
+            await driver.gone("more lines")
+            counts.append(drawn())
+        assert counts[-1] <= counts[0]

@@ -62,6 +62,9 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         yield from self.body()
         yield LinesView(too_small, glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="small")
 
+    def on_unmount(self) -> None:
+        self.refresh()  # lets go of what it had drawn, as LinesView does
+
     @property
     def small(self) -> bool:
         """True where there is no room for anything: nothing of this screen can be seen."""

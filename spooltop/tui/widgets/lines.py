@@ -43,6 +43,11 @@ class LinesView(Widget):
         self._styles_of = COLOURED if colour else UNCOLOURED
         self._lines: tuple[Line, ...] = ()
 
+    def on_unmount(self) -> None:
+        # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of widgets long gone: they may
+        # stay, but not with a screenful of strips each (60 MB of them by and by).
+        self.refresh()
+
     @property
     def lines(self) -> tuple[Line, ...]:
         """What is shown, as it was handed in but for the glyphs."""
