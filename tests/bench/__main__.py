@@ -20,7 +20,8 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "screen": (("screen", "5000"), ("screen", "10000")),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
-        ("operate", "10000", "3", "--dir", "/dev/shm"), ("operate", "10000", "1", "--dir", ".", "--only", "requeue", "empty"),
+        ("operate", "20000", "3", "--dir", "/dev/shm"), ("operate", "20000", "5", "--dir", ".", "--only", "requeue", "empty"),
+        ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
     "soak": (("soak", "300"),),
@@ -39,7 +40,10 @@ def measured(name: str) -> str:
     for run in RUNS[name]:
         command = (sys.executable, "-m", f"tests.bench.{run[0]}", *run[1:])
         print(f"{name}: {' '.join(run)}", file=sys.stderr, flush=True)
-        told.append(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+        run_through = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if run_through.returncode:
+            sys.exit(f"{run_through.stdout}{' '.join(run)} ended with {run_through.returncode}")
+        told.append(run_through.stdout.strip())
     return "\n\n".join(told)
 
 
