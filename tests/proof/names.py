@@ -34,6 +34,7 @@ from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.words import Box, Owner, Verdict
+from spooltop.operate.words import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
@@ -303,9 +304,10 @@ class Acting:
             self.command("undo", undo, "--yes")
             self.is_in("new", waiting, f"the undo of {action}")
         for one in ids[:: max(1, len(ids) // 5)]:
-            self.command("show", "--", one)
-            self.command("show", "--json", "--", one)
-            self.command("purge", "--box", "new", "--yes", "--", one)
+            word = id_word(unescape(one))
+            self.command("show", "--", word)
+            self.command("show", "--json", "--", word)
+            self.command("purge", "--box", "new", "--yes", "--", word)
             waiting.discard(os.fsencode(unescape(one)))
         self.is_in("new", waiting, "purge by the word of an id")
         self.command("ops")
