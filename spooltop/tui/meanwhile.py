@@ -10,10 +10,10 @@ __all__ = ["Waiting"]
 
 FIRST = 0.1
 """Seconds: what is made faster is shown when it is whole."""
-LONGER = 1.5
+LONGER = 4.0
 """How many times as long it is to the next time."""
-LONGEST = 0.5
-"""Seconds between two times at most."""
+LONGEST = 1.0
+"""Seconds between two times at most. Each drawing takes a twentieth of a second from the work itself."""
 
 
 class Waiting:
