@@ -24,7 +24,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
-    "soak": (("soak", "300"),),
+    "soak": (("soak", "600"),),
 }
 """What is run for each section of the README."""
 
