@@ -114,6 +114,8 @@ class Operations:
         found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
         progress.check()
         notes = found.notes
+        if chosen.get("rate") and found.items and found.items[0].words:
+            raise UsageError(f"{action} of what is no message: it is not done at a rate", advice="leave --rate out")
         if self._at_work is not None and action in _PUTS_BACK and found.items:
             notes = (*notes, self._at_work())
         if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):
@@ -172,7 +174,8 @@ class Operations:
         batches: Iterator[list[ItemResult]] = self._operator.perform(plan, ask)
         try:
             while True:
-                if announced <= len(done) and (announced < plan.count or announced == 0):
+                # The next batch may reach so far; where it is slow it is small, and no divisor of a thousand.
+                while announced == 0 or announced < min(plan.count, len(done) + BATCH):
                     self._freely(plan, notes, self._announce, plan, announced)
                     announced += BATCH
                     waiting = True
@@ -180,8 +183,10 @@ class Operations:
                 if batch is None:
                     break
                 done.extend(batch)
-                waiting = min(announced, plan.count) > len(done)
-                self._freely(plan, notes, self._report, plan, batch, len(done))
+                more = announced < min(plan.count, len(done) + BATCH)
+                waiting = more or min(announced, plan.count) > len(done)
+                # Where more is announced at once, the sync of that line is this one's too.
+                self._freely(plan, notes, self._report, plan, batch, len(done), not more)
                 if plan.deletes:
                     for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
                         self._warn(plan, notes, reason)
@@ -287,18 +292,12 @@ class Operations:
         head: dict[str, Json] = {**self._line("before", plan), "count": plan.count, "options": options}
         self._write(head, before_line(head, part))
 
-    def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int) -> None:
+    def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int, sync: bool) -> None:
         """The line after: what came of each."""
         head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
         came = [one.outcome for one in batch]
         try:
-            self._write(
-                head,
-                after_line(head, batch),
-                {str(outcome): came.count(outcome) for outcome in Outcome},
-                # What is to come is announced in the next line, with a sync that is this one's too.
-                sync=tried % BATCH != 0 or tried >= plan.count,
-            )
+            self._write(head, after_line(head, batch), {str(outcome): came.count(outcome) for outcome in Outcome}, sync=sync)
         except AuditFailed as error:
             raise AuditFailed(
                 f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",

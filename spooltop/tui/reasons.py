@@ -244,7 +244,7 @@ def paceable(scene: Scene) -> str | None:
         return reason
     if scene.plan is None or scene.plan.count < 2:
         return "there are not many of them to do slowly"
-    if scene.plan.action in (Action.SET_CURSOR, Action.UNLOCK):
+    if scene.plan.items and scene.plan.items[0].words:
         return f"{scene.plan.action}: it is not done at a rate"
     return None
 

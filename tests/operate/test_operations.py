@@ -37,6 +37,8 @@ class FakeOperator:
         self.fails_in = None
         self.known = list(known)
         self.closed = False
+        self.at_once = BATCH
+        self.unsynced = 0
 
     def can(self):
         return self.refusals
@@ -45,11 +47,11 @@ class FakeOperator:
         return Candidates([Item(one, one.name) for one in self.rows], missing=("lost",) if selection.ids else ())
 
     def perform(self, plan, stop=lambda: False):
-        for start in range(0, len(plan.items), BATCH):
+        for start in range(0, len(plan.items), self.at_once):
             if start == self.fails_in:
                 raise AuditFailed("the journal is full")
             batch = []
-            for item in plan.items[start : start + BATCH]:
+            for item in plan.items[start : start + self.at_once]:
                 if stop():
                     break
                 self.moved.append(item.ref)
@@ -62,6 +64,7 @@ class FakeOperator:
         if self.full_from is not None and len(self.lines) >= self.full_from:
             raise AuditFailed("no space", path="/spool")
         self.lines.append((json.loads(line), len(self.moved)))
+        self.unsynced = 0 if sync else self.unsynced + 1
 
     def operations(self, progress):
         return self.known
@@ -151,7 +154,8 @@ def test_what_was_announced_and_did_not_happen_is_written_down_as_well():
     assert told(many, stop=lambda: next(stops, True)) == [("before", None, ""), ("after", 2, ""), ("after", 2, "stopped")]
     assert told(FakeOperator()) == [("before", None, ""), ("after", 0, "nothing to do")]
     broken = FakeOperator(row(number) for number in range(BATCH + 1))
-    assert told(broken, on_progress=break_down) == [("before", None, ""), ("after", BATCH, "")]
+    ended = ("after", BATCH, "KeyError('in a callback')")
+    assert told(broken, on_progress=break_down) == [("before", None, ""), ("after", BATCH, ""), ended]
 
 
 def test_a_journal_that_fails_in_between_ends_it_too():
@@ -293,3 +297,48 @@ def test_close_closes_the_operator():
     fake = FakeOperator()
     operations(fake).close()
     assert fake.closed
+
+
+@pytest.mark.parametrize("at_once", [300, 16, 999, BATCH])
+def test_nothing_is_moved_before_the_line_that_announces_it(at_once):
+    operator = FakeOperator([row(number) for number in range(2 * BATCH + 500)])
+    operator.at_once = at_once
+    operations = Operations(operator, "/spool", lambda: 7.0)
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
+    seen = []
+
+    def progress(done):
+        announced = sum(len(line["ids"]) for line, _ in operator.lines if line["event"] == "before")
+        seen.append(announced - done)
+
+    operations.apply(plan, on_progress=progress)
+    befores = [(line, moved) for line, moved in operator.lines if line["event"] == "before"]
+    announced = 0
+    for line, moved in befores:
+        assert moved <= announced
+        announced += len(line["ids"])
+    ids = [name for line, _ in befores for name in line["ids"]]
+    assert ids == [item.id for item in plan.items]
+    assert min(seen) >= 0
+    for place, (line, moved) in enumerate(operator.lines):
+        before = sum(len(one["ids"]) for one, _ in operator.lines[: place + 1] if one["event"] == "before")
+        assert moved <= before, line["event"]
+    assert operator.unsynced == 0
+
+
+def test_a_line_that_waits_for_the_sync_of_the_next_is_synced_where_there_comes_none():
+    operator = FakeOperator([row(number) for number in range(2 * BATCH)])
+    operations = Operations(operator, "/spool", lambda: 7.0)
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
+    result = operations.apply(plan, stop=lambda: len(operator.moved) >= BATCH)
+    assert result.untried == BATCH
+    assert operator.unsynced == 0
+
+
+def test_what_is_no_message_is_not_done_at_a_rate():
+    class Locks(FakeOperator):
+        def candidates(self, *args, **more):
+            return Candidates([Item(row(1), "1", words="x.lock goes")])
+
+    with pytest.raises(UsageError, match="not done at a rate"):
+        Operations(Locks(), "/spool", lambda: 7.0).plan(Action.UNLOCK, Selection(everything=True), options={"rate": 2.0})

@@ -25,8 +25,8 @@ class AppendLog:
         self._like = like
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
-        """``line`` ends with a newline. Synced when it returns, unless another one follows that will be; after an error a part
-        of it may stand there."""
+        """``line`` ends with a newline; empty, it only syncs. Synced when it returns, unless another one follows that will be;
+        after an error a part of it may stand there."""
         files = self._files
         try:
             files.stat(self._name, self._dir_fd)
@@ -38,9 +38,9 @@ class AppendLog:
             size = found.st_size
             if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
                 self._reserve(fd, size, len(line) + RESERVED)
-            if size and files.read_at(fd, 1, size - 1) != b"\n":
+            if line and size and files.read_at(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
-            if files.write(fd, line) != len(line):
+            if line and files.write(fd, line) != len(line):
                 raise OSError(errno.ENOSPC, "the line was cut off", self._name)
             if sync:
                 files.sync(fd)

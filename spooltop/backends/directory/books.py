@@ -65,6 +65,10 @@ class Books:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
         self._append(_JOURNAL, line, sync=sync)
 
+    def sync_journal(self) -> None:
+        """Lines that were not. Raises ``AuditFailed``."""
+        self._append(_JOURNAL, b"")
+
     def write_audit(self, line: bytes, *, sync: bool = True) -> None:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
         self._append(AUDIT, line, sync=sync)

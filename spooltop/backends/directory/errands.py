@@ -56,7 +56,7 @@ class Errand(NamedTuple):
     was: Mapping[str, Json] | None = None
 
 
-_flat = partial(tuple.__new__, Errand)
+_flat, _result = partial(tuple.__new__, Errand), partial(tuple.__new__, ItemResult)
 
 
 class Errands:
@@ -83,11 +83,15 @@ class Errands:
 
     def results(self, ids: Sequence[str], moved: Sequence[Moved]) -> list[ItemResult]:
         """``ids`` are those of the items, ``moved`` what came of them, as far as it went."""
+        if not moved:
+            return []
         names, to_names, ways = self._columns[1], self._columns[9], self._columns[12]
-        return [
-            ItemResult(id, name, outcome, reason or (way.elsewhere if there else ""), to_name if there else "")
-            for id, name, to_name, way, (outcome, reason, there, _, _) in zip(ids, names, to_names, ways, moved, strict=False)
-        ]
+        outcomes, reasons, there, _, _ = zip(*moved, strict=True)
+        said: Iterable[str] = (
+            reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=False)
+        )
+        became = to_names if all(there) else [name if really else "" for name, really in zip(to_names, there, strict=False)]
+        return list(map(_result, zip(ids, names, outcomes, said, became, strict=False)))
 
 
 def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:

@@ -110,6 +110,7 @@ class FlowCounter:
     def _leaves(self, id: str, batch: Batch, put_at: float | None, claimed_at: float | None, source: str | None) -> None:
         if batch.late:
             put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
+        self._back(id)  # it had not gone yet, as it seemed before: a claim of another kind of consumer says nothing of its time
         self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, source)
 
     def _count(self, id: str, moved: _Moves, batch: Batch, aside: Set[str], in_new: Callable[[str], bool]) -> None:

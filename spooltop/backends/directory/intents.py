@@ -21,6 +21,7 @@ class Intent:
         self._clock = clock
         self._user = user
         self._batch = 0
+        self._unsynced = False
         self.lost = ""
         """Why a line is not in the journal, of what goes on all the same."""
 
@@ -34,20 +35,29 @@ class Intent:
         )  # fmt: skip
         try:
             self._books.write_journal(line)
+            self._unsynced = False
         except AuditFailed as error:
             if not (plan.deletes and error.full):
                 raise
             self.lost = f"deleted without a line in the journal: {error.what}"
 
     def finish(self, moved: Sequence[Moved], results: list[ItemResult], *, last: bool) -> Iterator[list[ItemResult]]:
-        """The result line; what was done is told even where it cannot be written. The sync of the next intent is its own too."""
+        """The result line; what was done is told even where it cannot be written. Synced where it is the ``last``; else the sync
+        of the next intent is its own too, or that of ``settle``."""
         line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
         self._batch += 1
         try:
             self._books.write_journal(line, sync=last)
+            self._unsynced = not last
         except AuditFailed as error:
             yield results
             if not (self._plan.deletes and error.full):
                 raise
             return
         yield results
+
+    def settle(self) -> None:
+        """No more will follow: what was not synced is. Raises ``AuditFailed``."""
+        if self._unsynced:
+            self._unsynced = False
+            self._books.sync_journal()

@@ -22,6 +22,7 @@ from ...model.jsonl import each_once, spelled_line, spelled_outcomes
 from ...model.plan import Outcome
 from ...model.text import bare_all, escape
 from ...model.words import Action, Box, Json
+from .metadata import plain_meta
 from .places import OPERATION, Place
 
 __all__ = [
@@ -272,7 +273,8 @@ def _move(value: Mapping[str, object]) -> Move:
     return Move(
         None if source is None else Place.parse(_text(value, "from")),
         None if target is None else Place.parse(_text(value, "to")),
-        int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token, meta,
+        int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token,
+        None if meta is None else plain_meta(meta),
     )  # fmt: skip
 
 

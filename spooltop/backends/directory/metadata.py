@@ -12,7 +12,7 @@ from ...model.words import Json
 from .folders import Folders
 from .places import Place
 
-__all__ = ["known_of", "time_of"]
+__all__ = ["known_of", "plain_meta", "time_of"]
 
 _CAP = 64 * 1024
 _LATEST = float(1 << 36)
@@ -36,8 +36,11 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
         return {}
     finally:
         files.close(fd)
-    if not isinstance(found, dict):
-        return {}
+    return plain_meta(found) if isinstance(found, dict) else {}
+
+
+def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
+    """What ``known_of`` tells, out of ``found``, which anybody may have written."""
     was = found.get("was")
     return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
 

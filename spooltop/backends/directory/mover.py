@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
 from stat import S_IMODE, S_ISREG
 
@@ -22,6 +23,7 @@ __all__ = ["Mover"]
 
 
 _DONE = Outcome.DONE
+_moved = partial(tuple.__new__, Moved)
 
 
 class Mover:
@@ -33,8 +35,8 @@ class Mover:
         self._look = look
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
-        self._sources: set[Folder] = set()
-        self._targets: set[Folder] = set()
+        self._touched: dict[Folder, bool] = {}
+        """In the order of the last change, and whether as a target."""
         self._noted: tuple[Folder | None, Folder | None] = (None, None)
         self._fit: set[int] = set()
         self._beside: dict[tuple[int, str], str] = {}
@@ -104,7 +106,7 @@ class Mover:
         if folder:
             self._drop_meta(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
-        return Moved(_DONE, "", True, ino, self._ctime(to_name, to.fd, ino) if to_box in LIVE else 0)
+        return _moved((_DONE, "", True, ino, self._ctime(to_name, to.fd, ino) if to_box in LIVE else 0))
 
     def _delete(self, errand: Errand, source: Folder) -> Moved:
         """The message first: while it stands there, what is known of it does too."""
@@ -116,9 +118,9 @@ class Mover:
         except OSError as error:
             if self._there(name, source.fd) is not False:
                 return Moved(Outcome.FAILED, _words(error))
-            self._sources.add(source)
+            self._note(source, None)
             return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
-        self._sources.add(source)
+        self._note(source, None)
         if errand.folder:
             self._drop_meta(name, source.fd)
             if errand.box is Box.TRASH:
@@ -138,21 +140,27 @@ class Mover:
         return trouble
 
     def _sync_all(self) -> None:
-        done: set[int] = set()  # devices of which the sync of one directory is that of all
-        for folder in (*self._targets, *self._sources):
-            if folder.id[0] in done:
+        last = {folder.id[0]: folder for folder in self._touched}
+        # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
+        # changed before that may have been synced by somebody since, and then its sync does nothing.
+        enough = {device for device, folder in last.items() if self._ordered(folder)}
+        for folder in sorted(self._touched, key=self._touched.__getitem__, reverse=True):  # the targets first
+            if folder.id[0] in enough and last[folder.id[0]] is not folder:
                 continue
             try:
                 self._files.sync_dir(folder.fd)
-                if self._files.ordered(folder.fd):
-                    done.add(folder.id[0])
             except OSError as error:
                 self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
-        self._targets.clear()
-        self._sources.clear()
+        self._touched.clear()
         self._noted = None, None
         self._fit.clear()
         self._beside.clear()
+
+    def _ordered(self, folder: Folder) -> bool:
+        try:
+            return self._files.ordered(folder.fd)
+        except OSError:
+            return False  # not known: then each is synced, and tells what is wrong
 
     def _set_aside(self, errand: Errand, source: Folder, to: Folder) -> None:
         """The metadata first: a message is never aside without it."""
@@ -206,9 +214,10 @@ class Mover:
         if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
             self._fit.add(to.fd)
 
-    def _note(self, source: Folder, to: Folder) -> None:
-        self._sources.add(source)
-        self._targets.add(to)
+    def _note(self, source: Folder, to: Folder | None) -> None:
+        for folder in (source, to):
+            if folder is not None:
+                self._touched[folder] = self._touched.pop(folder, False) or folder is to
         self._noted = source, to
 
     def _mended(self, errand: Errand, found: os.stat_result) -> bool:

@@ -138,10 +138,15 @@ class DirectoryOperator:
             batches = self._inject(dirs, intent, plan, size, stop)
         else:
             batches = self._move_all(dirs, intent, plan, size, stop)
-        for place, results in enumerate(batches):
-            yield results
-            if rate is not None and (place + 1) * size < plan.count and not self._pause(size / rate, stop):
-                return
+        try:
+            for place, results in enumerate(batches):
+                yield results
+                if rate is not None and (place + 1) * size < plan.count:
+                    intent.settle()  # it may be long until the next
+                    if not self._pause(size / rate, stop):
+                        return
+        finally:
+            intent.settle()
 
     def _move_all(
         self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]

@@ -52,6 +52,8 @@ def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozens
         ([batch(new=NEW), batch(from_new=NEW, cur=CLAIM), batch(from_cur=CLAIM)], (1, 1, 0, 1)),
         ([batch(new=NEW, from_new=NEW, cur=CLAIM, from_cur=CLAIM)], (1, 1, 0, 1)),
         ([batch(new=NEW, from_new=NEW, cur=CLAIM)], (1, 1, 0, 0)),
+        # Given back and claimed again by one that has no names of its own for that: it goes once.
+        ([batch(new=NEW, from_new=NEW, cur=f"{NEW}:2,P5", from_cur=f"{NEW}:2,P5"), batch(from_cur=f"{NEW}:2,P5")], (1, 1, 0, 1)),
         ([batch(from_new=NEW, cur=CLAIM, from_cur=CLAIM)], (0, 1, 0, 1)),
         ([batch(from_cur=CLAIM, new=AGAIN)], (0, 0, 1, 0)),
         ([batch(from_cur=CLAIM), batch(new=AGAIN)], (0, 0, 1, 0)),
