@@ -90,7 +90,8 @@ class Reader(Protocol):
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
     ) -> Listing:
-        """A list out of the last look's scan. ``meanwhile`` hears of it while it is made."""
+        """A list out of the last look's scan. ``meanwhile`` hears of it while it is made. Once ``cancelled`` was true it stays
+        so, and what was listed until then is not ``complete``."""
         ...
 
     def read(self, key: Key, limit: int) -> Payload:

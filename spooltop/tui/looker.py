@@ -239,7 +239,7 @@ class Looker:
             self._post(SnapshotTaken(snapshot, page))
         elif page is not None:
             self._post(RowsRead(page))
-        if self._listing is None:
+        if page is None or self._listing is None:
             return
         if wish.all_keys != self._keys_served:
             self._keys_served = wish.all_keys
@@ -279,6 +279,8 @@ class Looker:
             stale = True
         if listing is None or stale:
             listing = self._listed(wish.query, wish, version)
+            if listing is None:
+                return None
         at = None if wish.anchor is None else self._found(listing, wish.anchor)
         shift = 0 if at is None else at - wish.anchor_index
         # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
@@ -293,13 +295,20 @@ class Looker:
             self._anchored = (self._serial, anchor, listing.find(anchor))
         return self._anchored[2]
 
-    def _listed(self, query: ListQuery, wish: Wish, version: int) -> Listing:
-        """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look."""
+    def _listed(self, query: ListQuery, wish: Wish, version: int) -> Listing | None:
+        """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look, and
+        where nothing was it is None, for the newest wish is served next."""
         old = self._listing if self._listing is not None and self._listing.query == query else None
+        broken_off = False
 
         def cancelled() -> bool:
+            nonlocal broken_off
             self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
-            return self._stopped or (self._version != version if old is not None else self._wish.query != query)
+            # Once true it stays so: where the keys come back to this list, it has been left half made all the same.
+            broken_off = (
+                broken_off or self._stopped or (self._version != version if old is not None else self._wish.query != query)
+            )
+            return broken_off
 
         def show(share: float, rows: Sequence[Row], count: int) -> None:
             if not rows:
@@ -314,7 +323,8 @@ class Looker:
         listing = self._control.listing(query, cancelled, Waiting(self._monotonic, show) if old is None else None)
         self._listed_at = self._monotonic()
         self._listing_took = self._listed_at - began
-        if old is not None and not listing.complete and cancelled():
+        if broken_off and not listing.complete:
+            self._listing = old
             return old
         self._listing = listing
         self._serial += 1

@@ -151,6 +151,46 @@ def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
     assert all(order == orders[0] for order in orders)
 
 
+class Overtaken(FakeControl):
+    """The first listing is made while one wish follows another: it ends where it hears that it is wanted no longer, and says
+    that it is whole where it hears at the end that it is wanted."""
+
+    looker: Looker
+    keys: list[Wish]
+
+    def listing(
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> FakeListing:
+        found = super().listing(wanted, cancelled)
+        found.timed = False
+        keys, self.keys = self.keys, []
+        for wish in keys:
+            self.looker.want(wish)
+            if cancelled() and len(found.rows) > 5:
+                found.rows = found.rows[:5]
+        found.complete = not cancelled()
+        return found
+
+
+def test_a_list_that_was_broken_off_is_made_again_where_it_is_wanted_again(posts: Posts) -> None:
+    control = Overtaken([waiting(n) for n in range(50)])
+    control.looker = looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    wish = Wish(ListQuery(Box.NEW, "9522"), 0, 10, all_keys=1)
+    control.keys = [replace(wish, query=ListQuery(Box.NEW, "95222")), wish]
+    looker.want(wish)
+    looker.start()
+    try:
+        found = posts.get(timeout=30)
+        while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
+            assert not isinstance(found, KeysRead)
+            found = posts.get(timeout=30)
+        assert (found.page.query, found.page.length, found.page.complete) == (wish.query, 50, True)
+        keys = next_of(posts, KeysRead)
+        assert isinstance(keys, KeysRead) and len(keys.keys) == 50
+    finally:
+        assert looker.stop(timeout=20)
+
+
 def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made(posts: Posts) -> None:
     heard: list[bool] = []
 

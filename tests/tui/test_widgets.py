@@ -245,6 +245,24 @@ async def test_what_is_shown_before_the_end_leaves_the_cursor_where_it_was() -> 
         assert (app.list.cursor_index, app.list.cursor_key) == (36, "m037")
 
 
+@pytest.mark.parametrize("passing", [False, True])
+@pytest.mark.parametrize("stood, top", [(5, 0), (37, 37)])
+async def test_the_first_list_begins_where_the_cursor_is_sought(stood: int, top: int, passing: bool) -> None:
+    names = [f"m{i:03}" for i in range(60)]
+    app = ListApp(names)
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.list.set_list(60, 1, start=0, items=names)
+        app.list.go_to(9)
+        app.list.set_list(0, -1)
+        if passing:
+            app.list.set_passing(20, 2, cursor=0, items=names[40:])
+            app.list.set_passing(25, 3, cursor=0, items=names[35:])
+        app.list.set_list(60, 4, cursor=stood, anchor=names[stood], start=0, items=names)
+        await pilot.pause()
+        assert (app.list.cursor_index, app.list.cursor_key, app.list.top) == (stood, names[stood], top)
+        assert app.moved[-1] == (stood, names[stood])
+
+
 async def test_a_cursor_moved_before_the_end_is_told_and_stays() -> None:
     names = [f"m{i:03}" for i in range(60)]
     app = ListApp(names)

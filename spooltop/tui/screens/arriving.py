@@ -111,12 +111,9 @@ def _take_page(screen: MainScreen, page: Page) -> None:
     if page.share is not None:
         screen.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
         return
-    first = screen.rows.generation < 0
     screen.rows.set_list(
         page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
     )
-    if first and page.anchor_at is not None:
-        screen.rows.go_to(page.anchor_at)
 
 
 def _take_keys(screen: MainScreen, found: KeysRead) -> None:

@@ -94,8 +94,8 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._marks: Collection[Hashable] = frozenset()
         self._told: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
-        self._before: tuple[int, int, Hashable] | None = None
-        """Where the cursor, the page and the key were before a list that is still made was shown."""
+        self._before: tuple[int, int, Hashable, int] | None = None
+        """The cursor, the top of the page, the key and the generation before a list that is still made was shown."""
         self._put: tuple[int, Hashable] = (0, None)
         self._moved = False
 
@@ -153,11 +153,15 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         """Another listing takes the place of this one. ``items`` are its rows from ``start`` on, as far as read already.
 
         ``cursor`` is where ``anchor`` stands in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was looked for
-        (None: the one of now). A row that is gone hands the cursor to the row that took its place.
+        (None: the one of now). A row that is gone hands the cursor to the row that took its place. ``generation`` -1: no list
+        is there yet, and the next whole one begins at its ``cursor``, whatever was shown in passing.
         """
         self._come_back()
         self._moved = False
+        first = self._window.generation < 0
         self._window.set_list(length, generation, cursor=cursor, anchor=anchor, start=start, items=items)
+        if first and cursor is not None:
+            self._window.go_to(cursor)
         self._settle()
 
     def set_passing(self, length: int, generation: int, *, cursor: int, items: Sequence[T]) -> None:
@@ -168,7 +172,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         if self._moved:
             window.set_list(length, generation, cursor=None, anchor=None, start=0, items=items)
         else:
-            self._before = (window.cursor, window.top, window.key)
+            self._before = (window.cursor, window.top, window.key, window.generation)
             window.key = None
             window.set_list(length, generation, cursor=cursor, anchor=None, start=0, items=items)
             self._told = self._put = (window.cursor, window.key)
@@ -181,7 +185,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             return
         self._moved = (window.cursor, window.key) != self._put
         if not self._moved:
-            window.cursor, window.top, window.key = before
+            window.cursor, window.top, window.key, window.generation = before
             self._told = (window.cursor, window.key)
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
