@@ -530,6 +530,25 @@ async def test_a_list_that_takes_its_time_is_come_back_to_where_it_was_left() ->
         assert list(driver.app.main.states[Box.NEW].marks) == [("new", 200)]
 
 
+async def test_a_cursor_moved_before_the_end_far_from_where_the_list_was_left_stays_on_its_row() -> None:
+    async with dashboard(control()) as driver:
+        rows = driver.app.main.rows
+        await driver.press("2", "slash", *"95222", "enter")
+        await driver.see("New 300 of 300")
+        rows.go_to(200)
+        await driver.until(lambda: driver.app.main.states[Box.NEW].cursor == ("new", 200))
+        await driver.press("1")
+        driver.control.at_once.clear()
+        await driver.press("2")
+        await driver.see("New ≥150 …")
+        await driver.press("j", "j")
+        assert rows.cursor_key == ("new", 5)
+        driver.control.at_once.set()
+        await driver.see("New 300 of 300")
+        await driver.until(lambda: driver.app.main.row is not None)
+        assert (rows.cursor_index, rows.cursor_key) == (5, ("new", 5))
+
+
 async def test_the_next_key_ends_a_filter_that_runs() -> None:
     async with dashboard(control()) as driver:
         await driver.press("2")

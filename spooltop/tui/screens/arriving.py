@@ -106,6 +106,8 @@ def _same(old: Page | None, page: Page) -> bool:
 def _take_page(screen: MainScreen, page: Page) -> None:
     if page.query != query_wanted(screen):
         return  # of a view or a filter that was left meanwhile
+    if page.share is None and _overtaken(screen, page):
+        return  # the page around the row that was chosen meanwhile is wished for already
     screen.advanced = None
     screen.page = page
     if page.share is not None:
@@ -114,6 +116,14 @@ def _take_page(screen: MainScreen, page: Page) -> None:
     screen.rows.set_list(
         page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
     )
+
+
+def _overtaken(screen: MainScreen, page: Page) -> bool:
+    """Whether the cursor was moved in what was shown before the end, to a row that the whole list's ``page`` lacks."""
+    state, key = screen.state, screen.rows.cursor_key
+    if state is None or screen.page is None or screen.page.share is None or key is None or key != state.cursor:
+        return False
+    return key != page.anchor and all(row.key != key for row in page.rows)
 
 
 def _take_keys(screen: MainScreen, found: KeysRead) -> None:
