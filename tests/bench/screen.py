@@ -7,6 +7,7 @@ The floor is a bare Textual app on which the same keys move a mark; the same mes
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def latencies(screen: Terminal, presses: int) -> list[float]:
     return sorted(found)
 
 
-def arrivals(screen: Terminal, spool: Path, number: int = 60) -> list[float]:
+def arrivals(screen: Terminal, spool: Path, number: int = 100) -> list[float]:
     """Milliseconds from the rename into ``new`` until the message stands on the screen, in order."""
     found: list[float] = []
     for at in range(number):
@@ -143,13 +144,14 @@ def measured(
         screen.type(keys)
         with stream(spool, rate) as got:
             written, cpu = flow(screen, seconds)
-            times = latencies(screen, round(seconds * 10)) if mark else []
+            times = latencies(screen, round(seconds * 30)) if mark else []
     said = f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}" if times else "—"
     return f"{got[0]:,.0f}/s, {2 * got[0]:,.0f} renames | {written:,.0f} B/s | {cpu:.1f} % | {said} |", times
 
 
 def _at(times: list[float], part: float) -> float:
-    return times[min(len(times) - 1, int(part * len(times)))]
+    """The nearest rank."""
+    return times[math.ceil(part * len(times)) - 1]
 
 
 def main() -> None:

@@ -288,8 +288,7 @@ class Acting:
         self.command("status", "--json")
         undo = self.acted("requeue", "cur", list(dict.fromkeys(ids)))
         self.is_in("cur", set(), "requeue")
-        waiting = {os.fsencode(grammar.parse(os.fsdecode(name), claimed=True).base) for name in claims}
-        self.is_in("new", waiting, "requeue")
+        self.is_in("new", {os.fsencode(back(os.fsdecode(name))) for name in claims}, "requeue")
         self.command("undo", undo, "--yes")
         self.is_in("cur", claims, "the undo of a requeue")
         self.acted("purge", "cur", list(dict.fromkeys(ids)))
@@ -313,6 +312,15 @@ class Acting:
         self.command("ops")
         self.command("ops", "--json")
         self.command("purge", "--box", "trash", "ALL", "--yes")
+
+
+def back(claim: str) -> str:
+    """What a claim is called once it is requeued: its attempt is counted where its id is one of ours."""
+    name = grammar.parse(claim, claimed=True)
+    if not name.own:
+        return name.base
+    assert not name.attempts, claim
+    return f"{name.base},n=1"
 
 
 def group(task: tuple[int, int]) -> list[str]:
