@@ -17,7 +17,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (("engine",),),
     "peers": (("peers", "--dir", "/dev/shm"),),
     "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm")),
-    "screen": (("screen", "5000"), ("screen", "10000")),
+    "screen": (("screen", "5000"),),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
         ("operate", "20000", "3", "--dir", "/dev/shm"), ("operate", "20000", "5", "--dir", ".", "--only", "requeue", "empty"),
