@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+import psutil
+
 from ..proof.figures import README, machine
 
 RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -34,9 +36,10 @@ def place(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- bench {name} -->\n)(.*?)(<!-- /bench -->)", re.DOTALL)
 
 
-def measured(name: str) -> str:
-    """What the runs of ``name`` print."""
+def measured(name: str) -> tuple[str, float]:
+    """What the runs of ``name`` print, and how much of the processors' time a host took meanwhile, per cent."""
     told = []
+    before = psutil.cpu_times()
     for run in RUNS[name]:
         command = (sys.executable, "-m", f"tests.bench.{run[0]}", *run[1:])
         print(f"{name}: {' '.join(run)}", file=sys.stderr, flush=True)
@@ -44,13 +47,19 @@ def measured(name: str) -> str:
         if run_through.returncode:
             sys.exit(f"{run_through.stdout}{' '.join(run)} ended with {run_through.returncode}")
         told.append(run_through.stdout.strip())
-    return "\n\n".join(told)
+    after = psutil.cpu_times()
+    return "\n\n".join(told), 100 * (_stolen(after) - _stolen(before)) / max(0.01, sum(after) - sum(before))
 
 
-def renewed(text: str, name: str, told: str) -> str:
+def _stolen(times: object) -> float:
+    return float(getattr(times, "steal", 0.0))
+
+
+def renewed(text: str, name: str, told: str, stolen: float = 0.0) -> str:
     """The README's ``text`` with what ``name`` printed in its place."""
     spaced = re.sub(r"(?m)^([^|\n].*)\n(?=\|)", r"\1\n\n", told)
-    when = f"\nMeasured on {machine()}, {time.strftime('%Y-%m-%d')}, by `python -m tests.bench {name}`.\n"
+    share = f"; {stolen:.1f} % of its time was taken by the host" if stolen >= 0.05 else ""
+    when = f"\nMeasured on {machine()}, {time.strftime('%Y-%m-%d')}, by `python -m tests.bench {name}`{share}.\n"
     return place(name).sub(lambda found: f"{found[1]}\n{spaced}\n{when}{found[3]}", text)
 
 
@@ -62,10 +71,10 @@ def main() -> None:
     if unknown := [name for name in args.names if name not in RUNS]:
         parser.error(f"no measurement {', '.join(unknown)}; there are {', '.join(RUNS)}")
     for name in args.names or RUNS:
-        told = measured(name)
+        told, stolen = measured(name)
         print(told, flush=True)
         if args.write:
-            README.write_text(renewed(README.read_text(), name, told))
+            README.write_text(renewed(README.read_text(), name, told, stolen))
 
 
 if __name__ == "__main__":
