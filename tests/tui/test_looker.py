@@ -16,7 +16,7 @@ from spooltop.model.kind import ListQuery, Meanwhile, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.words import Box, Key, Verdict
 from spooltop.tui.doer import Doer
-from spooltop.tui.found import Found, KeysRead, ListAdvanced, LookFailed, PayloadRead, RowsRead, SnapshotTaken, Wish
+from spooltop.tui.found import Found, KeysRead, ListAdvanced, LookFailed, Page, PayloadRead, RowsRead, SnapshotTaken, Wish
 from spooltop.tui.lineedit import LineEdit
 from spooltop.tui.looker import FRESH, MARGIN, ORDINARY, Looker, rest_after
 from spooltop.tui.meanwhile import Waiting
@@ -47,6 +47,13 @@ def looker(control: FakeControl, posts: Posts) -> Iterator[Looker]:
     assert looker.stop(timeout=20)
 
 
+def next_page(posts: Posts) -> Page:
+    found = posts.get(timeout=30)
+    while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
+        found = posts.get(timeout=30)
+    return found.page
+
+
 def next_of(posts: Posts, kind: type[Found]) -> Found:
     while True:
         found = posts.get(timeout=30)
@@ -58,10 +65,7 @@ def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, post
     next_of(posts, SnapshotTaken)
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
     looker.want(Wish(wanted, 100, 120, anchor=("new", 110), anchor_index=110))
-    found = posts.get(timeout=30)
-    while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
-        found = posts.get(timeout=30)
-    page = found.page
+    page = next_page(posts)
     assert (page.length, page.anchor_at) == (500, 110)
     assert page.start <= 100 and page.start + len(page.rows) >= 120
     assert page.rows[110 - page.start].key == ("new", 110)
@@ -104,10 +108,7 @@ def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
     looker: Looker, posts: Posts, stood: int, stands: int
 ) -> None:
     looker.want(Wish(ListQuery(Box.NEW, sort=Sort("age", True)), stood, stood + 20, ("new", stands), stood))
-    found = posts.get(timeout=30)
-    while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
-        found = posts.get(timeout=30)
-    page = found.page
+    page = next_page(posts)
     assert page.anchor_at == stands and ("new", stands) in [row.key for row in page.rows]
     assert len(page.rows) <= 20 + 2 * MARGIN
 
@@ -140,11 +141,9 @@ def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
     looker.start()
     orders: list[list[object]] = []
     for turn in range(4):
-        found = posts.get(timeout=30)
-        while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
-            found = posts.get(timeout=30)
-        orders.append([row.key for row in found.page.rows])
-        assert found.page.complete
+        page = next_page(posts)
+        orders.append([row.key for row in page.rows])
+        assert page.complete
         control.keys = [Wish(wanted, 0, 10, anchor_index=2 + turn)]
         control.change()
     assert looker.stop(timeout=20)

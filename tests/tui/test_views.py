@@ -9,13 +9,15 @@ import pytest
 from spooltop.errors import Unreadable
 from spooltop.model.can import Can
 from spooltop.model.problem import Problem, Severity
+from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.sight import CursorSection
 from spooltop.model.words import Box, Verdict
 from spooltop.tui import Options
 from spooltop.tui.found import RowsRead, SnapshotTaken
+from spooltop.tui.widgets import VirtualList
 
-from .driving import dashboard
+from .driving import Driver, dashboard
 from .fake import FakeControl, a_cursor, a_lock, claim, waiting, written
 
 
@@ -511,17 +513,23 @@ async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None
         assert driver.app.main.row == chosen
 
 
+async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
+    """The list that was left on row 200, shown again while it is made."""
+    rows = driver.app.main.rows
+    await driver.press("2", "slash", *"95222", "enter")
+    await driver.see("New 300 of 300")
+    rows.go_to(200)
+    await driver.until(lambda: driver.app.main.states[Box.NEW].cursor == ("new", 200))
+    await driver.press("1")
+    driver.control.at_once.clear()
+    await driver.press("2")
+    await driver.see("New ≥150 …")  # the row that was left is none of these
+    return rows
+
+
 async def test_a_list_that_takes_its_time_is_come_back_to_where_it_was_left() -> None:
     async with dashboard(control()) as driver:
-        rows = driver.app.main.rows
-        await driver.press("2", "slash", *"95222", "enter")
-        await driver.see("New 300 of 300")
-        rows.go_to(200)
-        await driver.until(lambda: driver.app.main.states[Box.NEW].cursor == ("new", 200))
-        await driver.press("1")
-        driver.control.at_once.clear()
-        await driver.press("2")
-        await driver.see("New ≥150 …")  # the row that was left is none of these
+        rows = await come_back_to_200(driver)  # the row that was left is none of these
         driver.control.at_once.set()
         await driver.see("New 300 of 300")
         await driver.until(lambda: driver.app.main.row is not None)
@@ -532,15 +540,7 @@ async def test_a_list_that_takes_its_time_is_come_back_to_where_it_was_left() ->
 
 async def test_a_cursor_moved_before_the_end_far_from_where_the_list_was_left_stays_on_its_row() -> None:
     async with dashboard(control()) as driver:
-        rows = driver.app.main.rows
-        await driver.press("2", "slash", *"95222", "enter")
-        await driver.see("New 300 of 300")
-        rows.go_to(200)
-        await driver.until(lambda: driver.app.main.states[Box.NEW].cursor == ("new", 200))
-        await driver.press("1")
-        driver.control.at_once.clear()
-        await driver.press("2")
-        await driver.see("New ≥150 …")
+        rows = await come_back_to_200(driver)
         await driver.press("j", "j")
         assert rows.cursor_key == ("new", 5)
         driver.control.at_once.set()

@@ -117,7 +117,7 @@ class StateBooks(_Journals):
         self._append(f"{self._what}.jsonl", line)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
-        self._append(AUDIT, line)
+        self._append(AUDIT, line, sync=sync)
 
     def audited(self) -> list[AuditLog]:
         return [AuditLog(*told, True) for told in self._lines(AUDIT)]
@@ -137,7 +137,7 @@ class StateBooks(_Journals):
         finally:
             self._files.close(fd)
 
-    def _append(self, name: str, line: bytes) -> None:
+    def _append(self, name: str, line: bytes, *, sync: bool = True) -> None:
         if self._folder is None:
             raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
         try:
@@ -146,7 +146,7 @@ class StateBooks(_Journals):
                 found = self._files.fstat(fd)
                 if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                     raise PermissionError(1, "others may write its directory")
-                AppendLog(self._files, fd, name, found).append(line)
+                AppendLog(self._files, fd, name, found).append(line, sync=sync)
             finally:
                 self._files.close(fd)
         except OSError as error:

@@ -68,10 +68,12 @@ class Errands:
     def __iter__(self) -> Iterator[Errand]:
         return map(_flat, zip(*self._columns, strict=True))
 
+    def _column(self, field: str) -> Sequence[Any]:
+        return self._columns[Errand._fields.index(field)]
+
     def to_look_at(self) -> Iterable[tuple[Box, str, str | None]]:
         """(box, name, token) of those that a living holder keeps where they are."""
-        boxes, names, *_ = self._columns
-        tokens, ways = self._columns[7], self._columns[12]
+        boxes, names, tokens, ways = map(self._column, ("box", "name", "token", "way"))
         return (one[:3] for one in zip(boxes, names, tokens, ways, strict=True) if not one[3].forced)
 
     def spelled(self) -> list[str]:
@@ -85,7 +87,7 @@ class Errands:
         """``ids`` are those of the items, ``moved`` what came of them, as far as it went."""
         if not moved:
             return []
-        names, to_names, ways = self._columns[1], self._columns[9], self._columns[12]
+        names, to_names, ways = map(self._column, ("name", "to_name", "way"))
         outcomes, reasons, there, _, _ = zip(*moved, strict=True)
         said: Iterable[str] = (
             reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=False)

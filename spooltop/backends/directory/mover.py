@@ -101,8 +101,7 @@ class Mover:
                 return Moved(Outcome.FAILED, _words(error))
             self._note(source, to)
             return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
-        if self._noted[0] is not source or self._noted[1] is not to:
-            self._note(source, to)
+        self._note(source, to)
         if folder:
             self._drop_meta(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
@@ -215,6 +214,8 @@ class Mover:
             self._fit.add(to.fd)
 
     def _note(self, source: Folder, to: Folder | None) -> None:
+        if self._noted[0] is source and self._noted[1] is to:
+            return  # as for nearly all of a batch: they are the last that were changed
         for folder in (source, to):
             if folder is not None:
                 self._touched[folder] = self._touched.pop(folder, False) or folder is to

@@ -89,7 +89,7 @@ class Batch(Sequence[Item]):
     @property
     def told(self) -> Told:
         ids, names, boxes, words = (spread(self._columns[number], CHUNK) for number in (_ID, _NAME, _ROW_BOX, _WORDS))
-        return Told(ids, names, boxes, words)
+        return Told(ids, names, [BOX[word] for word in boxes], words)
 
     @property
     def refs(self) -> Refs:

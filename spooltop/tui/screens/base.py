@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic
 
 from textual.app import ComposeResult
@@ -61,6 +61,11 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def compose(self) -> ComposeResult:
         yield from self.body()
         yield LinesView(too_small, glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="small")
+
+    def unwanted(self) -> Callable[[], bool]:
+        """To be asked by the thread that works for this screen: whether nobody waits for it any more."""
+        leaving = self.owner.leaving
+        return lambda: self.left or leaving.is_set()
 
     def on_unmount(self) -> None:
         self.refresh()  # lets go of what it had drawn, as LinesView does

@@ -55,11 +55,8 @@ class OperationScreen(TextScreen[bool]):
         audit = partial(self.owner.spool.audit, self.record.operation)
         self.owner.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
         if not self.failed:
-            owner = self.owner
-            job = partial(
-                owner.spool.plan, Action.UNDO, Selection(), options={"undoes": self.record.operation},
-                stop=lambda: self.left or owner.leaving.is_set(),
-            )  # fmt: skip
+            options = {"undoes": self.record.operation}
+            job = partial(self.owner.spool.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
             self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
         self.paint()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual.message import Message
 
 from ...errors import SpooltopError
@@ -38,11 +40,8 @@ class OperationsScreen(SteppingScreen[None]):
         self.paint()
 
     def read(self) -> None:
-        owner = self.owner
-        owner.doer.submit(
-            lambda: owner.spool.operations(lambda: self.left or owner.leaving.is_set()),
-            lambda records: deliver(self, self.Listed(records)),
-        )
+        job = partial(self.owner.spool.operations, self.unwanted())
+        self.owner.doer.submit(job, lambda records: deliver(self, self.Listed(records)))
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):

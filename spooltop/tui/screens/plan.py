@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from textual.app import ComposeResult
@@ -91,15 +91,16 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.paint()
 
     def make(self) -> None:
-        """Asks for the plan; what was shown before cannot be confirmed any more."""
-        self.plan, self.edit.text, self.planning = None, "", ""
-        owner = self.owner
-        job = partial(
-            owner.spool.plan, self.action, self.selection, force=self.force, options=dict(self.options),
+        self._ask(partial(
+            self.owner.spool.plan, self.action, self.selection, force=self.force, options=dict(self.options),
             on_progress=lambda words: deliver(self, self.Planning(words)),
-            stop=lambda: self.left or owner.leaving.is_set(),  # or the next plan waited for one that nobody wants
-        )  # fmt: skip
-        owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+            stop=self.unwanted(),  # or the next plan waited for one that nobody wants
+        ))  # fmt: skip
+
+    def _ask(self, job: Callable[[], Plan]) -> None:
+        """What was shown before cannot be confirmed any more."""
+        self.plan, self.edit.text, self.planning = None, "", ""
+        self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
     def on_plan_screen_planning(self, message: Planning) -> None:
         if self.plan is None:
@@ -168,9 +169,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         if rate is not None:
             self.options["rate"] = rate
         # The words of a command are made of a million ids in the other thread, too.
-        self.plan, self.edit.text, self.planning = None, "", ""
-        spool = self.owner.spool
-        self.owner.doer.submit(lambda: spool.paced(plan, rate), lambda paced: deliver(self, self.Planned(paced)))
+        self._ask(partial(self.owner.spool.paced, plan, rate))
 
     # What it looks like
 
