@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from .kind import BATCH
@@ -45,7 +45,7 @@ class Chunked(Sequence[T]):
     becomes of them."""
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | Callable[[], Sequence[T]]] = []
         self._open: list[T] = []
         self._last: tuple[int, Sequence[T]] = (-1, ())
 
@@ -68,6 +68,13 @@ class Chunked(Sequence[T]):
         while len(self._open) >= CHUNK:
             whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
             self._chunks.append(zlib.compress(marshal.dumps(self.packed(whole)), 1))
+
+    def keep(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
+        """A whole chunk, when none is open, which ``again`` makes once more when it is asked for."""
+        if self._open or len(more) != CHUNK:
+            raise ValueError("not a chunk")
+        self.noted(more)
+        self._chunks.append(again)
 
     def short(self) -> Sequence[T]:
         """As a list, where one is as good."""
@@ -115,5 +122,7 @@ class Chunked(Sequence[T]):
             last = self._last = (number, self._all_of(self._chunks[number]))
         return last[1]
 
-    def _all_of(self, chunk: bytes) -> Sequence[T]:
+    def _all_of(self, chunk: bytes | Callable[[], Sequence[T]]) -> Sequence[T]:
+        if not isinstance(chunk, bytes):
+            return chunk()
         return self.unpacked(marshal.loads(zlib.decompress(chunk)))

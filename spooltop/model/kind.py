@@ -135,7 +135,7 @@ class Operator(Protocol):
         Changes nothing; asks ``progress`` every few hundred, which raises ``Stopped``."""
         ...
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         """Does it, in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
         ...
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..model.chunked import CHUNK, Chunked, Column, column_of, spread
 from ..model.plan import ItemResult, Outcome
+from ..model.results import Results, columns_of_results
 
 __all__ = ["Done"]
 
@@ -21,11 +22,22 @@ class Done(Chunked[ItemResult]):
         """What else there is to say of those that are done, and of how many."""
 
     def noted(self, more: Sequence[ItemResult]) -> None:
-        self.outcomes.update([one.outcome for one in more])
-        self.reasons.update([one.reason for one in more if one.reason and one.outcome is Outcome.DONE])
+        _, _, outcomes, reasons, _ = columns_of_results(more)
+        self.outcomes.update(outcomes)
+        if any(reasons):
+            self.reasons.update(
+                [reason for reason, outcome in zip(reasons, outcomes, strict=True) if reason and outcome is Outcome.DONE]
+            )
+
+    def add(self, batch: Sequence[ItemResult]) -> None:
+        """Without keeping those which can be had again."""
+        if isinstance(batch, Results) and batch.again is not None and len(batch) == CHUNK and len(self) % CHUNK == 0:
+            self.keep(batch, batch.again)
+        else:
+            self.extend(batch)
 
     def packed(self, chunk: Sequence[ItemResult]) -> list[Column]:
-        ids, names, outcomes, reasons, became = zip(*chunk, strict=True)
+        ids, names, outcomes, reasons, became = columns_of_results(chunk)
         return [column_of(values) for values in (ids, names, [one.value for one in outcomes], reasons, became)]
 
     def unpacked(self, packed: list[Column]) -> list[ItemResult]:

@@ -18,6 +18,7 @@ from ..model.audit import AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
+from ..model.results import columns_of_results
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.units import duration
@@ -171,7 +172,7 @@ class Operations:
         waiting = False  # for the line after
         ended = ""
         ask = stop or (lambda: False)
-        batches: Iterator[list[ItemResult]] = self._operator.perform(plan, ask)
+        batches: Iterator[Sequence[ItemResult]] = self._operator.perform(plan, ask)
         try:
             while True:
                 # The next batch may reach so far; where it is slow it is small, and no divisor of a thousand.
@@ -182,7 +183,7 @@ class Operations:
                 batch = next(batches, None)
                 if batch is None:
                     break
-                done.extend(batch)
+                done.add(batch)
                 more = announced < min(plan.count, len(done) + BATCH)
                 waiting = more or min(announced, plan.count) > len(done)
                 # Where more is announced at once, the sync of that line is this one's too.
@@ -295,7 +296,7 @@ class Operations:
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int, sync: bool) -> None:
         """The line after: what came of each."""
         head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
-        came = [one.outcome for one in batch]
+        came = columns_of_results(batch).outcomes
         try:
             self._write(head, after_line(head, batch), {str(outcome): came.count(outcome) for outcome in Outcome}, sync=sync)
         except AuditFailed as error:

@@ -12,8 +12,9 @@ from json.encoder import encode_basestring_ascii as quoted
 from ..model.audit import AuditLine, AuditLog, AuditTrail
 from ..model.jsonl import spelled_line, spelled_outcomes
 from ..model.plan import Item, ItemResult, Outcome, told_of
+from ..model.results import columns_of_results
 from ..model.text import bare_all, unescape
-from ..model.words import Json
+from ..model.words import Box, Json
 
 __all__ = ["after_line", "before_line", "trail_of"]
 
@@ -24,15 +25,16 @@ _LATEST = 253_402_300_800
 def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
     """What is about to happen to which messages."""
     ids, names, boxes, words = told_of(items)
+    where = {box: f'"{box}/' for box in Box}
     told = [
-        quoted(said) if said else f'"{box}/{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
+        quoted(said) if said else f'{where[box]}{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
     ]
     return spelled_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=told)
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
     """What came of each."""
-    ids, names, outcomes, reasons, became = zip(*results, strict=True) if results else ((),) * 5
+    ids, names, outcomes, reasons, became = columns_of_results(results)
     told = [
         f'{{"id":"{id}","name":"{name}",{how},"became":"{now}"}}'
         for id, name, how, now in zip(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ class BesideOperator(ABC):
         """Of the ``item`` that stands at ``place`` in the plan."""
         ...
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the journal cannot be written: that item has
         not begun then. All else that goes wrong is in the results."""
         if plan.operation in self._performed:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from ...model.chunked import CHUNK, spread
-from ...model.plan import Item, ItemResult, Plan
+from ...model.plan import Item, Outcome, Plan, told_of
+from ...model.results import Columns, Results
 from ...model.words import ASIDE, Action, Box, Json, Verdict
+from .came import Came
 from .choose import FORCEABLE
 from .folders import Folders
-from .journal import Moved, Places, spelled_moves
+from .journal import Places, spelled_alike, spelled_moves
 from .metadata import known_of
 from .moves import RULES
 from .packeditems import BOX, VERDICT, Batch, Refs
 from .places import Place, Ref
 
-__all__ = ["Errand", "Errands", "errands_of"]
+__all__ = ["Alike", "Errand", "Errands", "Way", "all_done", "errands_of", "errands_one_by_one"]
 
 
 class Way(NamedTuple):
@@ -56,51 +58,87 @@ class Errand(NamedTuple):
     was: Mapping[str, Json] | None = None
 
 
-_flat, _result = partial(tuple.__new__, Errand), partial(tuple.__new__, ItemResult)
+_flat = partial(tuple.__new__, Errand)
+
+
+class Alike(NamedTuple):
+    """What the messages of a batch that go out of one box into one box have in common. None of them has a folder or meta."""
+
+    box: Box
+    folder_id: tuple[int, int]
+    to_box: Box
+    to_folder: str
+    way: Way
 
 
 class Errands:
-    """Those of one batch, by columns: each is made when its turn comes."""
+    """Those of one batch, by columns: each is made when its turn comes. ``alike`` where they are."""
 
-    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, columns: Sequence[Sequence[Any]], alike: Alike | None = None) -> None:
         self._columns = columns
+        self.alike = alike
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
 
     def __iter__(self) -> Iterator[Errand]:
         return map(_flat, zip(*self._columns, strict=True))
 
-    def _column(self, field: str) -> Sequence[Any]:
+    def __getitem__(self, place: int) -> Errand:
+        return Errand._make([column[place] for column in self._columns])
+
+    def column(self, field: str) -> Sequence[Any]:
         return self._columns[Errand._fields.index(field)]
 
     def to_look_at(self) -> Iterable[tuple[Box, str, str | None]]:
         """(box, name, token) of those that a living holder keeps where they are."""
-        boxes, names, tokens, ways = map(self._column, ("box", "name", "token", "way"))
+        if self.alike is not None and (self.alike.way.forced or self.alike.box is Box.NEW):
+            return ()
+        boxes, names, tokens, ways = map(self.column, ("box", "name", "token", "way"))
         return (one[:3] for one in zip(boxes, names, tokens, ways, strict=True) if not one[3].forced)
 
     def spelled(self) -> list[str]:
         """As the journal announces them."""
         boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
+        if (alike := self.alike) is not None:
+            goes = alike.to_box, alike.to_folder
+            return spelled_alike((alike.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
         return spelled_moves(
             Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
         )
 
-    def results(self, ids: Sequence[str], moved: Sequence[Moved]) -> list[ItemResult]:
-        """``ids`` are those of the items, ``moved`` what came of them, as far as it went."""
-        if not moved:
-            return []
-        names, to_names, ways = map(self._column, ("name", "to_name", "way"))
-        outcomes, reasons, there, _, _ = zip(*moved, strict=True)
-        said: Iterable[str] = (
-            reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=False)
-        )
-        became = to_names if all(there) else [name if really else "" for name, really in zip(to_names, there, strict=False)]
-        return list(map(_result, zip(ids, names, outcomes, said, became, strict=False)))
+    def results(self, ids: Sequence[str], came: Came, again: Callable[[], Results]) -> Results:
+        """``ids`` are those of the items, ``came`` what came of them, as far as it went. ``again`` has the same once more where
+        all of them are done and there is nothing else to say."""
+        count = len(came)
+        names, to_names, ways = (self.column(field)[:count] for field in ("name", "to_name", "way"))
+        outcomes, reasons, there, _, _ = came.columns()
+        if self.alike is None:  # what is alike goes where the action says
+            reasons = [
+                reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=True)
+            ]
+        became = to_names if all(there) else [name if really else "" for name, really in zip(to_names, there, strict=True)]
+        plain = self.alike is not None and not came.others and count == len(self)
+        return Results(Columns(ids[:count], names, outcomes, reasons, became), again if plain else None)
+
+
+def all_done(items: Sequence[Item], start: int) -> Results:
+    """Of the chunk of a plan that begins there, whose messages are alike, when all are done."""
+    chunk = Batch.of(items[start : start + CHUNK])
+    told, refs = told_of(chunk), chunk.refs
+    became = told.names if refs.target_box == (None,) else spread(refs.target_name, CHUNK)
+    return Results(Columns(told.ids, told.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
 
 
 def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:
     """Of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
+    alike = _all_alike(_Ways(plan, user, at), Batch.of(items).refs, len(items))
+    return alike or errands_one_by_one(folders, plan, items, user=user, at=at)
+
+
+def errands_one_by_one(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:
+    """The same, whatever they are."""
     ways = _Ways(plan, user, at)
-    if isinstance(items, Batch) and (alike := _all_alike(ways, items.refs)) is not None:
-        return alike
     return Errands(list(zip(*[_errand(folders, ways, item) for item in items], strict=True)))
 
 
@@ -143,7 +181,7 @@ class _Ways:
         return self.meta(box, reason=f"{why}, by {self._user}")
 
 
-def _all_alike(ways: _Ways, refs: Refs) -> Errands | None:
+def _all_alike(ways: _Ways, refs: Refs, count: int) -> Errands | None:
     """Of messages out of one box into one box, as nearly all of a million are, without a look at each; None where they differ
     in more than that."""
     one = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to)
@@ -159,9 +197,10 @@ def _all_alike(ways: _Ways, refs: Refs) -> Errands | None:
     source = BOX[box]
     columns = (
         (source,), names, ("",), refs.ino, refs.size, refs.ctime_ns, (folder_id,), refs.token, (to_box,), to_names, (to_folder,),
-        list(map(VERDICT.__getitem__, spread(refs.verdict, CHUNK))), (ways.usual(source, to_folder),), (None,),
+        list(map(VERDICT.__getitem__, spread(refs.verdict, count))), (ways.usual(source, to_folder),), (None,),
     )  # fmt: skip
-    return Errands([spread(column, CHUNK) for column in columns])
+    alike = None if to_box is None else Alike(source, folder_id, to_box, to_folder, ways.usual(source, to_folder))
+    return Errands([spread(column, count) for column in columns], alike)
 
 
 def _errand(folders: Folders, ways: _Ways, item: Item) -> Errand:

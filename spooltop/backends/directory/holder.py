@@ -24,7 +24,8 @@ class LastLook:
     def __init__(self, dirs: SpoolDirs, again: Again) -> None:
         self._dirs = dirs
         self._again = again
-        self._dead: set[str] = set()
+        self.dead: set[str | None] = set()
+        """Tokens whose claims may go."""
         self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
         self._boot_id = machine.this_machine().boot_id
         self._network = machine.is_network(machine.file_system(dirs.root))
@@ -42,7 +43,7 @@ class LastLook:
     def why_not(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
         """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
         verdict: Verdict | None
-        if token in self._dead and box is Box.CUR:
+        if token in self.dead and box is Box.CUR:
             return None
         if box is Box.CUR and token is not None:
             verdict, evidence = self._own(token)
@@ -59,5 +60,5 @@ class LastLook:
     def _own(self, token: str) -> tuple[Verdict, str]:
         verdict, evidence = presence.judge(presence.look(self._dirs, token), self._boot_id, network=self._network)
         if verdict is Verdict.DEAD:
-            self._dead.add(token)
+            self.dead.add(token)
         return verdict, evidence

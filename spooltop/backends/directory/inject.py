@@ -14,7 +14,8 @@ from ...model.template import fill
 from ...model.text import escape_text
 from ...model.units import size as size_words
 from ...model.words import Box, Json
-from .journal import Moved, Places, spelled_moves
+from .came import Moved
+from .journal import Places, spelled_moves
 
 __all__ = ["Payload", "inject_one", "new_names", "spelled_puts"]
 

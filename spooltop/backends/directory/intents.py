@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...errors import AuditFailed
 from ...model.plan import ItemResult, Plan
 from .books import Books
-from .journal import Moved, encode_intent, encode_result
+from .came import Came
+from .journal import encode_intent, encode_result
 
 __all__ = ["Intent"]
 
@@ -41,10 +42,10 @@ class Intent:
                 raise
             self.lost = f"deleted without a line in the journal: {error.what}"
 
-    def finish(self, moved: Sequence[Moved], results: list[ItemResult], *, last: bool) -> Iterator[list[ItemResult]]:
+    def finish(self, came: Came, results: Sequence[ItemResult], *, last: bool) -> Iterator[Sequence[ItemResult]]:
         """The result line; what was done is told even where it cannot be written. Synced where it is the ``last``; else the sync
         of the next intent is its own too, or that of ``settle``."""
-        line = encode_result(self._plan.operation, self._batch, self._clock(), moved)
+        line = encode_result(self._plan.operation, self._batch, self._clock(), came)
         self._batch += 1
         try:
             self._books.write_journal(line, sync=last)

@@ -1,10 +1,11 @@
 """The journal of operations: an intent line before each batch, a result line after it. One JSON object a line.
 
 intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token meta}]
-result  schema line operation batch time results[{outcome reason moved to ino ctime}]
+result  schema line operation batch time between results[{outcome reason moved ino ctime}]
 
 ``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere or was deleted;
-``ctime`` in nanoseconds; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
+``ctime`` in nanoseconds, 0 of what was moved and not looked at again: that of those is one of ``between``, left out where it
+does not matter; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
 result line was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is
 untrusted input: a line that is not exactly this is left out and counted.
 """
@@ -15,19 +16,21 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
-from ...model.jsonl import each_once, spelled_line, spelled_outcomes
+from ...model.jsonl import each_once, spelled_line
 from ...model.plan import Outcome
 from ...model.text import bare_all, escape
 from ...model.words import Action, Box, Json
+from .came import Came, Moved
 from .metadata import plain_meta
 from .places import OPERATION, Place
 
 __all__ = [
-    "Entry", "Move", "Moved", "Operation", "Places", "decode", "encode_intent", "encode_result", "gather",
-    "spelled_moves", "unfinished",
+    "Entry", "Move", "Operation", "Places", "decode", "encode_intent", "encode_result", "gather",
+    "spelled_alike", "spelled_moves", "unfinished",
 ]  # fmt: skip
 
 
@@ -41,17 +44,6 @@ class Move(NamedTuple):
     ctime_ns: int = 0
     token: str | None = None
     meta: Mapping[str, Json] | None = None
-
-
-class Moved(NamedTuple):
-    """What came of one move. ``moved``: the file stands at ``target`` now, or is deleted, whatever else went wrong; ``ino`` and
-    ``ctime_ns`` are those it has there."""
-
-    outcome: Outcome
-    reason: str = ""
-    moved: bool = False
-    ino: int = 0
-    ctime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +136,27 @@ def spelled_moves(
     ]
 
 
+def spelled_alike(
+    source: tuple[Box, str],
+    names: Sequence[str],
+    target: tuple[Box, str],
+    to_names: Sequence[str],
+    inos: Iterable[int],
+    sizes: Iterable[int],
+    ctimes_ns: Iterable[int],
+    tokens: Iterable[str | None],
+) -> list[str]:
+    """The same as ``spelled_moves``, of messages out of one (box, folder) into one, in half the time."""
+    here, there = _start(*source), _start(*target)
+    rests = each_once(_rest, tokens, repeat(None, len(names)))
+    return [
+        f'{{"from":"{here}{name}","to":"{there}{to_name}","ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
+        for name, to_name, ino, size, ctime_ns, rest in zip(
+            bare_all(names), bare_all(to_names), inos, sizes, ctimes_ns, rests, strict=True
+        )
+    ]
+
+
 def _spelled(places: Places) -> Iterator[str]:
     """As ``str`` of each would give it, quoted."""
     for start, name in zip(each_once(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
@@ -160,13 +173,21 @@ def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
     return f'"token":{"null" if token is None else quoted(token)}{told}'
 
 
-def encode_result(operation: str, batch: int, at: float, results: Sequence[Moved]) -> bytes:
-    outcomes, reasons, moves, inos, ctimes_ns = zip(*results, strict=True) if results else ((),) * 5
-    items = (
-        f'{{{how},"moved":{"true" if moved else "false"},"ino":{ino},"ctime":{ctime_ns}}}'
-        for how, moved, ino, ctime_ns in zip(spelled_outcomes(outcomes, reasons), moves, inos, ctimes_ns, strict=True)
-    )
-    return spelled_line({"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}, results=items)
+def encode_result(operation: str, batch: int, at: float, came: Came) -> bytes:
+    spelled = [f'{_AS_PLANNED}{ino},"ctime":0}}' for ino in came.inos]
+    for place, one in came.others.items():
+        spelled[place] = f'{{{_how(one)},"ino":{one.ino},"ctime":{one.ctime_ns}}}'
+    head: dict[str, Json] = {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}
+    if came.between is not None:
+        head["between"] = list(came.between)
+    return spelled_line(head, results=spelled)
+
+
+def _how(one: Moved) -> str:
+    return f'"outcome":"{one.outcome}","reason":{quoted(one.reason)},"moved":{"true" if one.moved else "false"}'
+
+
+_AS_PLANNED = f'{{{_how(Moved(Outcome.DONE, moved=True))},"ino":'
 
 
 _HEAD = re.compile(
@@ -213,7 +234,8 @@ def decode(line: bytes) -> Entry:
                 value.get("force") is True, undoes, tuple(_move(one) for one in _list(value, "items")),
             )  # fmt: skip
         case "result":
-            return Entry(operation, int(batch), at, results=tuple(_moved(one) for one in _list(value, "results")))
+            between = _between(value)
+            return Entry(operation, int(batch), at, results=tuple(_moved(one, between) for one in _list(value, "results")))
         case _:
             raise ValueError("neither intent nor result")
 
@@ -244,7 +266,10 @@ def _text(value: Mapping[str, object], key: str) -> str:
 
 
 def _number(value: Mapping[str, object], key: str, *, whole: bool = True) -> float:
-    found = value.get(key)
+    return _checked(value.get(key), key, whole=whole)
+
+
+def _checked(found: object, key: str, *, whole: bool = True) -> float:
     if isinstance(found, bool) or not isinstance(found, int if whole else (int, float)) or not 0 <= found < _MOST:
         raise ValueError(f"{key} is no number")
     return found
@@ -278,8 +303,14 @@ def _move(value: Mapping[str, object]) -> Move:
     )  # fmt: skip
 
 
-def _moved(value: Mapping[str, object]) -> Moved:
-    return Moved(
-        Outcome(_text(value, "outcome")), _text(value, "reason"), value.get("moved") is True,
-        int(_number(value, "ino")), int(_number(value, "ctime")),
-    )  # fmt: skip
+def _between(value: Mapping[str, object]) -> tuple[int, int]:
+    found = value.get("between", [0, 0])
+    if not isinstance(found, list) or len(found) != 2:
+        raise ValueError("between is no pair")
+    return int(_checked(found[0], "between")), int(_checked(found[1], "between"))
+
+
+def _moved(value: Mapping[str, object], between: tuple[int, int]) -> Moved:
+    outcome, moved, ctime_ns = Outcome(_text(value, "outcome")), value.get("moved") is True, int(_number(value, "ctime"))
+    from_ns, until_ns = (ctime_ns, ctime_ns) if ctime_ns or not moved or outcome is not Outcome.DONE else between
+    return Moved(outcome, _text(value, "reason"), moved, int(_number(value, "ino")), from_ns, until_ns)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
-from json.encoder import encode_basestring_ascii as quoted
-from stat import S_IMODE, S_ISREG
+from itertools import islice
+from stat import S_ISREG
 
-from ...engine import aside
 from ...engine.dirs import SpoolDirs
-from ...engine.files import mode_like
 from ...model.plan import Outcome
 from ...model.text import escape
 from ...model.words import LIVE, Box
-from .errands import Errand, Errands
+from .came import Came, Moved
+from .errands import Alike, Errand, Errands, Way
 from .folders import Folder, Folders, drop_folder
 from .holder import LastLook
-from .journal import Moved
+from .metawriter import MetaWriter
 from .repair import Repaired
+from .sight import Sight
 
 __all__ = ["Mover"]
 
@@ -35,19 +36,98 @@ class Mover:
         self._look = look
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
+        self._sight = Sight(dirs.files)
+        self._metas = MetaWriter(dirs)
         self._touched: dict[Folder, bool] = {}
         """In the order of the last change, and whether as a target."""
         self._noted: tuple[Folder | None, Folder | None] = (None, None)
-        self._fit: set[int] = set()
-        self._beside: dict[tuple[int, str], str] = {}
         self._trouble = ""
         self._emptied: set[str] = set()
 
-    def prepare(self, errands: Errands) -> None:
-        """To be called just before the moves of a batch."""
+    def run(self, errands: Errands, stop: Callable[[], bool]) -> Came:
+        """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
         self._look.prepare(errands.to_look_at())
+        moved: list[Moved] = []
+        for errand in errands:
+            if moved and stop():
+                break
+            if errands.alike is not None and (folders := self._both(errands.alike)) is not None:
+                return self._run_alike(errands, errands.alike, *folders, moved, stop)
+            moved.append(self._move_one(errand))
+        return Came.of(moved)
 
-    def move(self, errand: Errand) -> Moved:
+    def _both(self, alike: Alike) -> tuple[Folder, Folder] | None:
+        """From where to where; None where the one is not as it was planned, which is told of each message, or the other is not
+        there before a message goes into it."""
+        try:
+            source = self.folders.of(alike.box, "")
+            if source.id != alike.folder_id:
+                return None
+            return source, self.folders.of(alike.to_box, alike.to_folder)
+        except OSError:
+            return None
+
+    def _run_alike(
+        self, errands: Errands, alike: Alike, source: Folder, to: Folder, begun: Sequence[Moved], stop: Callable[[], bool]
+    ) -> Came:
+        """Does for each what ``_move`` does, which gets those of which there is more to say than that they are done. ``begun`` is
+        what came of the first ones."""
+        files, fd, to_fd, way = self._files, source.fd, to.fd, alike.way
+        stat, move, link = files.stat, files.move, self._metas.link
+        free, dead = way.forced or alike.box is Box.NEW, self._look.dead
+        sets_aside, live, meta = alike.to_folder != "", alike.to_box in LIVE, (to_fd, way.meta)
+        ordered = live and self._sight.ordered(to_fd)
+        inos, to_names = errands.column("ino"), errands.column("to_name")
+        columns = [errands.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
+        others = {place: one for place, one in enumerate(begun) if not one.plain}
+        last, from_ns = -1, 0
+        place = start = len(begun)
+        rest = enumerate(islice(zip(*columns, strict=True), start, None), start)
+        for place, (name, ino, size, ctime_ns, token, to_name) in rest:
+            if place > start and stop():
+                break
+            try:
+                found = stat(name, fd) if free or token in dead else None
+            except OSError:
+                found = None
+            if (
+                found is None
+                or found.st_ino != ino
+                or found.st_ctime_ns != ctime_ns
+                or found.st_size != size
+                or found.st_nlink != 1
+                or not S_ISREG(found.st_mode)
+                or (sets_aside and not link(to_name, meta))
+            ):
+                one = self._move_one(errands[place])
+                if not one.plain:
+                    others[place] = one
+                continue
+            try:
+                if sets_aside:
+                    self._move_aside(name, ino, to_name, way, source, to)
+                else:
+                    # Not told its inode: another operator's move to the same name would pass for ours.
+                    move(name, fd, to_name, to_fd)
+            except OSError as error:
+                others[place] = self._refused(errands[place], source, to, error)
+                continue
+            if live and not ordered:
+                others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
+            elif live and last < 0:
+                from_ns = self._sight.ctime_ns(to_name, to_fd, ino)
+            last = place
+        else:
+            place = len(errands)
+        if last < 0:
+            return Came(inos[:place], others)
+        self._note(source, to)
+        # Where times come from one clock those in between need no look of their own. Of one that has gone on already its
+        # directory has the time.
+        until_ns = max(self._sight.ctime_ns(to_names[last], to_fd, inos[last]), self._sight.changed_ns(to_fd)) if ordered else 0
+        return Came(inos[:place], others, (from_ns, until_ns) if ordered else None)
+
+    def _move_one(self, errand: Errand) -> Moved:
         """What came of it; never raises ``OSError``."""
         try:
             return self._move(errand)
@@ -86,26 +166,33 @@ class Mover:
                 files.sync_dir(to.fd)
                 files.unlink(name, source.fd)
             elif to_folder:
-                self._set_aside(errand, source, to)
+                if not self._metas.link(to_name, (to.fd, way.meta)):
+                    self._metas.write(to_name, (to.fd, way.meta))
+                self._move_aside(name, ino, to_name, way, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
                 files.move(name, source.fd, to_name, to.fd)
-        except FileNotFoundError as error:
-            if self._inode(name, source.fd) == ino:
-                return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
-            return self._gone(errand)
-        except FileExistsError:
-            return Moved(Outcome.FAILED, f"{to_box} already has a file of that name; it stays in {box}")
         except OSError as error:
-            if self._inode(name, source.fd) == ino or self._inode(to_name, to.fd) != ino:
-                return Moved(Outcome.FAILED, _words(error))
-            self._note(source, to)
-            return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
+            return self._refused(errand, source, to, error)
         self._note(source, to)
         if folder:
-            self._drop_meta(name, source.fd)
+            self._metas.drop(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
-        return _moved((_DONE, "", True, ino, self._ctime(to_name, to.fd, ino) if to_box in LIVE else 0))
+        return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
+
+    def _refused(self, errand: Errand, source: Folder, to: Folder, error: OSError) -> Moved:
+        """What the system said of a move, in our words."""
+        name, ino = errand.name, errand.ino
+        if isinstance(error, FileNotFoundError):
+            if self._sight.inode(name, source.fd) == ino:
+                return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
+            return self._gone(errand)
+        if isinstance(error, FileExistsError):
+            return Moved(Outcome.FAILED, f"{errand.to_box} already has a file of that name; it stays in {errand.box}")
+        if self._sight.inode(name, source.fd) == ino or self._sight.inode(errand.to_name, to.fd) != ino:
+            return Moved(Outcome.FAILED, _words(error))
+        self._note(source, to)
+        return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
 
     def _delete(self, errand: Errand, source: Folder) -> Moved:
         """The message first: while it stands there, what is known of it does too."""
@@ -115,13 +202,13 @@ class Mover:
         except FileNotFoundError:
             return self._gone(errand)
         except OSError as error:
-            if self._there(name, source.fd) is not False:
+            if self._sight.there(name, source.fd) is not False:
                 return Moved(Outcome.FAILED, _words(error))
             self._note(source, None)
             return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
         self._note(source, None)
         if errand.folder:
-            self._drop_meta(name, source.fd)
+            self._metas.drop(name, source.fd)
             if errand.box is Box.TRASH:
                 self._emptied.add(errand.folder)
         return Moved(Outcome.DONE, "", True, ino)
@@ -142,7 +229,7 @@ class Mover:
         last = {folder.id[0]: folder for folder in self._touched}
         # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
         # changed before that may have been synced by somebody since, and then its sync does nothing.
-        enough = {device for device, folder in last.items() if self._ordered(folder)}
+        enough = {device for device, folder in last.items() if self._sight.ordered(folder.fd)}
         for folder in sorted(self._touched, key=self._touched.__getitem__, reverse=True):  # the targets first
             if folder.id[0] in enough and last[folder.id[0]] is not folder:
                 continue
@@ -152,66 +239,16 @@ class Mover:
                 self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
         self._touched.clear()
         self._noted = None, None
-        self._fit.clear()
-        self._beside.clear()
+        self._metas.forget()
 
-    def _ordered(self, folder: Folder) -> bool:
+    def _move_aside(self, name: str, ino: int, to_name: str, way: Way, source: Folder, to: Folder) -> None:
+        """When its metadata are there: a message is never aside without it."""
         try:
-            return self._files.ordered(folder.fd)
+            self._files.move(name, source.fd, to_name, to.fd, ino if way.alone else None)
         except OSError:
-            return False  # not known: then each is synced, and tells what is wrong
-
-    def _set_aside(self, errand: Errand, source: Folder, to: Folder) -> None:
-        """The metadata first: a message is never aside without it."""
-        ino, name = errand.ino, errand.to_name
-        beside = aside.meta_name(name)
-        before = self._beside.get((to.fd, errand.way.meta)) if name in beside else None
-        if before is None or not self._linked(before, beside, to):
-            self._write_meta(errand, name, beside, to)
-        try:
-            self._files.move(errand.name, source.fd, name, to.fd, inode=ino if errand.way.alone else None)
-        except OSError:
-            if self._inode(name, to.fd) != ino:
-                self._drop_meta(name, to.fd)
+            if self._sight.inode(to_name, to.fd) != ino:
+                self._metas.drop(to_name, to.fd)
             raise
-
-    def _linked(self, before: str, beside: str, to: Folder) -> bool:
-        """Gives the metadata ``before``, which says the same, the name ``beside`` too: a third of the time of a file."""
-        try:
-            self._files.link(before, to.fd, beside, to.fd)
-        except OSError:
-            return False  # what is wrong is told by writing them: no links here, too many of them, or that one is gone
-        return True
-
-    def _write_meta(self, errand: Errand, name: str, beside: str, to: Folder) -> None:
-        try:
-            fd = self._files.create(beside, to.fd)
-        except FileExistsError:
-            if self._inode(name, to.fd) is not None:
-                raise
-            self._files.unlink(beside, to.fd)  # left by one that was cut off
-            fd = self._files.create(beside, to.fd)
-        shared = name in beside  # else the name is too long to stand there, and stands inside
-        inside = "" if shared else f', "name": {quoted(name)}'
-        try:
-            try:
-                self._files.write_all(fd, f"{errand.way.meta}{inside}}}\n".encode())
-                if to.fd not in self._fit:
-                    self._make_fit(fd, to)
-            finally:
-                self._files.close(fd)
-        except OSError:
-            self._drop_meta(name, to.fd)
-            raise
-        if shared:
-            self._beside[to.fd, errand.way.meta] = beside
-
-    def _make_fit(self, fd: int, to: Folder) -> None:
-        """Gives the metadata to whom it belongs, and finds out whether all in this folder are born so."""
-        like, born = self._dirs.like, self._files.fstat(fd)
-        self._files.own_as(fd, like)
-        if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
-            self._fit.add(to.fd)
 
     def _note(self, source: Folder, to: Folder | None) -> None:
         if self._noted[0] is source and self._noted[1] is to:
@@ -227,47 +264,23 @@ class Mover:
     def _gone(self, errand: Errand) -> Moved:
         became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
         if became is not None and errand.to_box is Box.NEW:
-            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
+            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino, self._finished_ns(errand))
         return Moved(Outcome.SKIPPED, errand.way.gone)
-
-    def _drop_meta(self, name: str, dir_fd: int) -> None:
-        try:
-            self._files.unlink(aside.meta_name(name), dir_fd)
-        except OSError:
-            return  # metadata without a message are never shown; where the message stands is what counts
 
     def _half_moved(self, errand: Errand) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
         if errand.to_box is None:
             return False
         try:
-            return self._inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
+            return self._sight.inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
         except FileNotFoundError:
             return False
 
-    def _there(self, name: str, dir_fd: int) -> bool | None:
-        """Whether there is anything under that name; None where it is not to be seen."""
+    def _finished_ns(self, errand: Errand) -> int:
         try:
-            self._files.stat(name, dir_fd)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return None
-        return True
-
-    def _inode(self, name: str, dir_fd: int) -> int | None:
-        try:
-            return self._files.stat(name, dir_fd).st_ino
-        except OSError:
-            return None  # not there, or not to be seen: then it is not known to be there
-
-    def _ctime(self, name: str, dir_fd: int, ino: int) -> int:
-        """Where a consumer was quicker the file has gone on already: 0."""
-        try:
-            found = self._files.stat(name, dir_fd)
+            return self._sight.ctime_ns(errand.to_name, self.folders.of(Box.NEW, "").fd, errand.ino)
         except OSError:
             return 0
-        return found.st_ctime_ns if found.st_ino == ino else 0
 
 
 def _words(error: OSError) -> str:

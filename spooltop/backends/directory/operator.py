@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import parse
@@ -21,13 +22,14 @@ from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json, Verdict
 from .books import FULL, STATE_DIR, Books
+from .came import Came, Moved
 from .choose import Rows, choose
 from .detect import identify
-from .errands import errands_of
+from .errands import all_done, errands_of
 from .holder import Again, LastLook
 from .inject import Payload, inject_one, new_names, spelled_puts
 from .intents import Intent
-from .journal import Moved, Operation
+from .journal import Operation
 from .logfiles import LogFiles
 from .mover import Mover
 from .permission import can_change
@@ -102,7 +104,7 @@ class DirectoryOperator:
                 progress=progress,
             )  # fmt: skip
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
         written: that batch has not begun then. All else that goes wrong is in the results."""
         self._allowed(plan.action)
@@ -130,7 +132,7 @@ class DirectoryOperator:
 
     # What one operation is made of
 
-    def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[list[ItemResult]]:
+    def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[Sequence[ItemResult]]:
         rate = plan.rate
         size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         intent = Intent(plan, books, self._clock, self._user)
@@ -150,7 +152,7 @@ class DirectoryOperator:
 
     def _move_all(
         self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
-    ) -> Iterator[list[ItemResult]]:
+    ) -> Iterator[Sequence[ItemResult]]:
         look = LastLook(dirs, self._again)
         interrupted = self._interrupted(dirs)
         repaired = Repaired()
@@ -168,28 +170,21 @@ class DirectoryOperator:
             items = plan.items[start : start + size]
             errands = errands_of(mover.folders, plan, items, user=self._user, at=self._clock())
             intent.write(errands.spelled())
-            mover.prepare(errands)
-            moved: list[Moved] = []
-            for errand in errands:
-                if moved and stop():
-                    break
-                moved.append(mover.move(errand))
+            came = mover.run(errands, stop)
             trouble = mover.sync()
             if trouble:
-                moved = [one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in moved]
-            results = errands.results(told_of(items).ids, moved)
+                came = came.in_trouble(trouble)
+            results: Sequence[ItemResult] = errands.results(told_of(items).ids, came, partial(all_done, plan.items, start))
             if intent.lost:
-                results = [
-                    one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results
-                ]
-            last = len(moved) < len(items) or start + size >= len(plan.items)
-            yield from intent.finish(moved, results, last=last)
-            if len(moved) < len(items):
+                results = [one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results]
+            last = len(came) < len(items) or start + size >= len(plan.items)
+            yield from intent.finish(came, results, last=last)
+            if len(came) < len(items):
                 return
 
     def _inject(
         self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
-    ) -> Iterator[list[ItemResult]]:
+    ) -> Iterator[Sequence[ItemResult]]:
         payload = Payload(plan.options)
         for start in range(0, plan.count, size):
             if stop():
@@ -209,7 +204,7 @@ class DirectoryOperator:
                 moved = [one._replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
             results = [_injected(*pair) for pair in zip(names, moved, strict=False)]
             last = len(moved) < len(names) or start + size >= plan.count
-            yield from intent.finish(moved, results, last=last)
+            yield from intent.finish(Came.of(moved), results, last=last)
             if len(moved) < len(names):
                 return
 

@@ -64,13 +64,19 @@ class Refs(NamedTuple):
 
 
 class Batch(Sequence[Item]):
-    """A chunk of items. One is made when it is asked for: whoever moves a million wants a few columns of each thousand."""
+    """Up to a chunk of items, at least one. One is made when it is asked for: whoever moves a million wants a few columns of each
+    thousand."""
 
-    def __init__(self, columns: list[Column]) -> None:
+    def __init__(self, columns: list[Column], count: int = CHUNK) -> None:
         self._columns = columns
+        self._count = count
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> Batch:
+        return items if isinstance(items, cls) else cls(columns_of(map(_packed, items)), len(items))
 
     def __len__(self) -> int:
-        return CHUNK
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -80,15 +86,17 @@ class Batch(Sequence[Item]):
 
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(CHUNK))]
+            return [self[place] for place in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
         return _made([column[index] if isinstance(column, list) else column[0] for column in self._columns])
 
     def __iter__(self) -> Iterator[Item]:
-        return map(_made, zip(*[spread(column, CHUNK) for column in self._columns], strict=True))
+        return map(_made, zip(*[spread(column, self._count) for column in self._columns], strict=True))
 
     @property
     def told(self) -> Told:
-        ids, names, boxes, words = (spread(self._columns[number], CHUNK) for number in (_ID, _NAME, _ROW_BOX, _WORDS))
+        ids, names, boxes, words = (spread(self._columns[number], self._count) for number in (_ID, _NAME, _ROW_BOX, _WORDS))
         return Told(ids, names, [BOX[word] for word in boxes], words)
 
     @property

@@ -13,7 +13,7 @@ from ...model.row import Row
 from ...model.words import Action, Box
 from .choose import pin
 from .folders import Folders
-from .journal import Move, Moved, Operation
+from .journal import Move, Operation
 from .packeditems import PackedItems
 from .places import Place
 
@@ -22,12 +22,18 @@ __all__ = ["records", "undo_candidates"]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One move that did happen. ``ino`` and ``ctime_ns`` are those at the target, 0 where nobody noted them."""
+    """One move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0
+    where nobody noted them."""
 
     move: Move
     target: Place
     ino: int
-    ctime_ns: int
+    from_ns: int = 0
+    until_ns: int = 0
+
+    def went_on(self, ctime_ns: int) -> bool:
+        """Whether it is known that it was moved again since, of what has this ctime now."""
+        return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
 
 
 def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Progress) -> list[OperationRecord]:
@@ -112,7 +118,7 @@ def undo_candidates(
             continue
         row = replace(row, size=ref.size)
         half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
-        changed = place.box in (Box.NEW, Box.CUR) and step.ctime_ns not in (0, ref.ctime_ns) and not half_moved
+        changed = place.box in (Box.NEW, Box.CUR) and step.went_on(ref.ctime_ns) and not half_moved
         if kind or (step.ino and ref.ino != step.ino):
             refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
         elif changed:
@@ -144,13 +150,11 @@ def _moved(folders: Folders, told: Operation, *, deleted: bool = False) -> Itera
             continue
         if result is None:
             if _happened(folders, move):
-                yield _Step(move, place, move.ino, 0)
+                yield _Step(move, place, move.ino)
+        elif result.moved and result.outcome is Outcome.DONE:
+            yield _Step(move, place, result.ino, result.ctime_ns, result.until_ns)
         elif result.moved:
-            yield _Step(move, place, result.ino, _settled(result))
-
-
-def _settled(result: Moved) -> int:
-    return result.ctime_ns if result.outcome is Outcome.DONE else 0
+            yield _Step(move, place, result.ino)
 
 
 def _happened(folders: Folders, move: Move) -> bool:

@@ -3,7 +3,7 @@ what it did itself; all else goes to the main one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...model.can import Can
@@ -42,7 +42,7 @@ class Together:
         which = self._of(action, options)
         return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[list[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         return self._of(plan.action, plan.options).perform(plan, stop)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:

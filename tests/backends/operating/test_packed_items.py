@@ -9,14 +9,15 @@ from dataclasses import fields
 
 import pytest
 
-from spooltop.backends.directory.errands import errands_of
+from spooltop.backends.directory.errands import errands_of, errands_one_by_one
 from spooltop.backends.directory.folders import Folders
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.packeditems import Batch, PackedItems
 from spooltop.backends.directory.places import Place, Ref
+from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.chunked import CHUNK
-from spooltop.model.plan import Item, Outcome, boxes_of, oldest_of, told_of, verdicts_of, warnings_of
+from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, oldest_of, told_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Owner, Verdict
@@ -95,12 +96,18 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
     assert isinstance(batch, Batch)
     with SpoolDirs(desk.path) as dirs:
         together, single = (
-            errands_of(Folders(dirs), plan, items, user="ann", at=1.5) for items in (batch, list(batch))
+            made(Folders(dirs), plan, batch, user="ann", at=1.5) for made in (errands_of, errands_one_by_one)
         )  # fmt: skip
-        assert list(together) == list(single)
+        assert together.alike is not None and single.alike is None
+        assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
         assert together.spelled() == single.spelled()
         assert len(list(together)) == CHUNK
     assert [list(column) for column in told_of(batch)] == [list(column) for column in told_of(list(batch))]
+    one = Batch.of(batch[:1])
+    assert (list(one), one[0], one[-1]) == (batch[:1], batch[0], batch[0])
+    for outside in (1, -2):
+        with pytest.raises(IndexError):
+            one[outside]
 
 
 class Counted(LogFiles):
@@ -130,6 +137,44 @@ class Counted(LogFiles):
     @staticmethod
     def of(fd):
         return os.path.relpath(os.readlink(f"/proc/self/fd/{fd}")).rpartition("/spool/")[2]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, ordered):
+    """And what came of each is the same whether it was kept or is made anew; so is what an undo finds of it."""
+    [claim] = desk.claim_and_die(desk.put(desk.id(0)))
+    token = names.parse(claim, claimed=True).token
+    for number in range(1, 2 * CHUNK + 5):
+        (desk.path / "cur" / f"{desk.id(number)},c={token}.{1795222800000000 + number:016d}:2,P4312").write_bytes(b"")
+    operations = desk.operations(Counted(ordered))
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
+    cur, new = desk.path / "cur", desk.path / "new"
+    (cur / plan.items[3].name).unlink()
+    (cur / plan.items[5].name).write_text("more")
+    os.link(cur / plan.items[7].name, desk.path / "second name")
+    desk.put(f"{plan.items[9].id},n=1", "meanwhile")
+    result = operations.apply(plan)
+    odd = {
+        3: (Outcome.SKIPPED, "gone or requeued by another"),
+        5: (Outcome.SKIPPED, "changed since the plan"),
+        7: (Outcome.SKIPPED, "changed since the plan"),
+        9: (Outcome.FAILED, "new already has a file of that name; it stays in cur"),
+    }
+    assert list(result.items) == [
+        ItemResult(one.id, one.name, *odd[place])
+        if place in odd
+        else ItemResult(one.id, one.name, Outcome.DONE, "", f"{one.id},n=1")
+        for place, one in enumerate(plan.items)
+    ]
+    assert result.items[CHUNK : CHUNK + 2] == [result.items[CHUNK], result.items[CHUNK + 1]]
+    assert result.count(Outcome.DONE) == plan.count - len(odd)
+    assert desk.names(Box.CUR) == sorted(plan.items[place].name for place in (5, 7, 9))
+    for place in (0, 8, CHUNK):
+        os.rename(new / result.items[place].became, cur / "taken:2,P1")
+        os.rename(cur / "taken:2,P1", new / result.items[place].became)
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert [one.row.name for one in back.refused] == [result.items[place].became for place in (0, 8, CHUNK)]
+    assert operations.apply(back).count(Outcome.DONE) == plan.count - len(odd) - 3
 
 
 @pytest.mark.parametrize("ordered", [True, False])
