@@ -29,7 +29,8 @@ class Severity(StrEnum):
 class Problem:
     """One line of trouble. ``code`` is one of ``CODES``; ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and
     what Enter shows; ``view`` is the view that Enter opens where there is no selection ("cursors", "locks"), ``subject`` the row
-    in it (a source, a path). ``count`` is how many items the line is about. ``text`` holds escaped names only.
+    in it (a source, a path). ``count`` is how many items the line is about, ``at_least`` where more were not looked at. ``text``
+    holds escaped names only.
     """
 
     code: str
@@ -39,6 +40,7 @@ class Problem:
     selection: Selection | None = None
     view: str | None = None
     subject: str | None = None
+    at_least: bool = False
 
     @property
     def rank(self) -> int:

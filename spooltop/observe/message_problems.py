@@ -83,7 +83,8 @@ def _claims(seen: Seen) -> Iterator[Problem]:
         one = dead == 1
         text = f"{_most(dead, sight.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
         text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
-        yield Problem("claims-dead", Severity.CRITICAL, text, dead, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+        selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+        yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not sight.judged_all)
     long = _older(of[Verdict.ALIVE], seen.now, limits.claim_long)
     if long:
         selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)

@@ -1,6 +1,6 @@
 """``python -m tests.bench``: runs measurements, each in a process of its own; ``--write`` puts what they print into the README.
 
-Nothing else may run on the machine meanwhile. All together take about half an hour.
+Nothing else may run on the machine meanwhile. All together take about an hour.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "operate": (
         ("operate", "20000", "3", "--dir", "/dev/shm"), ("operate", "20000", "5", "--dir", ".", "--only", "requeue", "empty"),
         ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
+        ("operate", "1000000", "1", "--dir", ".", "--only", "requeue", "purge"),
+        ("answering", "1000000", "--dir", "/dev/shm"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
     "soak": (("soak", "600"),),

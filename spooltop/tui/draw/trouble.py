@@ -32,7 +32,7 @@ def problem_hint(problem: Problem, can: Can) -> tuple[str, str]:
             action = Action.PURGE
         if action is not None and can.why_not(action) is None:
             key = {Action.HOLD: "h", Action.REQUEUE: "r", Action.PURGE: "d"}[action]
-            return key, f"{action.value} {problem.count:,}"
+            return key, f"{action.value} {'≥' if problem.at_least else ''}{problem.count:,}"
     if problem.code in ("lock-stale", "ticket-orphan") and can.why_not(Action.UNLOCK) is None:
         return "d", "remove"
     return ("Enter", "") if chosen is not None or problem.view else ("", "")

@@ -151,6 +151,12 @@ def test_where_nothing_may_be_changed_it_offers_to_look() -> None:
     assert problem_hint(values.problems()[0], Can.nothing("read-only")) == ("Enter", "")
 
 
+def test_of_claims_that_are_too_many_to_judge_it_takes_those_too_that_were_not():
+    problem = next(one for one in values.problems() if one.code == "claims-dead")
+    key, words = problem_hint(problem, Can())
+    assert problem_hint(replace(problem, at_least=True), Can()) == (key, words.replace("requeue ", "requeue ≥"))
+
+
 def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
     words = text(cursor_glance(values.trouble(), 80, 3, now=NOW)).splitlines()
     assert words[1].endswith("REVERTED 5×")

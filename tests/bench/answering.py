@@ -1,0 +1,109 @@
+"""How long the dashboard takes to answer a key while it makes the list of a million claims, and while it requeues them.
+
+    python -m tests.bench.answering [claims, default 1000000] [--dir PATH]
+
+The floor is a bare Textual app on which a key moves a mark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.whole.terminal import SPOOLTOP, Terminal
+
+from .operate import claim_all, fill, floor
+from .places import arguments, kind
+from .screen import FLOOR, at_rank, latencies
+
+ESCAPES = 10
+"""How often the making of a list is ended."""
+ESC = "\x1b"
+FIRST_ITEM = 3
+"""The line of a plan on the screen that shows the first item."""
+MOST = 300.0
+"""Seconds that anything may take."""
+
+
+def until(screen: Terminal, keys: str, done: Callable[[str], bool]) -> float:
+    """Seconds from ``keys`` until ``done`` holds of the screen."""
+    began = time.monotonic()
+    screen.type(keys)
+    while not done(screen.text):
+        if time.monotonic() - began > MOST:
+            raise AssertionError(f"{keys!r} did not come to its end; the screen is:\n{screen.text}")
+        screen.pump(0.2)
+    return time.monotonic() - began
+
+
+def scrolled(screen: Terminal, ended: Callable[[str], bool]) -> list[float]:
+    """Seconds that each key took to scroll the list, until ``ended`` holds of the screen."""
+    found: list[float] = []
+    press = 0
+    while True:
+        screen.collect(0.1 + 0.013 * (press % 10))
+        if ended(screen.text):
+            return found
+        took = until(screen, "j" if press % 2 == 0 else "k", partial(_moved_from, screen.text.split("\n")[FIRST_ITEM], ended))
+        if not ended(screen.text):
+            found.append(took)
+        press += 1
+
+
+def _moved_from(before: str, ended: Callable[[str], bool], text: str) -> bool:
+    return text.split("\n")[FIRST_ITEM] != before or ended(text)
+
+
+def row(what: str, seconds: list[float]) -> str:
+    times = sorted(1000 * one for one in seconds)
+    return f"| {what} | {at_rank(times, 0.5):.0f} / {at_rank(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)} |"
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("claims", nargs="?", type=int, default=1_000_000)
+    args = parser.parse_args()
+    count = args.claims
+    folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
+    try:
+        path = folder / "spool"
+        fill(path, count)
+        claim_all(path)
+        bare = floor(path, count)
+        print(f"{count:,} claims of a dead consumer, requeued from the dashboard, on {kind(folder)}")
+        print("| a key is answered, p50 / p99 / most | |")
+        print("|---|---|")
+        with Terminal((sys.executable, "-c", FLOOR), cols=80, rows=24) as screen:
+            screen.wait_for("READY")
+            print(row("bare Textual: a mark moves", [one / 1000 for one in latencies(screen, 100)]), flush=True)
+        with Terminal((*SPOOLTOP, str(path)), cols=80, rows=24) as screen:
+            screen.wait_for("claims of dead consumers", MOST)
+            escapes = []
+            for turn in range(ESCAPES):
+                until(screen, "r", lambda text: "making the plan" in text)
+                screen.collect(0.2 + 0.5 * turn)
+                escapes.append(until(screen, ESC, lambda text: "PROBLEM" in text))
+                screen.collect(1.0)
+            print(row("Esc while the list is made: it is left", escapes), flush=True)
+            made = until(screen, "r", lambda text: "list made" in text)
+            screen.collect(1.0)
+            began = time.monotonic()
+            until(screen, f"{count}\r", lambda text: "Esc stops" in text)
+            keys = scrolled(screen, lambda text: "Esc stops" not in text)
+            moved = time.monotonic() - began
+            print(row("a key while they are moved: the list is scrolled", keys), flush=True)
+            if f"done {count:,}" not in screen.text:
+                raise AssertionError(f"not all is done; the screen is:\n{screen.text}")
+        left = sum(1 for _ in (path / "cur").iterdir())
+        print(f"\nThe list was made in {made:.1f} s, all moved in {moved:.1f} s (bare rename loop {bare:.1f} s), {left} left")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
