@@ -6,6 +6,8 @@ The rules, from power cuts on ext4, xfs and btrfs and from fsync(2), rename(2):
   as clean: what was written before it is never written by a later one.
 - Of the changes of one directory the disk holds the first few, at least all up to its last sync. Directories do not wait for each
   other: a file that was moved may be in both places.
+- Where a file system keeps the order of changes (ext3, ext4, xfs, tmpfs) it holds the first few of all, and the sync of a
+  directory makes those last that came before its own last change. Where it has none left to write, its sync does nothing.
 - A rename never leaves a file in neither place; link and unlink, two changes that nothing ties together, do.
 """
 
@@ -15,7 +17,7 @@ import errno
 import itertools
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -35,13 +37,13 @@ MOST = 40
 
 class RecordingFiles(LogFiles):
     """Does everything, and keeps what it changed as events. ``fail_sync``: the number (from 1) of the sync that fails with EIO;
-    ``old`` has no renameat2. Directories are synced each alone. Only on a file system that does not give an inode number again at
-    once (tmpfs does not)."""
+    ``old`` has no renameat2; ``keeps_order`` says so of itself, else directories are synced each alone. Only on a file system
+    that does not give an inode number again at once (tmpfs does not)."""
 
-    def __init__(self, *, fail_sync: int = 0, old: bool = False) -> None:
+    def __init__(self, *, fail_sync: int = 0, old: bool = False, keeps_order: bool = False) -> None:
         super().__init__()
         self.events: list[Event] = []
-        self.fail_sync, self.old = fail_sync, old
+        self.fail_sync, self.old, self.keeps_order = fail_sync, old, keeps_order
         self.syncs = 0
 
     def tell(self, line: str) -> None:
@@ -101,7 +103,7 @@ class RecordingFiles(LogFiles):
         self._synced(("syncdir", node), ("told", ""))
 
     def ordered(self, fd: int) -> bool:
-        return False
+        return self.keeps_order
 
     def sync_fs(self, fd: int) -> None:
         self._synced(("syncall",), ("lost", None))
@@ -168,7 +170,10 @@ Cut: TypeAlias = tuple[dict[int, dict[str, int]], Callable[[int], bytes]]
 class Disk:
     """What the disk holds for certain, and what it may hold besides."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, keeps_order: bool = False) -> None:
+        self.keeps_order = keeps_order
+        self.changes: list[_Change] = []
+        """Of all directories, in order."""
         self.files: dict[int, _File] = {}
         self.directories: dict[int, _Directory] = {}
         self.root = self._known(root)
@@ -201,6 +206,7 @@ class Disk:
         change = _Change(directory, name, node, needs)
         found = self._directory(directory)
         found.pending.append(change)
+        self.changes.append(change)
         if node is None:
             found.now.pop(name, None)
         else:
@@ -234,8 +240,16 @@ class Disk:
             file.lost = file.now if file.now != file.disk else None
 
     def _syncdir(self, node: int) -> None:
-        for change in list(self._directory(node).pending):
+        own = list(self._directory(node).pending)
+        if self.keeps_order and own:
+            own = self._waiting()
+            while own[-1].directory != node:
+                own.pop()
+        for change in own:
             self._settle(change)
+
+    def _waiting(self) -> list[_Change]:
+        return [change for change in self.changes if not change.done]
 
     def _settle(self, change: _Change) -> None:
         if change.done:
@@ -260,6 +274,9 @@ class Disk:
     def cuts(self, seed: int) -> Iterator[Cut]:
         """The trees after a power cut at this moment."""
         waiting = [(node, len(found.pending)) for node, found in self.directories.items() if found.pending]
+        if self.keeps_order:
+            yield from self._contents(self._first(count) for count in range(len(self._waiting()) + 1))
+            return
         lengths = [range(count + 1) for _, count in waiting]
         total = 1
         for one in lengths:
@@ -273,9 +290,24 @@ class Disk:
             chosen |= {tuple(0 if k == at else one[-1] for k, one in enumerate(lengths)) for at in range(len(lengths))}
             while len(chosen) < MOST:
                 chosen.add(tuple(chance.choice(one) for one in lengths))
+        yield from self._contents(
+            {node: count for (node, _), count in zip(waiting, counts, strict=True)} for counts in sorted(chosen)
+        )
+
+    def _first(self, count: int) -> dict[int, int]:
+        """How many changes of each directory the first ``count`` of all are. A rename is one."""
+        waiting = self._waiting()
+        if count < len(waiting) and waiting[count].needs is not None:
+            count += 1
+        found: dict[int, int] = {}
+        for change in waiting[:count]:
+            found[change.directory] = found.get(change.directory, 0) + 1
+        return found
+
+    def _contents(self, chosen: Iterable[dict[int, int]]) -> Iterator[Cut]:
         trees: dict[str, dict[int, dict[str, int]]] = {}
-        for counts in sorted(chosen):
-            tree = self._tree({node: count for (node, _), count in zip(waiting, counts, strict=True)})
+        for counts in chosen:
+            tree = self._tree(counts)
             trees.setdefault(repr(sorted(tree.items())), tree)
         for tree in trees.values():
             seen = {node for entries in tree.values() for node in entries.values()}

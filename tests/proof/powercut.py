@@ -11,9 +11,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from spooltop.errors import SpooltopError
+from spooltop.model.words import Action
 
 from .crash import scratch, sequences
 from .figures import Figure
+from .operatorcut import WORK, operator_cuts
 from .pagecache import Disk, RecordingFiles
 from .world import Told, World, after, build
 
@@ -101,10 +103,23 @@ def tried(task: tuple[tuple[str, ...], bool, int]) -> tuple[int, int, list[str]]
     return count, count if fail_sync else 0, wrong
 
 
+def operated(task: tuple[tuple[Action, ...], bool, bool]) -> tuple[int, list[str]]:
+    """(trees, what was wrong) of what an operator does."""
+    work, old, keeps_order = task
+    count, wrong = 0, []
+    how = f"{' without renameat2' if old else ''}{' where order is kept' if keeps_order else ''}"
+    with tempfile.TemporaryDirectory(prefix="spooltop-proof-", dir=scratch()) as folder:
+        for number, found in operator_cuts(Path(folder), work, old=old, keeps_order=keeps_order):
+            count += 1
+            wrong += [f"{' '.join(work)}{how}, cut after {number}: {words}" for words in found]
+    return count, wrong
+
+
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
     chosen = sequences(1) if quick else sequences(2)
     tasks = [(sequence, old, 0) for sequence in chosen for old in (False, True)]
     tasks += [((operation,), False, number) for operation in ("put", "cursor", "release", "ack") for number in (1, 2, 3)]
+    works = [(work, old, order) for work in (WORK[:1] if quick else WORK) for old in (False, True) for order in (False, True)]
     count = failed = violations = 0
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         for trees, after_failure, wrong in pool.map(tried, tasks):
@@ -113,5 +128,11 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             violations += len(wrong)
             for words in wrong:
                 say(words)
-    explained = f"{len(chosen)} sequences, with and without `renameat2`; {failed:,} of them after a sync that failed"
+        for trees, wrong in pool.map(operated, works):
+            count += trees
+            violations += len(wrong)
+            for words in wrong:
+                say(words)
+    explained = f"{len(chosen)} sequences, with and without `renameat2`; {failed:,} of them after a sync that failed; "
+    explained += f"{len(works) // 4} of an operator, also where the file system keeps the order of changes"
     return Figure(NAME, BAR, count, violations, explained=explained)

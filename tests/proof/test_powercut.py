@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
+from spooltop.model.words import Action
 
 from .crash import scratch
+from .operatorcut import WORK, operator_cuts
 from .pagecache import Disk, RecordingFiles
 from .powercut import cuts
 from .world import OPERATIONS
@@ -26,6 +28,17 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(folder: Path, operation: str, old: bool) -> None:
     found = list(cuts(folder, [operation], old=old))
+    assert [wrong for _, wrong in found if wrong] == []
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("keeps_order", [True, False])
+@pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
+@pytest.mark.parametrize("work", WORK, ids=" then ".join)
+def test_what_an_operator_was_told_is_so_after_a_power_cut(
+    folder: Path, work: tuple[Action, ...], old: bool, keeps_order: bool
+) -> None:
+    found = list(operator_cuts(folder, work, old=old, keeps_order=keeps_order))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 

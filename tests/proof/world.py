@@ -24,7 +24,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
-__all__ = ["OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "requeue_dead"]
+__all__ = ["OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "operations", "requeue_dead"]
 
 OPERATIONS = ("put", "claim", "ack", "release", "requeue", "cursor")
 
@@ -90,8 +90,8 @@ def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:
-    """What an operator does with the claims of the dead; how many went back. ``looking`` are the file operations of the look."""
+def operations(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> Operations:
+    """An operator at the spool. ``looking`` are the file operations of the look."""
 
     def again(box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
         return {row.name: (row.verdict, row.evidence) for row in rows(root, box, looking) if row.name in set(wanted)}
@@ -99,9 +99,14 @@ def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | 
     operator = DirectoryOperator(
         str(root), rows=lambda box, _: rows(root, box, looking), again=again, files=files, state_dir=f"{root}.state", user="proof"
     )
-    operations = Operations(operator, str(root), operator._clock)
-    plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
-    return operations.apply(plan).count(Outcome.DONE) if plan.items else 0
+    return Operations(operator, str(root), operator._clock)
+
+
+def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:
+    """What an operator does with the claims of the dead; how many went back."""
+    desk = operations(root, files, looking)
+    plan = desk.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
+    return desk.apply(plan).count(Outcome.DONE) if plan.items else 0
 
 
 class World:

@@ -1,0 +1,99 @@
+"""What an operator does, a power cut after every change of it, by the model of ``pagecache``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spooltop.model.plan import Outcome
+from spooltop.model.selection import Selection
+from spooltop.model.words import ASIDE, Action, Box
+
+from .pagecache import Disk, RecordingFiles
+from .world import body, build, operations
+
+__all__ = ["WORK", "operator_cuts"]
+
+WORK: tuple[tuple[Action, ...], ...] = (
+    (Action.REQUEUE,), (Action.REQUEUE, Action.UNDO), (Action.PURGE,), (Action.PURGE, Action.UNDO),
+    (Action.PURGE, Action.RESTORE), (Action.HOLD,), (Action.HOLD, Action.RELEASE), (Action.HOLD, Action.PURGE),
+    (Action.PURGE, Action.EMPTY),
+)  # fmt: skip
+"""What is done one after the other; the power goes during the last."""
+WAITING = ("m1", "m2", "m3")
+
+
+def operator_cuts(base: Path, work: Sequence[Action], *, old: bool, keeps_order: bool) -> Iterator[tuple[int, list[str]]]:
+    """(number of the event, what was wrong) for each tree that a power cut during the last of ``work``, or after it, leaves."""
+    root = base / "world"
+    build(root, False)
+    disk = Disk(root, keeps_order=keeps_order)
+    files = RecordingFiles(old=old, keeps_order=keeps_order)
+    began, told = 0, ""
+    box = Box.NEW
+    boxes: list[tuple[Box | None, Box | None]] = [(Box.CUR, Box.NEW)]
+    """Where d1 and where the others stand, before any of it and after each."""
+    for action in work:
+        began, now = len(files.events), boxes[-1]
+        desk = operations(root, files)
+        if action is Action.UNDO:
+            plan, goes = desk.plan(action, Selection(), options={"undoes": told}), boxes[-2]
+        else:
+            box = (Box.CUR if action is Action.REQUEUE else now[1]) or Box.NEW
+            plan = desk.plan(action, Selection(box=box, everything=True))
+            to = {
+                Action.REQUEUE: Box.NEW, Action.PURGE: Box.TRASH, Action.HOLD: Box.HELD, Action.RELEASE: Box.NEW,
+                Action.RESTORE: Box.NEW, Action.EMPTY: None,
+            }[action]  # fmt: skip
+            goes = (to, now[1]) if action is Action.REQUEUE else (now[0], to)
+        result = desk.apply(plan)
+        if result.count(Outcome.DONE) != plan.count or not plan.count:
+            raise AssertionError(f"{action}: {result}")
+        told = plan.operation
+        boxes.append(goes)
+    for number, event in enumerate(files.events):
+        disk.apply(event)
+        ended = number + 1 == len(files.events)
+        if number < began:
+            continue
+        for cut in disk.cuts(number):
+            where = base / "cut"
+            disk.lay_out(cut, where)
+            yield number, [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
+            shutil.rmtree(where)
+
+
+def _stands(root: Path, label: str) -> dict[int, set[Box]]:
+    """The files that hold the message whole, and where their names are."""
+    found: dict[int, set[Box]] = {}
+    for box in (Box.NEW, Box.CUR, *ASIDE):
+        folder = root / box if box not in ASIDE else root / ".spooltop" / box
+        for path in folder.glob("[!.]*" if box not in ASIDE else "*/[!.]*"):
+            if path.read_bytes() == body(label):
+                found.setdefault(path.lstat().st_ino, set()).add(box)
+    return found
+
+
+def _wrong(
+    root: Path, before: tuple[Box | None, Box | None], after: tuple[Box | None, Box | None], ended: bool
+) -> Iterator[str]:
+    for label in ("d1", *WAITING):
+        was, will = (pair[0] if label == "d1" else pair[1] for pair in (before, after))
+        files = _stands(root, label)
+        if len(files) > 1:
+            yield f"{label} stands in {len(files)} files"
+        boxes = set().union(*files.values()) if files else set()
+        if ended and boxes != ({will} if will is not None else set()):
+            yield f"{label} stands in {sorted(boxes)}, not in {will}, where it was said to be"
+        elif not boxes and will is not None:
+            yield f"{label} is lost"
+        elif not boxes <= {was, will}:
+            yield f"{label} stands in {sorted(boxes)}, neither in {was} nor in {will}"
+
+
+def _untold(root: Path, operation: str, count: int) -> Iterator[str]:
+    """What was done is known after the power cut, and by how many: else nothing could undo it."""
+    known = [record for record in operations(root).records() if record.operation == operation]
+    if [(record.done, record.open) for record in known] != [(count, False)]:
+        yield f"the journal tells {known} of it"
