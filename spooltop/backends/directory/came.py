@@ -12,7 +12,8 @@ __all__ = ["Came", "Moved"]
 
 class Moved(NamedTuple):
     """What came of one move. ``moved``: the file stands at its target now, or is deleted, whatever else went wrong; ``ino`` and
-    ``ctime_ns`` are those it has there. Where it was not looked at again its ctime is between ``ctime_ns`` and ``until_ns``."""
+    ``ctime_ns`` are those it has there, 0 where that is not known. Where it was not looked at again its ctime is between
+    ``ctime_ns`` and ``until_ns``."""
 
     outcome: Outcome
     reason: str = ""

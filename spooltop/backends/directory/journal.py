@@ -4,8 +4,8 @@ intent  schema line operation action batch time user count force undoes items[{f
 result  schema line operation batch time between results[{outcome reason moved ino ctime}]
 
 ``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere or was deleted;
-``ctime`` in nanoseconds, 0 of what was moved and not looked at again: that of those is one of ``between``, left out where it
-does not matter; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
+``ctime`` in nanoseconds, 0 where it is not known or does not matter, null where it was not looked at again: then it is one of
+``between``; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
 result line was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is
 untrusted input: a line that is not exactly this is left out and counted.
 """
@@ -174,7 +174,8 @@ def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
 
 
 def encode_result(operation: str, batch: int, at: float, came: Came) -> bytes:
-    spelled = [f'{_AS_PLANNED}{ino},"ctime":0}}' for ino in came.inos]
+    ctime = 0 if came.between is None else "null"
+    spelled = [f'{_AS_PLANNED}{ino},"ctime":{ctime}}}' for ino in came.inos]
     for place, one in came.others.items():
         spelled[place] = f'{{{_how(one)},"ino":{one.ino},"ctime":{one.ctime_ns}}}'
     head: dict[str, Json] = {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}
@@ -311,6 +312,9 @@ def _between(value: Mapping[str, object]) -> tuple[int, int]:
 
 
 def _moved(value: Mapping[str, object], between: tuple[int, int]) -> Moved:
-    outcome, moved, ctime_ns = Outcome(_text(value, "outcome")), value.get("moved") is True, int(_number(value, "ctime"))
-    from_ns, until_ns = (ctime_ns, ctime_ns) if ctime_ns or not moved or outcome is not Outcome.DONE else between
-    return Moved(outcome, _text(value, "reason"), moved, int(_number(value, "ino")), from_ns, until_ns)
+    ctime_ns = 0 if value.get("ctime", 0) is None else int(_number(value, "ctime"))
+    from_ns, until_ns = between if value.get("ctime", 0) is None else (ctime_ns, ctime_ns)
+    return Moved(
+        Outcome(_text(value, "outcome")), _text(value, "reason"), value.get("moved") is True,
+        int(_number(value, "ino")), from_ns, until_ns,
+    )  # fmt: skip

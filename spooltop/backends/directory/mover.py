@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from stat import S_ISREG
+from time import time_ns
 
 from ...engine.dirs import SpoolDirs
 from ...model.plan import Outcome
@@ -23,6 +24,10 @@ from .sight import Sight
 __all__ = ["Mover"]
 
 
+_SHORT_NS = 100_000_000
+"""For so long a batch is told by the clock when it was moved, and by a look at each after that."""
+_TICK_NS = 20_000_000
+"""How far the times of a file system can be behind the clock: they go by its ticks, of 10 ms at most."""
 _DONE = Outcome.DONE
 _moved = partial(tuple.__new__, Moved)
 
@@ -76,12 +81,12 @@ class Mover:
         stat, move, link = files.stat, files.move, self._metas.link
         free, dead = way.forced or alike.box is Box.NEW, self._look.dead
         sets_aside, live, meta = alike.to_folder != "", alike.to_box in LIVE, (to_fd, way.meta)
-        ordered = live and self._sight.ordered(to_fd)
-        inos, to_names = errands.column("ino"), errands.column("to_name")
+        by_clock = live and self._sight.ordered(to_fd)  # then the times of its files are those of this machine
         columns = [errands.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
-        others = {place: one for place, one in enumerate(begun) if not one.plain}
-        last, from_ns = -1, 0
+        others = {place: one for place, one in enumerate(begun) if live or not one.plain}
+        changed = False
         place = start = len(begun)
+        from_ns = until_ns = time_ns()
         rest = enumerate(islice(zip(*columns, strict=True), start, None), start)
         for place, (name, ino, size, ctime_ns, token, to_name) in rest:
             if place > start and stop():
@@ -100,7 +105,7 @@ class Mover:
                 or (sets_aside and not link(to_name, meta))
             ):
                 one = self._move_one(errands[place])
-                if not one.plain:
+                if live or not one.plain:
                     others[place] = one
                 continue
             try:
@@ -112,20 +117,20 @@ class Mover:
             except OSError as error:
                 others[place] = self._refused(errands[place], source, to, error)
                 continue
-            if live and not ordered:
-                others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
-            elif live and last < 0:
-                from_ns = self._sight.ctime_ns(to_name, to_fd, ino)
-            last = place
+            changed = True
+            if live:
+                now = time_ns()
+                # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
+                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
+                if by_clock:
+                    until_ns = now
+                else:
+                    others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
         else:
             place = len(errands)
-        if last < 0:
-            return Came(inos[:place], others)
-        self._note(source, to)
-        # Where times come from one clock those in between need no look of their own. Of one that has gone on already its
-        # directory has the time.
-        until_ns = max(self._sight.ctime_ns(to_names[last], to_fd, inos[last]), self._sight.changed_ns(to_fd)) if ordered else 0
-        return Came(inos[:place], others, (from_ns, until_ns) if ordered else None)
+        if changed:
+            self._note(source, to)
+        return Came(errands.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
 
     def _move_one(self, errand: Errand) -> Moved:
         """What came of it; never raises ``OSError``."""
@@ -264,7 +269,7 @@ class Mover:
     def _gone(self, errand: Errand) -> Moved:
         became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
         if became is not None and errand.to_box is Box.NEW:
-            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino, self._finished_ns(errand))
+            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
         return Moved(Outcome.SKIPPED, errand.way.gone)
 
     def _half_moved(self, errand: Errand) -> bool:
@@ -275,12 +280,6 @@ class Mover:
             return self._sight.inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
         except FileNotFoundError:
             return False
-
-    def _finished_ns(self, errand: Errand) -> int:
-        try:
-            return self._sight.ctime_ns(errand.to_name, self.folders.of(Box.NEW, "").fd, errand.ino)
-        except OSError:
-            return 0
 
 
 def _words(error: OSError) -> str:

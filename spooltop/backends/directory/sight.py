@@ -37,13 +37,6 @@ class Sight:
             return 0
         return found.st_ctime_ns if found.st_ino == ino else 0
 
-    def changed_ns(self, fd: int) -> int:
-        """When names in the directory ``fd`` were last changed; 0 where that is not to be seen."""
-        try:
-            return self._files.fstat(fd).st_mtime_ns
-        except OSError:
-            return 0
-
     def ordered(self, fd: int) -> bool:
         try:
             return self._files.ordered(fd)

@@ -23,7 +23,7 @@ __all__ = ["records", "undo_candidates"]
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0
-    where nobody noted them."""
+    where nobody noted them. What went on and came back between the two, a tenth of a second, passes for what stayed."""
 
     move: Move
     target: Place

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
+import time
 
 import pytest
 
+from spooltop.backends.directory import mover
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.plan import Outcome
@@ -201,3 +205,81 @@ def test_a_journal_that_is_a_link_is_not_followed_and_nothing_happens(desk, tmp_
         operations.apply(plan)
     assert target.read_text() == ""
     assert desk.names(Box.CUR) == ["a:2,P1"]
+
+
+def undoable(desk, files):
+    """How many of a dozen that were requeued by ``files`` are taken back, and the names of those that are not."""
+    for number in range(12):
+        desk.put(f"{number:02d}:2,P1", box=Box.CUR)
+    operations = desk.operations(files)
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True), force=True)
+    assert operations.apply(plan).count(Outcome.DONE) == 12
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    return len(back.items), [one.row.name for one in back.refused]
+
+
+class AtMove(LogFiles):
+    """Does something after each move, told its number from 1 and its name."""
+
+    def __init__(self, happens):
+        super().__init__()
+        self.moves = 0
+        self.happens = happens
+
+    def rename_noreplace(self, name, dir_fd, to, to_fd):
+        super().rename_noreplace(name, dir_fd, to, to_fd)
+        self.moves += 1
+        self.happens(self.moves, to)
+
+
+@pytest.mark.parametrize("seconds", [-3, 3])
+def test_a_clock_that_is_set_during_a_batch_refuses_nothing(desk, monkeypatch, seconds):
+    off = 0
+
+    def happens(number, name):
+        nonlocal off
+        off = seconds if number >= 5 else 0
+
+    monkeypatch.setattr(mover, "time_ns", lambda: time.time_ns() + off * 10**9)
+    assert undoable(desk, AtMove(happens)) == (12, [])
+
+
+def test_what_goes_on_and_comes_back_in_a_pause_of_a_batch_is_not_taken_back(desk, monkeypatch):
+    off = 0
+
+    def happens(number, name):
+        nonlocal off
+        if number == 8:  # so long that the process may have stood still
+            before, off = time.time_ns(), 10**9
+            third = desk.path / "new" / "02"
+            while third.stat().st_ctime_ns <= before:  # the times of files go by ticks
+                third.rename(desk.path / "cur" / "02:2,P2")
+                (desk.path / "cur" / "02:2,P2").rename(third)
+
+    monkeypatch.setattr(mover, "time_ns", lambda: time.time_ns() + off)
+    assert undoable(desk, AtMove(happens)) == (11, ["02"])
+
+
+def test_what_could_not_be_looked_at_after_its_move_is_not_measured_by_when_the_others_were(desk):
+    """The first claim of a dead consumer is moved with all due care, and its time is taken by a look."""
+    [claim] = desk.claim_and_die(desk.put(desk.id(0)))
+    for number in (1, 2):
+        desk.put(claim.replace(desk.id(0), desk.id(number)), box=Box.CUR)
+
+    class Blind(LogFiles):
+        to = ""
+
+        def stat(self, name, dir_fd):
+            if name == self.to:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().stat(name, dir_fd)
+
+    files = Blind()
+    operations = desk.operations(files)
+    plan = operations.plan(Action.REQUEUE, DEAD)
+    files.to = f"{desk.id(0)},n=1"
+    assert operations.apply(plan).count(Outcome.DONE) == 3
+    files.to = ""
+    *_, last = (desk.path / ".spooltop" / "journal.jsonl").read_bytes().rstrip(b"\0").splitlines()
+    assert [one["ctime"] for one in json.loads(last)["results"]] == [0, None, None]
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 3
