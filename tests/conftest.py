@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs behind it; whoever is tested would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no reason to fail: no example has a deadline, and slow generation is not a defect of the code.
 settings.register_profile("spooltop", deadline=None, suppress_health_check=[HealthCheck.too_slow])

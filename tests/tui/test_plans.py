@@ -9,6 +9,7 @@ from spooltop.model.plan import OperationRecord
 from spooltop.model.progress import EVERY
 from spooltop.model.words import Action, Box, Verdict
 from spooltop.tui.lifecycle import goodbye
+from spooltop.tui.screens.panel import Panel
 from spooltop.tui.screens.plan import PlanScreen
 
 from .driving import Driver, dashboard
@@ -49,6 +50,16 @@ async def test_escape_leaves_a_plan_and_nothing_was_changed() -> None:
         await driver.press("escape")
         await driver.see("1 PROBLEM")
         assert driver.control.applied == []
+
+
+async def test_a_plan_that_has_to_be_seen_anew_is_painted_though_nothing_of_it_changed() -> None:
+    """Else no key would ever count."""
+    async with dashboard(dead(1)) as driver:
+        await planned(driver, "r")
+        driver.app.screen.query_one(Panel).renew()
+        await planned(driver)
+        await driver.press("y")
+        await driver.see("Requeued 1")
 
 
 async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -11,15 +14,22 @@ __all__ = ["Panel"]
 
 
 class Panel(LinesView):
-    """``painted_at`` is the time (that of events) at which what is shown was painted, None before."""
+    """``painted_at`` is the time (that of events) at which what is shown was painted for a window of this size, None before. What
+    is painted while it is not ``readable`` does not count."""
 
-    painted_at: float | None = None
+    readable: Callable[[], bool] = staticmethod(lambda: True)
+    _painted: tuple[float, Size] | None = None
+
+    @property
+    def painted_at(self) -> float | None:
+        return self._painted[0] if self._painted is not None and self._painted[1] == self.app.size else None
 
     def renew(self) -> None:
-        """What is shown next has not been painted yet."""
-        self.painted_at = None
+        """What is shown next has not been painted yet, even where it is the same as what stands there."""
+        self._painted = None
+        self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        if self.painted_at is None:
-            self.painted_at = Message().time
+        if self.painted_at is None and self.readable():
+            self._painted = Message().time, self.app.size
         return super().render_line(y)

@@ -84,7 +84,9 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
-        yield Panel(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+        panel = Panel(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+        panel.readable = lambda: not self.small
+        yield panel
 
     def on_mount(self) -> None:
         self.make()
