@@ -99,7 +99,7 @@ def weight(control: Control) -> tuple[int, int]:
     return kept - without, most - before
 
 
-def wanted(circle: tuple[tuple[Action, Box], ...], only: list[Action] | None) -> tuple[tuple[Action, Box], ...]:
+def wanted(circle: tuple[tuple[Action, Box], ...], only: set[Action] | None) -> tuple[tuple[Action, Box], ...]:
     """What of ``circle`` is to be done: ``only`` these, and what comes before them."""
     if only is None:
         return circle
@@ -117,8 +117,9 @@ def main() -> None:
     times: dict[Action, list[tuple[float, float, float]]] = {}
     try:
         for turn in range(rounds):
+            left = None if args.only is None else set(args.only)
             for number, circle in enumerate(CIRCLES):
-                actions = wanted(circle, args.only)
+                actions = wanted(circle, left)
                 if not actions:
                     continue
                 path = folder / f"{turn}.{number}"
@@ -129,6 +130,7 @@ def main() -> None:
                             claim_all(path)
                         bare = floor(path, count)
                         times.setdefault(action, []).append((bare, *applied(control, action, box, count)))
+                    left = None if left is None else left - {action for action, _ in actions}
                 shutil.rmtree(path)
         print(f"{count:,} messages, rounds: {rounds}, on {kind(folder)}; medians, the ratio's spread in brackets")
         print("| | bare rename loop | to do it | ratio | to plan it |")
