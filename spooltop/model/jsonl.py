@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from .words import Json
 
-__all__ = ["each_once", "spelled_line", "spelled_outcomes"]
+__all__ = ["each_once", "spelled_line", "spelled_outcome", "spelled_outcomes"]
 
 _One = TypeVar("_One")
 _Other = TypeVar("_Other")
@@ -40,6 +40,11 @@ def each_once(spell: Callable[[_One, _Other], str], ones: Iterable[_One], others
         yield spelled
 
 
-def spelled_outcomes(outcomes: Iterable[str], reasons: Iterable[str]) -> Iterator[str]:
+def spelled_outcome(outcome: str, reason: str) -> str:
     """The members ``outcome`` and ``reason`` of a result."""
-    return each_once(lambda outcome, reason: f'"outcome":"{outcome}","reason":{quoted(reason)}', outcomes, reasons)
+    return f'"outcome":"{outcome}","reason":{quoted(reason)}'
+
+
+def spelled_outcomes(outcomes: Iterable[str], reasons: Iterable[str]) -> Iterator[str]:
+    """``spelled_outcome`` of each."""
+    return each_once(spelled_outcome, outcomes, reasons)

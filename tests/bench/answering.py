@@ -11,15 +11,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from tests.whole.terminal import SPOOLTOP, Terminal
 
+from .list import Done, took
 from .operate import claim_all, fill, floor
 from .places import arguments, kind
-from .screen import FLOOR, at_rank, latencies
+from .screen import FLOOR, latencies, spread_of
 
 ESCAPES = 10
 """How often the making of a list is ended."""
@@ -30,18 +30,12 @@ MOST = 300.0
 """Seconds that anything may take."""
 
 
-def until(screen: Terminal, keys: str, done: Callable[[str], bool]) -> float:
+def until(screen: Terminal, keys: str, done: Done) -> float:
     """Seconds from ``keys`` until ``done`` holds of the screen."""
-    began = time.monotonic()
-    screen.type(keys)
-    while not done(screen.text):
-        if time.monotonic() - began > MOST:
-            raise AssertionError(f"{keys!r} did not come to its end; the screen is:\n{screen.text}")
-        screen.pump(0.2)
-    return time.monotonic() - began
+    return took(screen, keys, done, MOST)[1]
 
 
-def scrolled(screen: Terminal, ended: Callable[[str], bool]) -> list[float]:
+def scrolled(screen: Terminal, ended: Done) -> list[float]:
     """Seconds that each key took to scroll the list, until ``ended`` holds of the screen."""
     found: list[float] = []
     press = 0
@@ -55,13 +49,12 @@ def scrolled(screen: Terminal, ended: Callable[[str], bool]) -> list[float]:
         press += 1
 
 
-def _moved_from(before: str, ended: Callable[[str], bool], text: str) -> bool:
+def _moved_from(before: str, ended: Done, text: str) -> bool:
     return text.split("\n")[FIRST_ITEM] != before or ended(text)
 
 
 def row(what: str, seconds: list[float]) -> str:
-    times = sorted(1000 * one for one in seconds)
-    return f"| {what} | {at_rank(times, 0.5):.0f} / {at_rank(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)} |"
+    return f"| {what} | {spread_of(sorted(1000 * one for one in seconds))} |"
 
 
 def main() -> None:

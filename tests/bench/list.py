@@ -31,13 +31,13 @@ MOST = 120.0
 Done = Callable[[str], bool]
 
 
-def took(screen: Terminal, keys: str, done: Done) -> tuple[float, float]:
-    """Seconds until anything changed on the screen, and until ``done`` holds of it."""
+def took(screen: Terminal, keys: str, done: Done, most: float = MOST) -> tuple[float, float]:
+    """Seconds until anything changed on the screen, and until ``done`` holds of it, in which ``most`` may pass."""
     before, began = screen.text, time.monotonic()
     screen.type(keys)
     first: float | None = None
     while not done(screen.text) or screen.text == before:
-        if time.monotonic() - began > MOST:
+        if time.monotonic() - began > most:
             raise AssertionError(f"{keys!r} did not come to its end; the screen is:\n{screen.text}")
         screen.pump(0.5)
         if first is None and screen.text != before:

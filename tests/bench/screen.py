@@ -145,13 +145,18 @@ def measured(
         with stream(spool, rate) as got:
             written, cpu = flow(screen, seconds)
             times = latencies(screen, round(seconds * 30)) if mark else []
-    said = f"{at_rank(times, 0.5):.0f} / {at_rank(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}" if times else "—"
+    said = spread_of(times) if times else "—"
     return f"{got[0]:,.0f}/s, {2 * got[0]:,.0f} renames | {written:,.0f} B/s | {cpu:.1f} % | {said} |", times
 
 
-def at_rank(times: list[float], part: float) -> float:
+def _at(times: list[float], part: float) -> float:
     """The nearest rank."""
     return times[math.ceil(part * len(times)) - 1]
+
+
+def spread_of(times: list[float]) -> str:
+    """p50 / p99 / most of milliseconds that are in order."""
+    return f"{_at(times, 0.5):.0f} / {_at(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}"
 
 
 def main() -> None:
@@ -173,18 +178,17 @@ def main() -> None:
         ):
             cells, times = measured(argv, word, keys, path, rate, args.seconds, mark=mark)
             floor = floor or times
-            ratio = " / ".join(f"{at_rank(times, part) / at_rank(floor, part):.2f}" for part in (0.5, 0.99)) if times else "—"
+            ratio = " / ".join(f"{_at(times, part) / _at(floor, part):.2f}" for part in (0.5, 0.99)) if times else "—"
             print(f"| {name} | {cells} {ratio} |", flush=True)
         with Terminal(ours, cols=120, rows=24) as screen:
             screen.wait_for("live · as of")
             screen.type("2/arrival\r")
             screen.wait_for("nothing matches arrival")
             times = arrivals(screen, path)
-        said = f"{at_rank(times, 0.5):.0f} / {at_rank(times, 0.99):.0f} / {times[-1]:.0f} ms of {len(times)}"
         came, went, really = rates_told(ours, path, args.rate, max(15.0, args.seconds))
         print(f"\nRates on the Overview: in {came:,.0f}/s, done {went:,.0f}/s; really {really:,.0f}/s", end="")
         print(f" ({100 * (came / really - 1):+.1f} %, {100 * (went / really - 1):+.1f} %)")
-        print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {said}")
+        print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {spread_of(times)}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ def operator_cuts(base: Path, work: Sequence[Action], *, old: bool, keeps_order:
     disk = Disk(root, keeps_order=keeps_order)
     files = RecordingFiles(old=old, keeps_order=keeps_order)
     began, told = 0, ""
-    box = Box.NEW
     boxes: list[tuple[Box | None, Box | None]] = [(Box.CUR, Box.NEW)]
     """Where d1 and where the others stand, before any of it and after each."""
     for action in work:

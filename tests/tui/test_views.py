@@ -529,7 +529,7 @@ async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
 
 async def test_a_list_that_takes_its_time_is_come_back_to_where_it_was_left() -> None:
     async with dashboard(control()) as driver:
-        rows = await come_back_to_200(driver)  # the row that was left is none of these
+        rows = await come_back_to_200(driver)
         driver.control.at_once.set()
         await driver.see("New 300 of 300")
         await driver.until(lambda: driver.app.main.row is not None)

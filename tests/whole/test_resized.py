@@ -80,7 +80,8 @@ def test_a_plan_stays_a_plan_while_the_size_changes(spool_path: Path, dashboard:
     while screen.unread:
         screen.pump(0.05)
     screen.resize(60, 15)
-    person.sees(lambda text: text.split("\n")[0].endswith("─┐") and len(text.split("\n")[0]) == 60 and "y requeue 1" in text)
+    person.sees(lambda text: len(text.split("\n")[0]) == 60 and text.split("\n")[0].endswith("─┐"))  # in its new size
+    person.sees(all_of("Requeue 1 claim", "y requeue 1"))
     assert len(list((spool_path / "cur").iterdir())) == 1
     person.press("y", "Requeued 1")
     person.press(ESC, "nothing wrong")

@@ -48,16 +48,16 @@ class Came:
         return len(self.inos)
 
     def __iter__(self) -> Iterator[Moved]:
-        return map(Moved, *self.columns())
+        for place, ino in enumerate(self.inos):
+            yield self.others.get(place) or Moved(Outcome.DONE, "", True, ino)
 
-    def columns(self) -> tuple[list[Outcome], list[str], list[bool], list[int], list[int]]:
-        """Outcome, reason, whether moved, inode and ctime of each."""
+    def columns(self) -> tuple[list[Outcome], list[str], list[bool]]:
+        """Outcome, reason and whether moved, of each."""
         count = len(self)
-        columns = [Outcome.DONE] * count, [""] * count, [True] * count, list(self.inos), [0] * count
-        outcomes, reasons, there, inos, ctimes_ns = columns
+        outcomes, reasons, there = [Outcome.DONE] * count, [""] * count, [True] * count
         for place, one in self.others.items():
-            outcomes[place], reasons[place], there[place], inos[place], ctimes_ns[place], _ = one
-        return columns
+            outcomes[place], reasons[place], there[place] = one[:3]
+        return outcomes, reasons, there
 
     def in_trouble(self, trouble: str) -> Came:
         """The same, where what was moved may not last."""

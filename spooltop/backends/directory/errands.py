@@ -112,7 +112,7 @@ class Errands:
         all of them are done and there is nothing else to say."""
         count = len(came)
         names, to_names, ways = (self.column(field)[:count] for field in ("name", "to_name", "way"))
-        outcomes, reasons, there, _, _ = came.columns()
+        outcomes, reasons, there = came.columns()
         if self.alike is None:  # what is alike goes where the action says
             reasons = [
                 reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=True)

@@ -24,7 +24,7 @@ class LastLook:
     def __init__(self, dirs: SpoolDirs, again: Again) -> None:
         self._dirs = dirs
         self._again = again
-        self.dead: set[str | None] = set()
+        self.dead: set[str] = set()
         """Tokens whose claims may go."""
         self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
         self._boot_id = machine.this_machine().boot_id

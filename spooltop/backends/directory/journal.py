@@ -20,7 +20,7 @@ from itertools import repeat
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
-from ...model.jsonl import each_once, spelled_line
+from ...model.jsonl import each_once, spelled_line, spelled_outcome
 from ...model.plan import Outcome
 from ...model.text import bare_all, escape
 from ...model.words import Action, Box, Json
@@ -128,12 +128,7 @@ def spelled_moves(
     metas: Iterable[Mapping[str, Json] | None],
 ) -> list[str]:
     """The items of an intent line, each JSON."""
-    return [
-        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
-        for source, target, ino, size, ctime_ns, rest in zip(
-            _spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, each_once(_rest, tokens, metas), strict=True
-        )
-    ]
+    return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, each_once(_rest, tokens, metas))
 
 
 def spelled_alike(
@@ -148,12 +143,22 @@ def spelled_alike(
 ) -> list[str]:
     """The same as ``spelled_moves``, of messages out of one (box, folder) into one, in half the time."""
     here, there = _start(*source), _start(*target)
-    rests = each_once(_rest, tokens, repeat(None, len(names)))
+    sources = [f'"{here}{name}"' for name in bare_all(names)]
+    targets = [f'"{there}{name}"' for name in bare_all(to_names)]
+    return _items(sources, targets, inos, sizes, ctimes_ns, each_once(_rest, tokens, repeat(None, len(names))))
+
+
+def _items(
+    sources: Iterable[str],
+    targets: Iterable[str],
+    inos: Iterable[int],
+    sizes: Iterable[int],
+    ctimes_ns: Iterable[int],
+    rests: Iterable[str],
+) -> list[str]:
     return [
-        f'{{"from":"{here}{name}","to":"{there}{to_name}","ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
-        for name, to_name, ino, size, ctime_ns, rest in zip(
-            bare_all(names), bare_all(to_names), inos, sizes, ctimes_ns, rests, strict=True
-        )
+        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
+        for source, target, ino, size, ctime_ns, rest in zip(sources, targets, inos, sizes, ctimes_ns, rests, strict=True)
     ]
 
 
@@ -185,7 +190,7 @@ def encode_result(operation: str, batch: int, at: float, came: Came) -> bytes:
 
 
 def _how(one: Moved) -> str:
-    return f'"outcome":"{one.outcome}","reason":{quoted(one.reason)},"moved":{"true" if one.moved else "false"}'
+    return f'{spelled_outcome(one.outcome, one.reason)},"moved":{"true" if one.moved else "false"}'
 
 
 _AS_PLANNED = f'{{{_how(Moved(Outcome.DONE, moved=True))},"ino":'
@@ -312,8 +317,10 @@ def _between(value: Mapping[str, object]) -> tuple[int, int]:
 
 
 def _moved(value: Mapping[str, object], between: tuple[int, int]) -> Moved:
-    ctime_ns = 0 if value.get("ctime", 0) is None else int(_number(value, "ctime"))
-    from_ns, until_ns = between if value.get("ctime", 0) is None else (ctime_ns, ctime_ns)
+    if value.get("ctime", 0) is None:
+        from_ns, until_ns = between
+    else:
+        from_ns = until_ns = int(_number(value, "ctime"))
     return Moved(
         Outcome(_text(value, "outcome")), _text(value, "reason"), value.get("moved") is True,
         int(_number(value, "ino")), from_ns, until_ns,

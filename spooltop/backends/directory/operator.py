@@ -196,16 +196,16 @@ class DirectoryOperator:
                 if moved and stop():
                     break
                 moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
+            came = Came.of(moved)
             try:
                 if any(one.moved for one in moved):
                     self._files.sync_dir(dirs.box(Box.NEW))
             except OSError as error:
-                reason = f"put, but a power cut may take it back: {error.strerror}"
-                moved = [one._replace(outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in moved]
-            results = [_injected(*pair) for pair in zip(names, moved, strict=False)]
-            last = len(moved) < len(names) or start + size >= plan.count
-            yield from intent.finish(Came.of(moved), results, last=last)
-            if len(moved) < len(names):
+                came = came.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
+            results = [_injected(*pair) for pair in zip(names, came, strict=False)]
+            last = len(came) < len(names) or start + size >= plan.count
+            yield from intent.finish(came, results, last=last)
+            if len(came) < len(names):
                 return
 
     def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
