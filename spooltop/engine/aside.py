@@ -2,6 +2,8 @@
 
 A message keeps the exact name it had, the tail of a claim included, so that it can go back to where it was. What is known
 (origin, reason, time, who) is one JSON object in ``.<name>.meta``, written before the move: a message is never aside without it.
+What all messages of a large operation have in common can lie beside its folder, as ``.<operation>.meta``; what a message has of
+its own comes before that.
 Messages are no dot files, so no message can pass for the metadata of another.
 """
 
@@ -18,9 +20,10 @@ from dataclasses import dataclass
 from spooltop.model.words import ASIDE, Box, Json
 
 from .dirs import SpoolDirs
+from .files import Files
 from .names import MAX_NAME
 
-__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "reject", "remove_meta", "set_aside"]
+__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "read_shared", "reject", "remove_meta", "set_aside", "told_of"]
 
 _META_CAP = 64 * 1024
 
@@ -35,7 +38,7 @@ class Entry:
 
 
 def meta_name(name: str) -> str:
-    """What the metadata of the message ``name`` is called, in the same directory."""
+    """What the metadata of the message ``name``, or of the folder of that name, is called, in the same directory."""
     plain = f".{name}.meta"
     if len(plain) <= MAX_NAME and (plain.isascii() or len(os.fsencode(plain)) <= MAX_NAME):
         return plain
@@ -129,19 +132,39 @@ def remove_meta(dirs: SpoolDirs, entry: Entry) -> None:
 
 
 def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
-    """What is known of a message that was set aside; empty where it cannot be read. Untrusted, as all that lies in a spool."""
-    files = dirs.files
+    """What is known of a message that was set aside, of its own or with all of its folder; empty where it cannot be read.
+    Untrusted, as all that lies in a spool. Raises ``OSError`` only for a descriptor that cannot be closed."""
     try:
         with _looking(dirs, entry.box, entry.operation) as target:
-            fd = files.open_read(meta_name(entry.name), target)
-            try:
-                if not stat.S_ISREG(files.fstat(fd).st_mode):
-                    return {}
-                told = json.loads(files.read(fd, _META_CAP))
-            finally:
-                files.close(fd)
+            own = told_of(dirs.files, entry.name, target)
+    except OSError:
+        return {}
+    return read_shared(dirs, entry.box, entry.operation) if own is None else own
+
+
+def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
+    """What is known of all messages of a folder that have nothing of their own; empty where it cannot be read."""
+    try:
+        above = dirs.own(box.value)
+    except OSError:
+        return {}
+    return (told_of(dirs.files, operation, above) if above is not None else None) or {}
+
+
+def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
+    """What the metadata tell of ``name`` in ``dir_fd``: None where there are none, empty where they cannot be read."""
+    try:
+        fd = files.open_read(meta_name(name), dir_fd)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return {}
+    try:
+        told = json.loads(files.read(fd, _META_CAP)) if stat.S_ISREG(files.fstat(fd).st_mode) else None
     except (OSError, ValueError, RecursionError):
         return {}
+    finally:
+        files.close(fd)
     return told if isinstance(told, dict) else {}
 
 

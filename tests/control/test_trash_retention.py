@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.asides import Asides
+from spooltop.backends.directory.whose import user_name
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
@@ -97,6 +98,22 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
         assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
         without = Asides().look(dirs, at + 999 * DAY)[Box.TRASH]
         assert (without.count, without.retention, without.expired) == (3, None, 0)
+
+
+def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spooltop.backends.directory.operator._SMALL", 0)
+    clock = Clock()
+    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
+        operation = purge(control, "a", "b", "c")
+        trash = spool / ".spooltop" / "trash"
+        assert sorted(path.name for path in trash.rglob(".*")) == [f".{operation}.meta"]
+        at = json.loads((trash / f".{operation}.meta").read_text())["at"]
+        (trash / operation / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))  # what it has of its own comes first
+        with SpoolDirs(spool) as dirs:
+            asides = Asides(30 * DAY)
+            assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+            row = asides.row(dirs, Box.TRASH, operation, "a")
+        assert (row.in_box_since, row.reason) == (at, f"purge by {user_name(os.geteuid())}")
 
 
 def test_the_setting_is_one_of_the_thresholds() -> None:

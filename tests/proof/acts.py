@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
+from unittest.mock import patch
 
 from spooltop.engine import Spool
 from spooltop.errors import SpooltopError
@@ -33,12 +34,18 @@ ACTS: dict[str, tuple[str, ...]] = {
     "empty the trash": ("purge", "ROOT", "--box", "trash", "ALL", "--yes"),
     "set a cursor": ("cursors", "ROOT", "--set", "email=9", "--yes"),
 }
+COMMON = "as of very many"
+"""With what is known of the messages in common, beside their folder."""
+ACTS |= {f"{act}, {COMMON}": (COMMON, *ACTS[act]) for act in ("purge", "empty the trash")}
 NAMES = tuple(ACTS)
 PURGED_FIRST = ("undo", "empty the trash")
 
 
 def do(words: Sequence[str], out: TextIO, err: TextIO) -> int:
     """A command, or what a consumer does, in this process; the exit code."""
+    if words[0] == COMMON:
+        with patch("spooltop.backends.directory.operator._SMALL", 0):
+            return do(words[1:], out, err)
     if words[0] != "a consumer rejects":
         return command(words, out, err)
     try:
@@ -57,7 +64,10 @@ class Ground:
     """The spool of one act."""
 
     def __init__(self, act: str, folder: Path) -> None:
-        self.act, self.root, self.template = act, folder / "spool", folder / "template"
+        self.root, self.template = folder / "spool", folder / "template"
+        self.act, _, common = act.partition(", ")
+        self._how = (common,) if common else ()
+        self._act = ACTS[act]
         folder.mkdir()
         build(self.template, False)
         (self.template / ".cursors.lock").touch()
@@ -67,16 +77,16 @@ class Ground:
     def make(self) -> list[str]:
         """Makes it anew, unless it is as it was made; the words of the act."""
         if self._ready and self.untouched:
-            return self.words(*ACTS[self.act])
+            return self.words(*self._act)
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.template, self.root)
         if self.act in PURGED_FIRST:
-            code, out, err = self._told("purge", "ROOT", "--box", "new", "ALL", "--yes")
+            code, out, err = self._told(*self._how, "purge", "ROOT", "--box", "new", "ALL", "--yes")
             found = OPERATION.search(out)
             assert code == 0 and found is not None, err
             self.operation = found[1]
         self._ready = self._state()
-        return self.words(*ACTS[self.act])
+        return self.words(*self._act)
 
     def _state(self) -> frozenset[tuple[str, int, int, int]]:
         """Every name below it, with what file it is and when that was written last."""
@@ -156,7 +166,7 @@ class Ground:
         if self.act == "inject":
             wrong += self._injected_taken_back()
         elif not self.done:
-            code, out, err = self._told(*ACTS[self.act])
+            code, out, err = self._told(*self._act)
             if not self.done:
                 wrong.append(f"again, it ends with {code} and is not done: {out} {err}")
         wrong += self.lost()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
+from spooltop.engine import aside
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.kind import BATCH
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import ASIDE, Action, Box
@@ -24,8 +28,18 @@ WORK: tuple[tuple[Action, ...], ...] = (
 WAITING = ("m1", "m2", "m3")
 
 
-def operator_cuts(base: Path, work: Sequence[Action], *, old: bool, keeps_order: bool) -> Iterator[tuple[int, list[str]]]:
-    """(number of the event, what was wrong) for each tree that a power cut during the last of ``work``, or after it, leaves."""
+def operator_cuts(
+    base: Path, work: Sequence[Action], *, old: bool, keeps_order: bool, in_common: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """(number of the event, what was wrong) for each tree that a power cut during the last of ``work``, or after it, leaves.
+    ``in_common``: as of very many, whose metadata lie beside their folder."""
+    with patch("spooltop.backends.directory.operator._SMALL", 0 if in_common else BATCH):
+        yield from _operator_cuts(base, work, old=old, keeps_order=keeps_order, in_common=in_common)
+
+
+def _operator_cuts(
+    base: Path, work: Sequence[Action], *, old: bool, keeps_order: bool, in_common: bool
+) -> Iterator[tuple[int, list[str]]]:
     root = base / "world"
     build(root, False)
     disk = Disk(root, keeps_order=keeps_order)
@@ -59,7 +73,8 @@ def operator_cuts(base: Path, work: Sequence[Action], *, old: bool, keeps_order:
         for cut in disk.cuts(number):
             where = base / "cut"
             disk.lay_out(cut, where)
-            yield number, [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
+            wrong = [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
+            yield number, [*wrong, *(_nothing_known(where) if in_common and work[-1] is not Action.UNDO else ())]
             shutil.rmtree(where)
 
 
@@ -89,6 +104,13 @@ def _wrong(
             yield f"{label} is lost"
         elif not boxes <= {was, will}:
             yield f"{label} stands in {sorted(boxes)}, neither in {was} nor in {will}"
+
+
+def _nothing_known(root: Path) -> Iterator[str]:
+    with SpoolDirs(root) as dirs:
+        for entry in (entry for box in ASIDE for entry in aside.entries(dirs, box)):
+            if "reason" not in aside.read_meta(dirs, entry):
+                yield f"nothing is known of {entry.name}, which was set aside"
 
 
 def _untold(root: Path, operation: str, count: int) -> Iterator[str]:

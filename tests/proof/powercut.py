@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from spooltop.errors import SpooltopError
@@ -104,13 +104,16 @@ def tried(task: tuple[tuple[str, ...], bool, int]) -> tuple[int, int, list[str]]
     return count, count if fail_sync else 0, wrong
 
 
-def operated(task: tuple[tuple[Action, ...], bool, bool]) -> tuple[int, int, list[str]]:
+def operated(task: tuple[tuple[Action, ...], bool, bool, bool]) -> tuple[int, int, list[str]]:
     """The same of what an operator does; no sync fails."""
-    work, old, keeps_order = task
+    work, old, keeps_order, in_common = task
     count, wrong = 0, []
     how = f"{' without renameat2' if old else ''}{' where order is kept' if keeps_order else ''}"
+    how += ", metadata in common" if in_common else ""
     with tempfile.TemporaryDirectory(prefix="spooltop-proof-", dir=scratch()) as folder:
-        for number, found in operator_cuts(Path(folder), work, old=old, keeps_order=keeps_order):
+        for number, found in operator_cuts(
+            Path(folder), work, old=old, keeps_order=keeps_order, in_common=in_common
+        ):
             count += 1
             wrong += [f"{' '.join(work)}{how}, cut after {number}: {words}" for words in found]
     return count, 0, wrong
@@ -120,7 +123,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     chosen = sequences(1) if quick else sequences(2)
     tasks = [(sequence, old, 0) for sequence in chosen for old in (False, True)]
     tasks += [((operation,), False, number) for operation in ("put", "cursor", "release", "ack") for number in (1, 2, 3)]
-    works = [(work, old, order) for work in (WORK[:1] if quick else WORK) for old in (False, True) for order in (False, True)]
+    works = [(work, *how) for work in (WORK[:1] if quick else WORK) for how in product((False, True), repeat=3)]
     count = failed = violations = 0
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         for trees, after_failure, wrong in chain(pool.map(tried, tasks), pool.map(operated, works)):
@@ -130,5 +133,5 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             for words in wrong:
                 say(words)
     explained = f"{len(chosen)} sequences, with and without `renameat2`; {failed:,} of them after a sync that failed; "
-    explained += f"{len(works) // 4} of an operator, also where the file system keeps the order of changes"
+    explained += f"{len(works) // 8} of an operator, also where the order of changes is kept, and with metadata in common"
     return Figure(NAME, BAR, count, violations, explained=explained)

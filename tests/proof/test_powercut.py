@@ -33,12 +33,14 @@ def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(folder: P
 
 
 @pytest.mark.parametrize("keeps_order", [True, False])
-@pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
+@pytest.mark.parametrize(
+    ("old", "in_common"), [(False, False), (True, False), (False, True)], ids=["renameat2", "link and unlink", "in common"]
+)
 @pytest.mark.parametrize("work", WORK, ids=" then ".join)
 def test_what_an_operator_was_told_is_so_after_a_power_cut(
-    folder: Path, work: tuple[Action, ...], old: bool, keeps_order: bool
+    folder: Path, work: tuple[Action, ...], old: bool, keeps_order: bool, in_common: bool
 ) -> None:
-    found = list(operator_cuts(folder, work, old=old, keeps_order=keeps_order))
+    found = list(operator_cuts(folder, work, old=old, keeps_order=keeps_order, in_common=in_common))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 

@@ -165,18 +165,20 @@ class Asides:
 
 
 class _Metas:
-    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once. A move
-    changes ctime and nothing else, so that is it where they do not tell."""
+    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once, or lie
+    beside the folder. A move changes ctime and nothing else, so that is it where they do not tell."""
 
     def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
         self._dirs = dirs
         self._box = box
         self._operation = operation
-        self._read: dict[int, float | None] = {}
+        self._read: dict[int | None, float | None] = {}
 
     def time(self, name: str, folder: int, otherwise: float) -> float:
         try:
             inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
+        except FileNotFoundError:
+            inode = None  # what all in the folder have in common
         except OSError:
             return otherwise
         if inode not in self._read and len(self._read) >= _METAS_AT_MOST:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
-from ...model.words import Box
+from ...model.words import Box, Json
 
 __all__ = ["Folder", "Folders", "drop_folder"]
 
@@ -22,7 +23,9 @@ def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
         above = dirs.own(box.value)
         if above is not None:
             dirs.forget(box.value, folder)
-            dirs.files.rmdir(folder, above)
+            with suppress(FileNotFoundError):  # who took it away was cut off
+                dirs.files.rmdir(folder, above)
+            dirs.files.unlink(aside.meta_name(folder), above)  # what all of them had in common, if they had
     except OSError:
         return  # something is in it, or it is gone, or it stays: an empty folder is in nobody's way
 
@@ -43,6 +46,7 @@ class Folders:
         self._before_closing = before_closing
         self._boxes: dict[Box, Folder] = {}
         self._aside: dict[tuple[Box, str], Folder] = {}
+        self._shared: dict[tuple[Box, str], dict[str, Json]] = {}
 
     def of(self, box: Box, folder: str, *, create: bool = False) -> Folder:
         """The directory of what stands in ``folder`` of ``box`` (``Place``). ``FileNotFoundError`` where there is none and
@@ -61,6 +65,13 @@ class Folders:
                 raise FileNotFoundError(f"{box}/{folder}")
             found = self._aside[box, folder] = self._opened(fd)
         return found
+
+    def shared(self, box: Box, folder: str) -> dict[str, Json]:
+        """``aside.read_shared``, read once."""
+        told = self._shared.get((box, folder))
+        if told is None:
+            told = self._shared[box, folder] = aside.read_shared(self._dirs, box, folder)
+        return told
 
     def close(self) -> None:
         """Closes those beside the boxes. Raises ``OSError``."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from stat import S_ISREG
 
 from ...engine import aside
 from ...model.numbers import finite
@@ -14,7 +12,6 @@ from .places import Place
 
 __all__ = ["known_of", "plain_meta", "time_of"]
 
-_CAP = 64 * 1024
 _LATEST = float(1 << 36)
 """No clock shows more."""
 _TOLD = 500
@@ -25,18 +22,12 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
     """``origin``, ``reason``, ``at``, ``who`` and ``operation``, each a plain value and cut short; empty where nothing can be
     read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a descriptor
     that cannot be closed."""
-    files = folders.files
     try:
-        fd = files.open_read(aside.meta_name(place.name), folders.of(place.box, place.folder).fd)
+        folder = folders.of(place.box, place.folder)
     except OSError:
         return {}
-    try:
-        found = json.loads(files.read(fd, _CAP)) if S_ISREG(files.fstat(fd).st_mode) else None
-    except (OSError, ValueError, RecursionError):
-        return {}
-    finally:
-        files.close(fd)
-    return plain_meta(found) if isinstance(found, dict) else {}
+    own = aside.told_of(folders.files, place.name, folder.fd)
+    return plain_meta(folders.shared(place.box, place.folder) if own is None else own)
 
 
 def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:

@@ -33,16 +33,16 @@ _moved = partial(tuple.__new__, Moved)
 
 
 class Mover:
-    """For one operation. ``sync`` once a batch."""
+    """For one operation, ``large`` where what its messages have in common is to be told once. ``sync`` once a batch."""
 
-    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Repaired) -> None:
+    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Repaired, *, large: bool = False) -> None:
         self._dirs = dirs
         self._files = dirs.files
         self._look = look
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
         self._sight = Sight(dirs.files)
-        self._metas = MetaWriter(dirs)
+        self._metas = MetaWriter(dirs, large=large)
         self._touched: dict[Folder, bool] = {}
         """In the order of the last change, and whether as a target."""
         self._noted: tuple[Folder | None, Folder | None] = (None, None)
@@ -80,7 +80,8 @@ class Mover:
         files, fd, to_fd, way = self._files, source.fd, to.fd, alike.way
         stat, move, link = files.stat, files.move, self._metas.link
         free, dead = way.forced or alike.box is Box.NEW, self._look.dead
-        sets_aside, live, meta = alike.to_folder != "", alike.to_box in LIVE, (to_fd, way.meta)
+        live, meta = alike.to_box in LIVE, (to_fd, way.meta)
+        covered = live or self._covers(alike.to_box, alike.to_folder, way)  # no metadata of its own
         by_clock = live and self._sight.ordered(to_fd)  # then the times of its files are those of this machine
         columns = [errands.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
         others = {place: one for place, one in enumerate(begun) if live or not one.plain}
@@ -102,18 +103,18 @@ class Mover:
                 or found.st_size != size
                 or found.st_nlink != 1
                 or not S_ISREG(found.st_mode)
-                or (sets_aside and not link(to_name, meta))
+                or not (covered or link(to_name, meta))
             ):
                 one = self._move_one(errands[place])
                 if live or not one.plain:
                     others[place] = one
                 continue
             try:
-                if sets_aside:
-                    self._move_aside(name, ino, to_name, way, source, to)
+                if covered:
+                    # Not told its inode in a box: another operator's move to the same name would pass for ours.
+                    move(name, fd, to_name, to_fd, None if live else ino)
                 else:
-                    # Not told its inode: another operator's move to the same name would pass for ours.
-                    move(name, fd, to_name, to_fd)
+                    self._move_aside(name, ino, to_name, way, source, to)
             except OSError as error:
                 others[place] = self._refused(errands[place], source, to, error)
                 continue
@@ -171,7 +172,8 @@ class Mover:
                 files.sync_dir(to.fd)
                 files.unlink(name, source.fd)
             elif to_folder:
-                if not self._metas.link(to_name, (to.fd, way.meta)):
+                covered = self._covers(to_box, to_folder, way)
+                if not covered and not self._metas.link(to_name, (to.fd, way.meta)):
                     self._metas.write(to_name, (to.fd, way.meta))
                 self._move_aside(name, ino, to_name, way, source, to)
             else:
@@ -254,6 +256,9 @@ class Mover:
             if self._sight.inode(to_name, to.fd) != ino:
                 self._metas.drop(to_name, to.fd)
             raise
+
+    def _covers(self, box: Box, folder: str, way: Way) -> bool:
+        return way.alone and self._metas.covers(box, folder, way.meta)
 
     def _note(self, source: Folder, to: Folder | None) -> None:
         if self._noted[0] is source and self._noted[1] is to:

@@ -41,6 +41,8 @@ __all__ = ["DirectoryOperator"]
 
 _TICK = 0.2
 """Seconds between two questions whether to stop, while waiting for the rate."""
+_SMALL = BATCH
+"""Of so many messages at most each that is set aside has metadata of its own beside it."""
 _SETTLES = 1.1
 """Seconds for which a file in ``tmp`` has to be seen unchanged before anybody calls it abandoned."""
 
@@ -163,7 +165,7 @@ class DirectoryOperator:
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
-        mover = Mover(dirs, look, repaired)
+        mover = Mover(dirs, look, repaired, large=len(plan.items) > _SMALL)
         for start in range(0, len(plan.items), size):
             if stop():
                 return

@@ -181,7 +181,8 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[P
             if result is not None or move.target is not None or place is None or not place.folder:
                 continue
             beside = Place(place.box, aside.meta_name(place.name), place.folder)
-            if _there(dirs, folders, beside) and not _there(dirs, folders, place):
+            known = _there(dirs, folders, beside) or folders.shared(place.box, place.folder)
+            if known and not _there(dirs, folders, place):
                 yield place
 
 

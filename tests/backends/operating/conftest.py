@@ -188,6 +188,15 @@ def desks(tmp_path: Path) -> Iterator[Callable[[], Desk]]:
 
 
 @pytest.fixture
+def in_common(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether what is set aside has metadata in common, as of very many: by the parameter, and without one it has."""
+    common = bool(getattr(request, "param", True))
+    if common:
+        monkeypatch.setattr("spooltop.backends.directory.operator._SMALL", 0)
+    return common
+
+
+@pytest.fixture
 def dead() -> Selection:
     return Selection(box=Box.CUR, verdict=Verdict.DEAD)
 

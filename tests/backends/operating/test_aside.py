@@ -187,9 +187,11 @@ def test_metadata_that_are_a_link_or_a_fifo_are_not_read(desk, tmp_path):
     (where / ".a.meta").symlink_to(secret)
     put_aside(desk, "held", "op1", "b", None)
     os.mkfifo(where / ".b.meta")
+    (put_aside(desk, "held", "op2", "c", None).parent / ".op2.meta").symlink_to(secret)
+    os.mkfifo(put_aside(desk, "held", "op3", "d", None).parent / ".op3.meta")
     _, result = do(desk.operations(), Action.RESTORE, Selection(box=Box.HELD, everything=True))
-    assert result.count(Outcome.DONE) == 2
-    assert desk.names(Box.NEW) == ["a", "b"]
+    assert result.count(Outcome.DONE) == 4
+    assert desk.names(Box.NEW) == ["a", "b", "c", "d"]
     assert secret.exists()
 
 

@@ -74,8 +74,8 @@ def finished(desk, act):
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
-@pytest.mark.parametrize("act", ACTS)
-def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(desks, act, old):
+@pytest.mark.parametrize(("act", "in_common"), [*((act, False) for act in ACTS), ("purge", True)], indirect=["in_common"])
+def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(desks, act, old, in_common):
     at = 0
     while True:
         at += 1
@@ -109,8 +109,8 @@ def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(d
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
-@pytest.mark.parametrize("act", ACTS)
-def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code):
+@pytest.mark.parametrize(("act", "in_common"), [*((act, False) for act in ACTS), ("purge", True)], indirect=["in_common"])
+def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code, in_common):
     at = 0
     while True:
         at += 1

@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, Action, Box
+from spooltop.model.words import ASIDE, Action, Box, Verdict
 
 from .tripwire import Tripwire, failed, killed
 
@@ -49,6 +49,16 @@ def trash(desk):
     )  # fmt: skip
 
 
+def purged(desk):
+    """The same names and contents, by an operation."""
+    claims(desk)
+    desk.put("half", "half", box=Box.TMP)
+    desk.verdicts = {"half": Verdict.ABANDONED}
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=("claimed", "waiting", "half")))
+    assert operations.apply(plan).count(Outcome.DONE) == 3
+
+
 @dataclass(frozen=True)
 class Act:
     """``ends`` is where each message stands when it is done: the beginning of its path, None for deleted. ``undone``: it is the
@@ -76,11 +86,23 @@ ACTS = {
     ),
     "requeue that holds poison": Act(*REQUEUE, {"hold_poison": True}),
     "empty": Act(trash, Action.EMPTY, TRASH, {**DELETED, "half": None}),
+    "empty of what was purged": Act(purged, Action.EMPTY, TRASH, {**DELETED, "half": None}),
+    "restore of what was purged": Act(
+        purged, Action.RESTORE, TRASH, {"claimed": "new/claimed", "waiting": "new/waiting", "half": "tmp/half"}
+    ),
     "purge now": Act(claims, Action.PURGE, Selection(ids=("claimed", "waiting")), DELETED, {"now": True}),
     "undo of hold": Act(*HOLD, undone=True),
     "undo of release": Act(*RELEASE, undone=True),
     "undo of restore": Act(*RESTORE, undone=True),
 }
+
+
+IN_COMMON = (
+    "hold", "purge of what was held", "requeue that holds poison", "empty of what was purged", "restore of what was purged",
+    "undo of hold",
+)  # fmt: skip
+EACH = [*((name, False) for name in ACTS if "was purged" not in name), *((name, True) for name in IN_COMMON)]
+"""With metadata of its own beside each message, and in common beside the folder."""
 
 
 def prepared(desk, act):
@@ -125,18 +147,22 @@ def finished(desk, act, before):
 
 
 def in_order(desk, at):
-    """No message has two names, what is aside has its metadata beside it, and no metadata lie about without a message."""
+    """No message has two names, what is aside has its metadata beside it or its folder, and no metadata lie about without."""
     for path in desk.path.rglob("*"):
         assert path.is_dir() or path.suffix == ".meta" or path.stat().st_nlink == 1, (at, path)
     for box in ASIDE:
-        for folder in (desk.path / ".spooltop" / box).glob("*"):
+        above = desk.path / ".spooltop" / box
+        for folder in above.glob("[!.]*"):
             names = set(os.listdir(folder))
-            assert {f".{name}.meta" for name in names if not name.startswith(".")} <= names, (at, names)
+            beside = {f".{name}.meta" for name in names if not name.startswith(".")}
+            assert beside <= names or (above / f".{folder.name}.meta").read_bytes().endswith(b"}\n"), (at, names)
+        for path in above.glob(".*.meta"):
+            assert (above / path.name[1:-5]).is_dir(), (at, path)
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
-@pytest.mark.parametrize("name", ACTS)
-def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, old):
+@pytest.mark.parametrize(("name", "in_common"), EACH, indirect=["in_common"])
+def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, old, in_common):
     act, at = ACTS[name], 0
     while True:
         at += 1
@@ -156,16 +182,18 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
         none_lost(desk, act, at)
         in_order(desk, at)
         if all(end is None for end in act.ends.values()):
-            assert list((desk.path / ".spooltop" / "trash").glob("*/.*.meta")) == [], at
+            assert list((desk.path / ".spooltop" / "trash").rglob(".*.meta")) == [], at
         if over:
             break
     assert at > 20
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [*((name, errno.ENOSPC) for name in ACTS), ("empty", errno.EIO), ("purge now", errno.EIO)]
+    ("name", "in_common", "code"),
+    [*((*one, errno.ENOSPC) for one in EACH), ("empty", False, errno.EIO), ("purge now", False, errno.EIO)],
+    indirect=["in_common"],
 )
-def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code):
+def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code, in_common):
     act, at = ACTS[name], 0
     while True:
         at += 1

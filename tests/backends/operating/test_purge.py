@@ -10,9 +10,11 @@ import pytest
 
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.errors import Refused, UsageError
+from spooltop.model.kind import BATCH
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Verdict
+from spooltop.operate.operations import Operations
 
 
 def undo(operations, operation):
@@ -72,6 +74,108 @@ def test_what_is_known_of_many_is_written_once_and_each_has_it_for_itself(desk, 
     assert operations.apply(back).count(Outcome.DONE) == 3
     assert [json.loads(beside[name].read_text())["origin"] for name in (*waiting[1:], *claims[2:])] == ["new"] * 2 + ["cur"] * 2
     assert not beside["job0"].exists() and not beside[claims[0]].exists()
+
+
+def common(desk, operation, box="trash"):
+    return desk.path / ".spooltop" / box / f".{operation}.meta"
+
+
+def test_what_is_known_of_very_many_lies_beside_their_folder_and_once(desk, in_common):
+    waiting = [desk.put(f"job{number}") for number in range(4)]
+    claim = desk.put("job4:2,P4242", box=Box.CUR)
+    desk.verdicts[claim] = Verdict.DEAD
+    before = desk.census()
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=(*waiting, "job4")))
+    assert operations.apply(plan).count(Outcome.DONE) == 5
+    known = {"reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation}
+    assert json.loads(common(desk, plan.operation).read_text()) == {"origin": "new", **known}
+    folder = desk.path / ".spooltop" / "trash" / plan.operation
+    assert sorted(os.listdir(folder)) == [f".{claim}.meta", "job0", "job1", "job2", "job3", claim]  # the claim has its own
+    desk.now += 7200
+    back = operations.plan(Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+    assert operations.apply(back).count(Outcome.DONE) == 5
+    assert [sorted(desk.names(box)) for box in (Box.NEW, Box.TRASH)] == [[*waiting, "job4"], []]
+    assert undo(operations, back.operation).count(Outcome.DONE) == 5
+    assert undo(operations, plan.operation).count(Outcome.DONE) == 5
+    assert desk.census() == before
+    again = operations.plan(Action.PURGE, Selection(ids=("job0", "job1")))
+    operations.apply(again)
+    desk.now += 7200
+    emptied = operations.apply(operations.plan(Action.EMPTY, Selection(box=Box.TRASH, everything=True)))
+    assert emptied.count(Outcome.DONE) == 2
+    assert not common(desk, again.operation).exists() and not (folder.parent / again.operation).exists()
+
+
+def test_so_many_messages_have_it_in_common(desk):
+    for number in range(BATCH + 1):
+        desk.put(f"{number}")
+    operations = desk.operations()
+    hold = operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    assert operations.apply(hold).count(Outcome.DONE) == BATCH + 1
+    [beside] = (desk.path / ".spooltop" / "held").rglob(".*.meta")
+    assert beside == common(desk, hold.operation, "held")
+    purge = operations.plan(Action.PURGE, Selection(box=Box.HELD, everything=True))
+    assert operations.apply(purge).count(Outcome.DONE) == BATCH + 1
+    [beside] = (desk.path / ".spooltop" / "trash").rglob(".*.meta")
+    assert json.loads(beside.read_text())["was"]["reason"] == "hold by ann"  # for the day when it goes back there
+    assert undo(operations, purge.operation).count(Outcome.DONE) == BATCH + 1
+    assert len(desk.names(Box.HELD)) == BATCH + 1
+    release = operations.plan(Action.RELEASE, Selection(box=Box.HELD, everything=True))
+    assert operations.apply(release).count(Outcome.DONE) == BATCH + 1
+    assert len(desk.names(Box.NEW)) == BATCH + 1
+
+
+def test_what_is_purged_at_a_low_rate_tells_each_its_own_time(desk, in_common):
+    for number in range(4):
+        desk.put(f"job{number}")
+    operations = Operations(desk.operator(wait=lambda seconds: setattr(desk, "now", desk.now + 100 * seconds)), str(desk.path))
+    plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True), options={"rate": 1})
+    began = desk.now
+    assert operations.apply(plan).count(Outcome.DONE) == 4
+    folder = desk.path / ".spooltop" / "trash" / plan.operation
+    assert json.loads(common(desk, plan.operation).read_text())["at"] == began
+    own = {path.name: round(json.loads(path.read_text())["at"] - began) for path in folder.glob(".*.meta")}
+    assert own == {f".job{number}.meta": 100 * number for number in (1, 2, 3)}
+
+
+class Planted(LogFiles):
+    """Somebody else is quicker with metadata beside the folder, or they cannot be written."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.planted = ""
+
+    def create(self, name: str, dir_fd: int, mode: int = 0o666) -> int:
+        if self.how in ("file", "link") and not self.planted and len(name) == 16 and name.endswith(".meta"):
+            self.planted = name
+            if self.how == "link":
+                os.symlink("/etc/passwd", name, dir_fd=dir_fd)
+            else:
+                os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=dir_fd))
+        self.planted = self.planted or (name if name.endswith(".meta") else "")
+        return super().create(name, dir_fd, mode)
+
+    def sync(self, fd: int) -> None:
+        if self.how == "sync" and os.readlink(f"/proc/self/fd/{fd}").endswith(".meta"):
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(fd)
+
+
+@pytest.mark.parametrize("how", ["file", "link", "sync"])
+def test_where_it_cannot_lie_beside_the_folder_each_has_its_own(desk, in_common, how):
+    for number in range(3):
+        desk.put(f"job{number}")
+    files = Planted(how)
+    operations = desk.operations(files)
+    plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
+    assert operations.apply(plan).count(Outcome.DONE) == 3
+    assert files.planted == f".{plan.operation}.meta"
+    assert common(desk, plan.operation).is_symlink() == (how == "link")
+    assert os.path.lexists(common(desk, plan.operation)) == (how != "sync")
+    folder = desk.path / ".spooltop" / "trash" / plan.operation
+    assert [json.loads((folder / f".job{number}.meta").read_text())["origin"] for number in range(3)] == ["new"] * 3
 
 
 def test_writers_and_living_holders_are_refused(desk):
