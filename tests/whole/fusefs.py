@@ -120,6 +120,7 @@ def main(backing: str, mountpoint: str, *command: str) -> None:
     silent: list[int] = []
     signal.signal(signal.SIGUSR1, lambda number, frame: silent.append(number))
     if os.fork() == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a ctrl+c is for who looks; a real server is not of his terminal
         os.closerange(0, 3)
         serve(fd, Path(backing), silent)
         os._exit(0)
