@@ -73,15 +73,17 @@ def floor(path: Path, count: int) -> float:
         shutil.rmtree(bare)
 
 
-def applied(control: Control, action: Action, box: Box, count: int) -> tuple[float, float]:
-    """Seconds to plan and to do it."""
+def applied(control: Control, path: Path, action: Action, box: Box, count: int) -> tuple[float, float, float]:
+    """Seconds of the floor, which is taken just before and just after, to plan and to do it."""
     began = time.perf_counter()
     plan = control.plan(action, Selection(box=box, everything=True))
-    planned = time.perf_counter()
+    planned = time.perf_counter() - began
+    bare = floor(path, count)
+    began = time.perf_counter()
     result = control.apply(plan)
-    ended = time.perf_counter()
+    took = time.perf_counter() - began
     assert result.count(Outcome.DONE) == count, result.items[:3]
-    return planned - began, ended - planned
+    return (bare + floor(path, count)) / 2, planned, took
 
 
 def weight(control: Control) -> tuple[int, int]:
@@ -128,8 +130,7 @@ def main() -> None:
                     for action, box in actions:
                         if action is Action.REQUEUE:
                             claim_all(path)
-                        bare = floor(path, count)
-                        times.setdefault(action, []).append((bare, *applied(control, action, box, count)))
+                        times.setdefault(action, []).append(applied(control, path, action, box, count))
                     left = None if left is None else left - {action for action, _ in actions}
                 shutil.rmtree(path)
         print(f"{count:,} messages, rounds: {rounds}, on {kind(folder)}; medians, the ratio's spread in brackets")

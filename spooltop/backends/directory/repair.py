@@ -99,6 +99,8 @@ def _doubled(dirs: SpoolDirs) -> dict[int, str]:
     with closing(files.inodes(cur)) as claims:
         first = list(islice(claims, _FEW))
         waiting = _waiting(dirs) if len(first) == _FEW else None
+        if waiting is not None and not waiting:
+            return doubled
         for name, ino in chain(first, claims):
             if waiting is not None and ino not in waiting:
                 continue
