@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
 from ...model.words import Box, Json
+from .metadata import plain_meta
 
 __all__ = ["Folder", "Folders", "drop_folder"]
 
@@ -67,10 +68,14 @@ class Folders:
         return found
 
     def shared(self, box: Box, folder: str) -> dict[str, Json]:
-        """``aside.read_shared``, read once."""
+        """``aside.read_shared`` by ``plain_meta``, what could be read once."""
         told = self._shared.get((box, folder))
         if told is None:
-            told = self._shared[box, folder] = aside.read_shared(self._dirs, box, folder)
+            told = plain_meta(aside.read_shared(self._dirs, box, folder))
+            if told:
+                if len(self._shared) >= _KEPT:
+                    self._shared.clear()
+                self._shared[box, folder] = told
         return told
 
     def close(self) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...engine import aside
 from ...model.numbers import finite
 from ...model.words import Json
-from .folders import Folders
 from .places import Place
+
+if TYPE_CHECKING:
+    from .folders import Folders
 
 __all__ = ["known_of", "plain_meta", "time_of"]
 
@@ -27,7 +30,7 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
     except OSError:
         return {}
     own = aside.told_of(folders.files, place.name, folder.fd)
-    return plain_meta(folders.shared(place.box, place.folder) if own is None else own)
+    return folders.shared(place.box, place.folder) if own is None else plain_meta(own)
 
 
 def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:

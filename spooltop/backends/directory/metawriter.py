@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from stat import S_IMODE
+from typing import NamedTuple
 
 from ...engine import aside
 from ...engine.dirs import SpoolDirs
@@ -20,9 +21,16 @@ from .sight import Sight
 
 __all__ = ["MetaWriter"]
 
-_SAME_TIME = 60.0
+_SAME_TIME = 600.0
 """Seconds in which messages count as set aside at one time: at a low rate an operation takes days."""
-_KEPT = 64
+
+
+class _Common(NamedTuple):
+    """What lies beside a folder: the inode there, its words and what they say. Nothing is like what says nothing."""
+
+    inode: int
+    words: str
+    said: Mapping[str, Json]
 
 
 class MetaWriter:
@@ -36,13 +44,22 @@ class MetaWriter:
         self._sight = Sight(dirs.files)
         self._fit: set[int] = set()
         self._beside: dict[tuple[int, str], str] = {}
-        self._common: dict[tuple[Box, str], Mapping[str, Json]] = {}
+        self._common: dict[tuple[Box, str], _Common] = {}
         self._covered: dict[tuple[Box, str, str], bool] = {}
 
     def forget(self) -> None:
         """To be called before a folder is closed: another may get its descriptor."""
         self._fit.clear()
         self._beside.clear()
+
+    def settle(self) -> None:
+        """To be called after a batch: who empties the folder meanwhile takes away what lies beside it, and more may have come to
+        lie in a new one. Raises ``OSError``."""
+        for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
+            above, common = self._dirs.own(box.value), self._common[box, folder]
+            if above is None or self._sight.there(aside.meta_name(folder), above) is False:
+                self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
+        self._covered.clear()
 
     def covers(self, box: Box, folder: str, words: str) -> bool:
         """Whether ``words`` lie beside ``folder``, which is this operation's own, for all in it that have nothing of their own.
@@ -53,45 +70,49 @@ class MetaWriter:
         asked = box, folder, words
         known = self._covered.get(asked)
         if known is None:
-            if len(self._covered) >= _KEPT:
-                self._covered.clear()
             known = self._covered[asked] = self._cover(box, folder, words)
         return known
 
     def _cover(self, box: Box, folder: str, words: str) -> bool:
         said: dict[str, Json] = json.loads(f"{words}}}")
         common = self._common.get((box, folder))
-        if common is None:
-            try:
-                self._write_common(box, folder, words)
-            except FileExistsError:
-                said = {}  # somebody else's: nothing is like that
-            except OSError:
-                return False
-            self._common[box, folder] = said
-            return bool(said)
-        first, now = common.get("at"), said.get("at")
+        try:
+            if common is None or (common.said and self._lies_there(box, folder) is None):
+                common = _Common(self._write_common(box, folder, words), words, said)
+            elif common.said and self._lies_there(box, folder) != common.inode:
+                common = _Common(0, "", {})  # somebody else's
+        except OSError:
+            common = _Common(0, "", {})
+        self._common[box, folder] = common
+        first, now = common.said.get("at"), said.get("at")
         if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:
             return False
-        return {**said, "at": first} == common
+        return {**said, "at": first} == common.said
 
-    def _write_common(self, box: Box, folder: str, words: str) -> None:
-        """Lasts when it returns: it tells of all of them. Raises ``OSError``, and leaves nothing then."""
+    def _lies_there(self, box: Box, folder: str) -> int | None:
+        """The inode of what lies beside ``folder``."""
         above = self._dirs.own(box.value)
-        assert above is not None  # the folder is in it
-        beside = aside.meta_name(folder)
-        fd = self._files.create(beside, above)
+        return None if above is None else self._sight.inode(aside.meta_name(folder), above)
+
+    def _write_common(self, box: Box, folder: str, words: str) -> int:
+        """The inode of what lies there then. Lasts when it returns: it tells of all of them. Raises ``OSError``, and leaves
+        nothing then."""
+        above = self._dirs.own(box.value, create=True)
+        assert above is not None  # create=True makes it or raises
+        fd = self._files.create(aside.meta_name(folder), above)
         try:
             try:
                 self._files.write_all(fd, f"{words}}}\n".encode())
                 self._files.own_as(fd, self._dirs.like)
                 self._files.sync(fd)
+                inode = self._files.fstat(fd).st_ino
             finally:
                 self._files.close(fd)
             self._files.sync_dir(above)
         except OSError:
             self.drop(folder, above)
             raise
+        return inode
 
     def link(self, name: str, meta: tuple[int, str]) -> bool:
         """Gives the metadata of another message that say the same, if there are any, the name of those of ``name`` too: a third

@@ -172,10 +172,12 @@ class Mover:
                 files.sync_dir(to.fd)
                 files.unlink(name, source.fd)
             elif to_folder:
-                covered = self._covers(to_box, to_folder, way)
-                if not covered and not self._metas.link(to_name, (to.fd, way.meta)):
-                    self._metas.write(to_name, (to.fd, way.meta))
-                self._move_aside(name, ino, to_name, way, source, to)
+                if self._covers(to_box, to_folder, way):
+                    files.move(name, source.fd, to_name, to.fd, ino)
+                else:
+                    if not self._metas.link(to_name, (to.fd, way.meta)):
+                        self._metas.write(to_name, (to.fd, way.meta))
+                    self._move_aside(name, ino, to_name, way, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
                 files.move(name, source.fd, to_name, to.fd)
@@ -224,6 +226,7 @@ class Mover:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
         try:
             self.folders.close()
+            self._metas.settle()
         except OSError as error:
             self._trouble = self._trouble or f"moved, but: {_words(error)}"
         for folder in self._emptied:

@@ -20,7 +20,7 @@ from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan
 from ...model.progress import Progress
 from ...model.row import Row
 from ...model.selection import Selection
-from ...model.words import Action, Box, Json, Verdict
+from ...model.words import LIVE, Action, Box, Json, Verdict
 from .books import FULL, STATE_DIR, Books
 from .came import Came, Moved
 from .choose import Rows, choose
@@ -165,7 +165,9 @@ class DirectoryOperator:
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
-        mover = Mover(dirs, look, repaired, large=len(plan.items) > _SMALL)
+        # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
+        large = plan.selection.box in LIVE and len(plan.items) > _SMALL
+        mover = Mover(dirs, look, repaired, large=large)
         for start in range(0, len(plan.items), size):
             if stop():
                 return

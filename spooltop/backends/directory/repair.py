@@ -175,17 +175,22 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[
 
 
 def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[Place]:
-    """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still."""
+    """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still, or
+    beside the folder, which is empty."""
     folders = Folders(dirs)
+    emptied: dict[str, bool] = {}
     for operation in operations:
         for move, result in operation.steps():
             place = move.source
             if result is not None or move.target is not None or place is None or not place.folder:
                 continue
             beside = Place(place.box, aside.meta_name(place.name), place.folder)
-            known = _there(dirs, folders, beside) or folders.shared(place.box, place.folder)
-            if known and not _there(dirs, folders, place):
+            if _there(dirs, folders, beside) and not _there(dirs, folders, place):
                 yield place
+            elif place.box is Box.TRASH and emptied.get(place.folder) is None:
+                emptied[place.folder] = _emptied(dirs, folders, place)
+                if emptied[place.folder]:
+                    yield place
 
 
 def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
@@ -202,6 +207,17 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[
         except FileNotFoundError:
             continue  # another operator was quicker
     return inodes
+
+
+def _emptied(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    """Whether the folder is empty or gone, and what all in it had in common lies beside it still."""
+    if not folders.shared(place.box, place.folder):
+        return False
+    try:
+        fd = folders.of(place.box, place.folder).fd
+    except FileNotFoundError:
+        return True
+    return next(iter(dirs.files.scan(fd)), None) is None
 
 
 def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:

@@ -11,12 +11,13 @@ import pytest
 
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, Action, Box, Verdict
+from spooltop.model.words import ASIDE, Action, Box
 
 from .tripwire import Tripwire, failed, killed
 
 ALL = Selection(everything=True)
 TRASH = Selection(box=Box.TRASH, everything=True)
+NEW = Selection(box=Box.NEW, everything=True)
 POISON = f"1795222800000001.P77R0000000000000001.vm,n=3,c={'a' * 32}.1795222800000000:2,P9"
 
 
@@ -49,14 +50,16 @@ def trash(desk):
     )  # fmt: skip
 
 
+def waiting(desk):
+    for name in ("waiting", "second"):
+        desk.put(name, name)
+
+
 def purged(desk):
-    """The same names and contents, by an operation."""
-    claims(desk)
-    desk.put("half", "half", box=Box.TMP)
-    desk.verdicts = {"half": Verdict.ABANDONED}
+    waiting(desk)
     operations = desk.operations()
-    plan = operations.plan(Action.PURGE, Selection(ids=("claimed", "waiting", "half")))
-    assert operations.apply(plan).count(Outcome.DONE) == 3
+    plan = operations.plan(Action.PURGE, NEW)
+    assert operations.apply(plan).count(Outcome.DONE) == 2
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,6 @@ ACTS = {
     ),
     "requeue that holds poison": Act(*REQUEUE, {"hold_poison": True}),
     "empty": Act(trash, Action.EMPTY, TRASH, {**DELETED, "half": None}),
-    "empty of what was purged": Act(purged, Action.EMPTY, TRASH, {**DELETED, "half": None}),
-    "restore of what was purged": Act(
-        purged, Action.RESTORE, TRASH, {"claimed": "new/claimed", "waiting": "new/waiting", "half": "tmp/half"}
-    ),
     "purge now": Act(claims, Action.PURGE, Selection(ids=("claimed", "waiting")), DELETED, {"now": True}),
     "undo of hold": Act(*HOLD, undone=True),
     "undo of release": Act(*RELEASE, undone=True),
@@ -97,12 +96,19 @@ ACTS = {
 }
 
 
-IN_COMMON = (
-    "hold", "purge of what was held", "requeue that holds poison", "empty of what was purged", "restore of what was purged",
-    "undo of hold",
-)  # fmt: skip
-EACH = [*((name, False) for name in ACTS if "was purged" not in name), *((name, True) for name in IN_COMMON)]
+HOLD_NEW = (waiting, Action.HOLD, NEW, {"waiting": ".spooltop/held/", "second": ".spooltop/held/"})
+IN_COMMON = {
+    "hold of all that waits": Act(*HOLD_NEW),
+    "undo of hold of all that waits": Act(*HOLD_NEW, undone=True),
+    "requeue of claims that holds poison": Act(
+        poison, Action.REQUEUE, Selection(box=Box.CUR, everything=True), REQUEUE[-1], {"hold_poison": True}
+    ),
+    "empty of what was purged": Act(purged, Action.EMPTY, TRASH, {"waiting": None, "second": None}),
+    "restore of what was purged": Act(purged, Action.RESTORE, TRASH, {"waiting": "new/waiting", "second": "new/second"}),
+}
+EACH = [*((name, False) for name in ACTS), *((name, True) for name in IN_COMMON)]
 """With metadata of its own beside each message, and in common beside the folder."""
+ACTS |= IN_COMMON
 
 
 def prepared(desk, act):
