@@ -24,6 +24,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "operate": (
         ("operate", "20000", "3", "--dir", "/dev/shm"), ("operate", "20000", "5", "--dir", ".", "--only", "requeue", "empty"),
         ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
+        ("operate", "1000000", "1", "--dir", ".", "--only", "requeue", "purge"),
         ("answering", "1000000", "--dir", "/dev/shm"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),

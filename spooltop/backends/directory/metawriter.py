@@ -1,8 +1,9 @@
 """The metadata of what is set aside: written before the message comes, and once for all whose metadata say the same.
 
-Beside each message they are a third of what it takes to move a few, by links. Of very many they are most of it: the names fill
-the directory and with it the journal of the file system (measured: a million on ext4 in 91 s, of which the links were 41). So
-what the messages of a large operation have in common lies beside its folder, one file for all of them.
+Beside each message they are a third of what it takes to move a few, by links. Of very many they are half of it: the names fill
+the directory, and with it the journal of the file system. Measured on ext4, a million: 47 s without, 91 s with a link for each,
+where a bare loop of renames takes 18 to 23. So what the messages of a large operation have in common lies beside its folder, one
+file for all of them.
 """
 
 from __future__ import annotations
