@@ -12,7 +12,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.kind import BATCH
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, Action, Box
+from spooltop.model.words import ASIDE, LIVE, Action, Box
 
 from .pagecache import Disk, RecordingFiles
 from .world import body, build, operations
@@ -74,7 +74,8 @@ def _operator_cuts(
             where = base / "cut"
             disk.lay_out(cut, where)
             wrong = [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
-            yield number, [*wrong, *(_nothing_known(where) if in_common and work[-1] is not Action.UNDO else ())]
+            # Only what comes out of a box has them in common; what a message has of its own is not synced.
+            yield number, [*wrong, *(_nothing_known(where) if in_common and boxes[-2][1] in LIVE else ())]
             shutil.rmtree(where)
 
 
