@@ -148,7 +148,7 @@ def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
         above = dirs.own(box.value)
     except OSError:
         return {}
-    return (told_of(dirs.files, operation, above) if above is not None else None) or {}
+    return {} if above is None else told_of(dirs.files, operation, above) or {}
 
 
 def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:

@@ -143,9 +143,9 @@ def spelled_alike(
 ) -> list[str]:
     """The same as ``spelled_moves``, of messages out of one (box, folder) into one, in half the time."""
     here, there = _start(*source), _start(*target)
-    sources = [f'"{here}{name}"' for name in bare_all(names)]
-    targets = [f'"{there}{name}"' for name in bare_all(to_names)]
-    return _items(sources, targets, inos, sizes, ctimes_ns, each_once(_rest, tokens, repeat(None, len(names))))
+    rests = each_once(_rest, tokens, repeat(None, len(names)))
+    around = f'"{here}', f'"{there}', '"'
+    return _items(bare_all(names), bare_all(to_names), inos, sizes, ctimes_ns, rests, around)
 
 
 def _items(
@@ -155,9 +155,12 @@ def _items(
     sizes: Iterable[int],
     ctimes_ns: Iterable[int],
     rests: Iterable[str],
+    around: tuple[str, str, str] = ("", "", ""),
 ) -> list[str]:
+    """``around`` is what stands before each source, before each target, and after both."""
+    here, there, end = around
     return [
-        f'{{"from":{source},"to":{target},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
+        f'{{"from":{here}{source}{end},"to":{there}{target}{end},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
         for source, target, ino, size, ctime_ns, rest in zip(sources, targets, inos, sizes, ctimes_ns, rests, strict=True)
     ]
 

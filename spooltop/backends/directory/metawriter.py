@@ -34,6 +34,9 @@ class _Common(NamedTuple):
     said: Mapping[str, Json]
 
 
+_NOTHING = _Common(0, "", {})
+
+
 class MetaWriter:
     """For one operation. What is to be written is told by the descriptor of the folder and the words, a JSON object still
     open. ``large``: what its messages have in common lies beside their folder."""
@@ -81,9 +84,9 @@ class MetaWriter:
             if common is None or (common.said and self._lies_there(box, folder) is None):
                 common = _Common(self._write_common(box, folder, words), words, said)
             elif common.said and self._lies_there(box, folder) != common.inode:
-                common = _Common(0, "", {})  # somebody else's
+                common = _NOTHING  # somebody else's
         except OSError:
-            common = _Common(0, "", {})
+            common = _NOTHING
         self._common[box, folder] = common
         first, now = common.said.get("at"), said.get("at")
         if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:

@@ -178,7 +178,7 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[P
     """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still, or
     beside the folder, which is empty."""
     folders = Folders(dirs)
-    emptied: dict[str, bool] = {}
+    looked_at: set[str] = set()
     for operation in operations:
         for move, result in operation.steps():
             place = move.source
@@ -187,9 +187,9 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[P
             beside = Place(place.box, aside.meta_name(place.name), place.folder)
             if _there(dirs, folders, beside) and not _there(dirs, folders, place):
                 yield place
-            elif place.box is Box.TRASH and emptied.get(place.folder) is None:
-                emptied[place.folder] = _emptied(dirs, folders, place)
-                if emptied[place.folder]:
+            elif place.box is Box.TRASH and place.folder not in looked_at:
+                looked_at.add(place.folder)
+                if _emptied(dirs, folders, place):
                     yield place
 
 
