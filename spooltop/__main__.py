@@ -51,7 +51,8 @@ def _dashboard(curtain: Curtain, leave: Leave | None) -> Dashboard:
 
         from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
-        drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii)
+        mouse = not options.no_mouse
+        drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
         drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: curtain.counted)
         code = tui.run(control, drawn, opening=curtain.hand_over)
         if leave is not None:

@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from .errors import Refused, Unreadable
+from .errors import Closed, Refused, Unreadable
 from .model.audit import AuditTrail
-from .model.redact import redact
+from .model.redact import Redactor
 from .model.words import Action
 
 if TYPE_CHECKING:
@@ -39,11 +39,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "open_control"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_QUIET, _BUSY = 1.0, 0.25
+"""Seconds between two looks of ``watch`` where nothing happens, and at least."""
 _EVICTED = "RedisTicketQueue.cleanup_stale of those who wait evicts a stale head"
 
 
+def _while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
+    """Lets a method of a closed ``Control`` raise ``Closed``, and keeps its files open while a call is under way."""
+
+    @wraps(method)
+    def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
+        if not self._enter():
+            raise Closed("this Control is closed", path=self.target, advice="open it again")
+        try:
+            return method(self, *arguments, **options)
+        finally:
+            self._leave()
+
+    return called
+
+
 class Control:
-    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets.
+    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
 
     ``operations`` opens what changes it, when that is asked for first: who only looks does not wait for it."""
 
@@ -59,7 +79,7 @@ class Control:
         clock: Callable[[], float] = time.time,
         mutes: MuteFile | None = None,
         polls: Callable[[Sight], tuple[Poll, ...]] | None = None,
-        redact: Sequence[str] = (),
+        redactor: Redactor | None = None,
         servers: Sequence[RedisTickets] = (),
     ) -> None:
         self.target = target
@@ -68,12 +88,15 @@ class Control:
         self._open_operations = operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
+        self._counting = threading.RLock()
+        self._calls = 0
+        self._closed = False
         self._observer = observer
         self._read_only = read_only
         self._clock = clock
         self._mutes = mutes
         self._polls = polls
-        self._redact = tuple(redact)
+        self._redactor = redactor or Redactor()
         self._servers = tuple(servers)
 
     @property
@@ -85,11 +108,14 @@ class Control:
         """Epoch seconds by the one clock that everything here uses."""
         return self._clock()
 
+    @_while_open
     def look(self, rescan: bool = False) -> Snapshot:
         """One look, judged. Scans only what may have changed, everything with ``rescan``."""
         sight = self._reader.see(rescan=rescan)
         if self._polls is not None:
             sight = replace(sight, polls=self._polls(sight))
+        if self._redactor:
+            sight = self._redacted(sight)
         if self._servers:
             sight = replace(sight, locks=(*sight.locks, *(lock for one in self._servers for lock in one.look())))
         snapshot = self._observer.add(sight)
@@ -99,14 +125,33 @@ class Control:
 
         return muted(snapshot, *self._mutes.ends())
 
+    def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
+        """Looks again and again for so long, as the dashboard does, and gives the last look."""
+        end = monotonic() + seconds
+        pause = threading.Event()
+        while True:
+            began = monotonic()
+            snapshot = self.look()
+            now = monotonic()
+            if now >= end:
+                return snapshot
+            pause.wait(min(end - now, max(_BUSY, 3 * (now - began))))
+            self.changes(max(0.0, min(_QUIET, end - monotonic())))
+
+    @_while_open
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
         return self._reader.changes(timeout)
 
     def wake(self) -> None:
-        """Ends a ``changes`` that waits in another thread."""
-        self._reader.wake()
+        """Ends a ``changes`` that waits in another thread. Does nothing after ``close``."""
+        if self._enter():
+            try:
+                self._reader.wake()
+            finally:
+                self._leave()
 
+    @_while_open
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
     ) -> Listing:
@@ -114,17 +159,20 @@ class Control:
         ``UsageError`` for a filter that makes no sense."""
         return self._reader.listing(query, cancelled, meanwhile)
 
+    @_while_open
     def read(self, key: Key, limit: int = 65536) -> Payload:
         """The first ``limit`` bytes of a message, without what the settings redact, and what is known of it. Raises
         ``Unreadable`` where it is gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=redact(payload.data, self._redact)) if self._redact else payload
+        return replace(payload, data=self._redactor.data(payload.data)) if self._redactor else payload
 
+    @_while_open
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
         """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
         Of more than 1,000 the first. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
 
+    @_while_open
     def holders(self, key: Key) -> Holders:
         """Who has it open or locked: a message or file by its row's key, a lock or a cursor file of the last look by its path.
         Looks at every descriptor of every process: asked once, not at each look. Raises ``Unreadable`` where it is gone."""
@@ -132,6 +180,7 @@ class Control:
             raise Unreadable("Redis tells no process, so nobody here can tell who it is", path=str(key))
         return self._reader.holders(key)
 
+    @_while_open
     def mute(self, source: str, seconds: float) -> float:
         """Leaves the cursor problems of ``source`` out of the list for so long, and gives the end (epoch seconds). Kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
@@ -139,16 +188,19 @@ class Control:
         self._reader.wake()
         return end
 
+    @_while_open
     def unmute(self, source: str) -> bool:
         """Ends that; False where ``source`` was not muted. Raises as ``mute``."""
         ended = self._muting().drop(source)
         self._reader.wake()
         return ended
 
+    @_while_open
     def doing(self) -> str:
         """What the look under way is at, in words ("readdir of new"): asked when it does not come back."""
         return self._reader.doing()
 
+    @_while_open
     def plan(
         self,
         action: Action,
@@ -176,10 +228,12 @@ class Control:
             action, selection, force=force, options=options, on_progress=on_progress, stop=stop
         )
 
+    @_while_open
     def paced(self, plan: Plan, rate: float | None) -> Plan:
         """The same list, to be done at most ``rate`` items a second; None: as fast as it goes."""
         return self._operator(plan.action).paced(plan, rate)
 
+    @_while_open
     def apply(
         self,
         plan: Plan,
@@ -192,22 +246,66 @@ class Control:
         self._reader.wake()
         return result
 
+    @_while_open
     def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
         """What was done here, newest first. Raises ``Stopped`` where ``stop`` says so, which is asked every few hundred moves."""
         operations = self._operations()
         return [] if operations is None else operations.records(stop)
 
+    @_while_open
     def audit(self, operation: str) -> AuditTrail:
         """What the audit log tells of one operation, oldest line first. It cannot be read: ``Unreadable``."""
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
 
     def close(self) -> None:
+        """Lets go of the target; every other method but ``now`` and ``wake`` raises ``Closed`` from then on. What is under way in
+        another thread ends as it would have, and only then are files closed. A second call does nothing."""
+        with self._counting:
+            if self._closed:
+                return
+            self._closed = True
+            self._calls += 1
+        self._reader.wake()  # whoever waits for a change waits no longer
+        self._leave()
+
+    def _enter(self) -> bool:
+        """Counts a call that begins; False after ``close``."""
+        with self._counting:
+            self._calls += not self._closed
+            return not self._closed
+
+    def _leave(self) -> None:
+        with self._counting:
+            self._calls -= 1
+            last = self._closed and self._calls == 0
+        if last:
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._reader.close()
         for server in self._servers:
             server.close()
         if self._opened is not None:
             self._opened.close()
+
+    def _redacted(self, sight: Sight) -> Sight:
+        """Hides values before anything is derived from them, so that no history, verdict or text can show them."""
+        hide = partial(self._redactor.section, marked=True)
+        cursors = []
+        for one in sight.cursors:
+            sections = {name: hide(name, value) for name, value in (one.sections or {}).items()}
+            journal = tuple(
+                replace(write, old=hide(write.source, write.old), new=hide(write.source, write.new)) for write in one.journal
+            )
+            earlier = tuple(
+                replace(version, sections={name: hide(name, value) for name, value in version.sections.items()})
+                for version in one.earlier
+            )
+            shown = None if one.sections is None else sections
+            cursors.append(replace(one, sections=shown, journal=journal, earlier=earlier))
+        polls = tuple(replace(poll, line=self._redactor.text(poll.line)) for poll in sight.polls)
+        return replace(sight, cursors=tuple(cursors), polls=polls)
 
     def _in_redis(self, key: Key) -> bool:
         return isinstance(key, str) and any(server.shows(key) for server in self._servers)
@@ -251,20 +349,23 @@ def open_control(
     cursor_files: Sequence[str] = (),
     syslog: bool = False,
     redis_tickets: Sequence[str] = (),
+    locks: bool = False,
 ) -> Control:
-    """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets.
+    """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets, lock
+    files. ``locks`` takes any directory that is nothing else for one of lock files.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept) in place of this process's own and of
     the files with settings. ``syslog`` sends what is audited there besides. ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
-    pattern of their lines. ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with
-    ``,`` between. ``cursor_files`` (or ``SPOOLTOP_CURSOR_FILES``, with ``:`` between) are the cursor files, or folders of them,
-    in place of those in the spool or beside it. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks the
-    kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown among
-    the locks, as ``backends.redis.tickets`` takes them: ``UsageError`` where the package redis is missing; without any those of
-    ``SPOOLTOP_REDIS_TICKETS``, with spaces between, where the lack of it stands among the locks. Raises ``NotASpool`` or
-    ``Unreadable`` with the hint that fits; makes nothing.
+    pattern of their lines.
+    ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with ``,`` between.
+    ``cursor_files`` (or ``SPOOLTOP_CURSOR_FILES``, with ``:`` between) are the cursor files, or folders of them, in place of
+    those in the spool or beside it; they need no spool. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks
+    the kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown
+    among the locks, as ``backends.redis.tickets`` takes them; without any those of ``SPOOLTOP_REDIS_TICKETS``, with spaces
+    between.
+    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
     from .model.cursor_values import cursor_fields
@@ -274,7 +375,7 @@ def open_control(
     from .settings import gather, of
     from .wiring import Wanted, lone_operations, poll_reader, redis_servers, spool_operations, to_syslog, writers_of
 
-    target = identify(path, as_spool)
+    target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
     found = gather(os.environ) if settings is None else of(settings)
     settings = found.words
     observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
@@ -282,16 +383,18 @@ def open_control(
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
     polls = poll_reader(poll_logs or found.items("poll_log"), settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
-    files = tuple(cursor_files or found.items("cursor_files"))
+    files = tuple(cursor_files or target.cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
     servers = redis_servers(redis_tickets, found.items("redis_tickets"), clock)
     writers = writers_of(target.path) if asked else None
     limits = observer.thresholds
+    redactor = Redactor(found.redact)
     wanted = Wanted(
-        path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention
-    )
+        path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention,
+        redactor, found.claims_hosts,
+    )  # fmt: skip
     reader: Reader
-    if target.kind in ("cursors", "tickets"):
+    if target.kind in ("cursors", "tickets", "locks"):
         from .backends.directory.lone import LoneReader
 
         reader = LoneReader(
@@ -303,10 +406,10 @@ def open_control(
 
         reader = lasting = DirectoryReader(
             target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
-            retention=limits.trash_retention,
+            retention=limits.trash_retention, hosts=found.claims_hosts,
         )  # fmt: skip
         changing = partial(spool_operations, wanted, lasting, why, as_spool=as_spool)
     return Control(
-        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, redact=found.redact,
-        servers=servers,
+        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, servers=servers,
+        redactor=redactor,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 __all__ = [
     "AuditFailed",
     "ClaimLost",
+    "Closed",
     "CursorMismatch",
     "CursorUnreadable",
     "LockTimedOut",
@@ -90,6 +91,10 @@ class Unreadable(SpooltopError):
     """A component of the path, a box or a file does not let itself be read."""
 
     exit_code = 5
+
+
+class Closed(SpooltopError, ValueError):
+    """A method of something that was closed. Nothing was done."""
 
 
 class ClaimLost(SpooltopError):

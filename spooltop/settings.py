@@ -1,8 +1,8 @@
 """What is set: the environment (``SPOOLTOP_*``), then ``~/.config/spooltop/config.toml``, then ``/etc/spooltop.toml``.
 
 A setting has one name everywhere: ``claim_long = "15m"`` in a file is ``SPOOLTOP_CLAIM_LONG=15m``; ``long = "15m"`` in a table
-``[claim]`` is the same. The first place that names a setting decides it whole. In the environment lists are joined by ``:``,
-those of URLs by blanks.
+``[claim]`` is the same. The first place that names a setting decides it whole. In the environment the items of a list are
+separated by ``:``, those of ``redact`` by ``:`` or ``,``, URLs by blanks.
 
 ``read_only`` keeps operators off, who come through ``control``; the traffic itself, put and work, goes on.
 """
@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import fnmatch
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,11 @@ __all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "gather", "o
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
-LISTS = {"read_only": ":", "redact": ":", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
-"""Settings that are lists, and what stands between their items in the environment: of globs of paths, of names of JSON fields, of
-``[SOURCE=]GLOB``, of paths, of URLs."""
-_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog")
+LISTS = {"read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
+"""Settings that are lists, and the characters that separate their items in the environment: globs of paths, names of JSON
+fields, ``[SOURCE=]GLOB``, paths, URLs."""
+_NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
+_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts")
 NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
 
 
@@ -43,13 +45,26 @@ class Settings:
 
     def items(self, name: str) -> tuple[str, ...]:
         """One of ``LISTS``; empty where it is not set."""
-        between = LISTS[name].strip() or None  # a blank of any kind
-        return tuple(one for one in self.words.get(PREFIX + name.upper(), "").split(between) if one)
+        text = self.words.get(PREFIX + name.upper(), "")
+        separators = LISTS[name]
+        parts = text.split() if separators == " " else re.split(f"[{separators}]", text)
+        return tuple(part for part in parts if part)
 
     @property
     def redact(self) -> tuple[str, ...]:
         """Names of the JSON fields whose values nobody is shown."""
-        return self.items("redact")
+        return tuple(name for part in self.items("redact") if (name := part.strip()))
+
+    @property
+    def claims_hosts(self) -> str:
+        """Which machines ever mounted the spools: ``any``, or ``this-machine``. Raises ``UsageError`` for anything else."""
+        word = self.words.get(f"{PREFIX}CLAIMS_HOSTS", "").strip()
+        if word in ("", "any", "this-machine"):
+            return word or "any"
+        raise UsageError(
+            f"{PREFIX}CLAIMS_HOSTS={escape(word)} is neither any nor this-machine",
+            advice="write this-machine only where no other machine ever mounted the spool",
+        )
 
     @property
     def syslog(self) -> bool:
@@ -162,10 +177,10 @@ def _text(file: str, name: str, value: object) -> str:
     if name in LISTS:
         parts = value if isinstance(value, list) else [value]
         between = LISTS[name]
-        texts = [part for part in parts if isinstance(part, str) and between not in part]
+        texts = [part for part in parts if isinstance(part, str) and not set(between) & set(part)]
         if len(texts) == len(parts):
-            return between.join(texts)
-        what = "a colon" if between == ":" else "a blank"
+            return between[0].join(texts)
+        what = _NAMED[between]
         raise UsageError(f"{escape(file)}: {name} wants a list of words without {what}", advice=f'write {name} = ["…"]')
     if isinstance(value, bool):
         return "1" if value else "0"

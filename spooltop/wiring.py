@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import Refused, UsageError
+from .errors import Refused
 from .model.words import Action
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.writers import WriterWatch
     from .backends.redis.tickets import RedisTickets
+    from .model.redact import Redactor
     from .model.sight import Poll, Sight
     from .operate.operations import Operations
 
@@ -26,7 +27,8 @@ __all__ = ["Wanted", "lone_operations", "poll_reader", "redis_servers", "spool_o
 
 class Wanted(NamedTuple):
     """The operations that are wanted: of ``target``, given as ``path``. ``copies`` gets what is audited; a lock without a holder
-    is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``."""
+    is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``; ``redactor`` hides values in plans,
+    results and logs; ``hosts`` is the setting ``claims.hosts``."""
 
     path: str
     target: Target
@@ -35,6 +37,8 @@ class Wanted(NamedTuple):
     cursor_files: Sequence[str]
     stale_after: float
     retention: float
+    redactor: Redactor
+    hosts: str
 
 
 def to_syslog(words: str) -> None:
@@ -45,15 +49,12 @@ def to_syslog(words: str) -> None:
 
 
 def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
-    """``urls``, or those that the settings have ``named``. Raises ``UsageError``; of these only for what is no such URL."""
+    """``urls``, or those that the settings have ``named``. Raises ``UsageError`` for what is no such URL."""
     wanted = tuple(urls or named)
     if not wanted:
         return ()
-    from .backends.redis.tickets import NEEDS, RedisTickets, is_installed
+    from .backends.redis.tickets import RedisTickets
 
-    if urls and not is_installed():
-        what, _, advice = NEEDS.partition(": ")
-        raise UsageError(what, advice=advice)
     return tuple(RedisTickets(url, clock=clock) for url in dict.fromkeys(wanted))
 
 
@@ -93,29 +94,32 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock
-    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock)
+    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock, hosts=wanted.hosts)
     operator = DirectoryOperator(
-        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, clock=clock, on_close=fresh.close
-    )
+        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, hosts=wanted.hosts, clock=clock,
+        on_close=fresh.close, redactor=wanted.redactor,
+    )  # fmt: skip
 
     def taking() -> str:
         return at_work(fresh.sight(), clock(), reader.last_claim_at)
 
     books = partial(SpoolBooks, reader.path, LogFiles(), state_dir=STATE_DIR)
     cursors = CursorOperator(
-        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files
+        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files,
+        redactor=wanted.redactor,
     )
     locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=wanted.stale_after)
     flags = ("--as", "spool") if as_spool else ()
     all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
-        all_of_it, wanted.path, clock, flags=flags, copies=wanted.copies, at_work=taking, retention=wanted.retention
+        all_of_it, wanted.path, clock, flags=flags, copies=wanted.copies, at_work=taking, retention=wanted.retention,
+        redactor=wanted.redactor,
     )
 
 
 def lone_operations(wanted: Wanted, state: str | None) -> Operations:
-    """Of cursors or tickets alone: there is no spool to keep the books in, so they lie in root's state or in ``state``, the
-    user's own."""
+    """Of cursors, tickets or lock files alone: there is no spool to keep the books in, so they lie in root's state or in
+    ``state``, the user's own."""
     from .backends.directory import cursorbooks, lockbooks
     from .backends.directory.besidebooks import StateBooks
     from .backends.directory.books import STATE_DIR
@@ -127,16 +131,17 @@ def lone_operations(wanted: Wanted, state: str | None) -> Operations:
 
     target, clock = wanted.target, wanted.clock
     books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    alone = target.kind == "tickets"
+    tickets = target.kind == "tickets"
     locks = LockOperator(
-        target.path, books(what=lockbooks.JOURNAL), tickets=alone, above=alone, clock=clock, stale_after=wanted.stale_after
+        target.path, books(what=lockbooks.JOURNAL), tickets=tickets, above=tickets, clock=clock, stale_after=wanted.stale_after
     )
-    if alone:
+    if target.kind != "cursors":
         return Operations(locks, wanted.path, clock, copies=wanted.copies)
     cursors = CursorOperator(
-        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=wanted.cursor_files
+        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=wanted.cursor_files,
+        redactor=wanted.redactor,
     )
-    return Operations(Together(cursors, locks, Action.UNLOCK), wanted.path, clock, copies=wanted.copies)
+    return Operations(Together(cursors, locks, Action.UNLOCK), wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)
 
 
 def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:

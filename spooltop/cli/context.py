@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +49,15 @@ class Context:
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:
-    """What ``control.open_control`` is told besides: the pollers' logs and cursor files, servers with ticket queues."""
-    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets"}
+    """What ``control.open_control`` is told besides: the pollers' logs and cursor files, servers with ticket queues, whether any
+    directory may be one of lock files."""
+    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets", "locks": "locks"}
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 
-def here_or(path: str | None, as_spool: bool = False) -> str:
-    """``path``, or the current directory where it is something that can be opened. Raises ``UsageError`` where it is not."""
+def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str] | None = None) -> str:
+    """``path``, or the current directory where it is something that can be opened, else where the first of ``cursor_files`` lies.
+    Raises ``UsageError`` where there is none of these."""
     if path is not None:
         return path
     from ..backends.directory.detect import identify
@@ -62,5 +65,7 @@ def here_or(path: str | None, as_spool: bool = False) -> str:
     try:
         identify(".", as_spool)
     except SpooltopError:
+        if cursor_files:
+            return os.path.dirname(cursor_files[0]) or "."
         raise UsageError("no spool was named and the current directory is none", advice="spooltop PATH, or spooltop -h") from None
     return "."

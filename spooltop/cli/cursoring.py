@@ -15,6 +15,7 @@ from ..model.words import Action, Json
 from . import render_json, render_text
 from .changing import change
 from .context import Context, here_or
+from .looking import watched
 
 __all__ = ["cursors"]
 
@@ -22,12 +23,14 @@ MUTED_FOR = "1h"
 
 
 def cursors(args: argparse.Namespace, context: Context) -> int:
-    args.path = here_or(args.path, args.as_kind == "spool")
+    args.path = here_or(args.path, args.as_kind == "spool", args.cursor_file)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
         raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
     if args.set is None and (args.file or args.type or args.force or args.yes or args.dry_run):
         raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", advice="--set SOURCE=VALUE")
+    if asked and args.watch is not None:
+        raise UsageError(f"--watch and --{asked[0]} together", advice="one at a time")
     if args.set is not None:
         return _set(args, context)
     if args.mute is not None:
@@ -38,8 +41,7 @@ def cursors(args: argparse.Namespace, context: Context) -> int:
 
 
 def _listed(args: argparse.Namespace, context: Context) -> int:
-    with context.control(args, args.path) as control:
-        snapshot = control.look()
+    snapshot = watched(args, context, args.path)
     if args.json:
         lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
     else:

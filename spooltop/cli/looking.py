@@ -7,40 +7,52 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from ..control import Control
-from ..errors import NoSuchOperation, Refused, Unreadable, UsageError
+from ..errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
 from ..model.audit import AuditTrail
 from ..model.kind import Listing, ListQuery, Sort
 from ..model.plan import OperationRecord
 from ..model.row import Row
 from ..model.selection import Selection
+from ..model.sight import Lock
 from ..model.snapshot import Snapshot
 from ..model.text import escape
+from ..model.units import parse_age
 from ..model.words import LIVE, Box
 from . import render_changes_json, render_changes_text, render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
-__all__ = ["locks", "ls", "ops", "report", "show", "status", "tickets"]
+__all__ = ["locks", "ls", "ops", "report", "show", "status", "tickets", "watched"]
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000
 _PREVIEW = 65536
+_LONGEST = 365 * 86400.0
 
 
 def status(args: argparse.Namespace, context: Context) -> int:
-    return report(args, context, here_or(args.path, args.as_kind == "spool"))
+    return report(args, context, here_or(args.path, args.as_kind == "spool", args.cursor_file))
 
 
 def report(args: argparse.Namespace, context: Context, path: str) -> int:
     """The status of ``path``: what ``spooltop PATH`` prints too where no dashboard can be."""
-    with context.control(args, path) as control:
-        snapshot = control.look()
+    snapshot = watched(args, context, path)
     if args.json:
         context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
     else:
         for line in render_text.status(snapshot, path):
             context.terminal.out(line)
     return 0
+
+
+def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
+    """One look, or with ``--watch`` the last of those that long."""
+    given = getattr(args, "watch", None)
+    seconds = 0.0 if given is None else parse_age(given)
+    if given is not None and not 0 < seconds <= _LONGEST:
+        raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
+    with context.control(args, path, watch=given is not None) as control:
+        return control.look() if given is None else control.watch(seconds)
 
 
 def ls(args: argparse.Namespace, context: Context) -> int:
@@ -164,7 +176,7 @@ def locks(args: argparse.Namespace, context: Context) -> int:
         lines = render_text.locks(snapshot) if snapshot.sight.locks else ["no locks here"]
     for line in lines:
         context.terminal.out(line)
-    return 0
+    return _failures(snapshot.sight.locks, context)
 
 
 def tickets(args: argparse.Namespace, context: Context) -> int:
@@ -173,10 +185,20 @@ def tickets(args: argparse.Namespace, context: Context) -> int:
     if args.json:
         lines = [render_json.dumps(line) for line in render_json.locks(queues)]
     else:
-        lines = render_text.tickets(queues, snapshot.taken_at) if queues else ["no tickets here"]
+        lines = render_text.tickets(queues, snapshot) if queues else ["no tickets here"]
     for line in lines:
         context.terminal.out(line)
-    return 0
+    return _failures(queues, context)
+
+
+def _failures(locks: Sequence[Lock], context: Context) -> int:
+    """Says which servers did not answer; the exit code for that."""
+    failed = [lock for lock in locks if lock.failed]
+    for lock in failed:
+        context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
+    if not failed:
+        return 0
+    return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code
 
 
 def _look(args: argparse.Namespace, context: Context) -> Snapshot:

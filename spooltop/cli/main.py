@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -18,7 +19,7 @@ from .context import Context, Dashboard, Opener, here_or, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
 
-__all__ = ["Dashboard", "run"]
+__all__ = ["Dashboard", "run", "show_help", "show_version"]
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -57,10 +58,21 @@ def run(
         _debug(terminal)
         terminal.error(str(_in_words(error)))
         return Unreadable.exit_code
+    except ImportError as error:
+        # A library that cannot be opened for want of descriptors is told of by no errno, only by the system's words for it.
+        if (words_of := os.strerror(errno.EMFILE)) not in str(error):
+            return _unexpected(error, terminal)
+        _debug(terminal)
+        terminal.error(str(_in_words(OSError(errno.EMFILE, words_of))))
+        return Unreadable.exit_code
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
-        if not _debug(terminal):
-            terminal.error(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where")
-        return UNEXPECTED
+        return _unexpected(error, terminal)
+
+
+def _unexpected(error: Exception, terminal: Terminal) -> int:
+    if not _debug(terminal):
+        terminal.error(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where")
+    return UNEXPECTED
 
 
 def _run(words: Sequence[str], context: Context) -> int:
@@ -91,13 +103,28 @@ def _called(command: Command, args: Namespace, context: Context) -> int:
     return runs(args, context)
 
 
+def show_help(args: Namespace, context: Context) -> int:
+    """``spooltop help [COMMAND]``: the same as ``-h``."""
+    if args.name is not None and args.name not in COMMANDS:
+        near = near_command(args.name)
+        advice = f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
+        raise UsageError(f"unknown command {args.name!r}", advice=advice)
+    context.terminal.out(overview() if args.name is None else COMMANDS[args.name].parser().format_help().rstrip())
+    return 0
+
+
+def show_version(args: Namespace, context: Context) -> int:
+    context.terminal.out(f"spooltop {__version__}")
+    return 0
+
+
 def _dashboard(args: Namespace, context: Context) -> int:
     terminal = context.terminal
     if len(args.paths) > 1:
         near = near_command(args.paths[0])
         advice = f"did you mean spooltop {near}?" if near else f"commands are {', '.join(COMMANDS)}"
         raise UsageError(f"one path at a time, or a command first; {args.paths[0]!r} is no command", advice=advice)
-    path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool")
+    path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool", args.cursor_file)
     try:
         if args.json or not terminal.can_draw:
             from .looking import report

@@ -23,8 +23,9 @@ __all__ = ["init", "open_spool", "put"]
 SOME = 1
 
 
-def open_spool(args: argparse.Namespace, *, what: str) -> Spool:
-    """The engine's spool at the path of a command. Raises with the hint that fits where it is none, or one of mail."""
+def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Spool:
+    """The engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with the hint that fits where it is
+    none, or one of mail."""
     from ..engine import Spool
 
     as_spool = args.as_kind == "spool"
@@ -35,7 +36,7 @@ def open_spool(args: argparse.Namespace, *, what: str) -> Spool:
         raise Refused(f"{what}: {target.read_only}", path=args.path)
     if target.kind != "spool":
         raise NotASpool(f"{what}: these are {target.kind}, no messages", path=args.path, advice="name a spool")
-    return Spool(args.path, durable=not args.no_durable, as_spool=as_spool)
+    return Spool(args.path, durable=not args.no_durable, as_spool=as_spool, hosts=hosts)
 
 
 def init(args: argparse.Namespace, context: Context) -> int:
@@ -123,4 +124,5 @@ def put(args: argparse.Namespace, context: Context) -> int:
 
 
 def _put(spool: Spool, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
-    return spool.put(data, source=args.source, id=name, key=args.key)
+    key: str | None = args.key
+    return spool.put(data, source=args.source, id=name, key=key)

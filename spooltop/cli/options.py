@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "cursors", "dashboard", "demo", "hold", "init", "inject", "listed", "ls", "ops", "purge", "put", "release", "requeue",
-    "restore", "show", "status", "undo", "unlock", "work",
+    "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "nothing", "ops", "purge", "put", "release",
+    "requeue", "restore", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -50,14 +50,21 @@ def _poll_log(parser: ArgumentParser) -> None:
     )
 
 
+def _watch(parser: ArgumentParser) -> None:
+    parser.add_argument("--watch", metavar="DURATION", help="watch for 40s, 10m …, then answer once: with rates and lost updates")
+
+
 def _redis(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--redis-tickets", action="append", metavar="URL", help="its ticket queues too: redis://HOST:6379/0#QUEUE; looked at only"
+        "--redis-tickets", action="append", metavar="URL",
+        help="its ticket queues too, only looked at: redis://HOST:6379/0#QUEUE. A password here is seen by everybody in ps: put "
+        "the URL into SPOOLTOP_REDIS_TICKETS, or as redis_tickets into ~/.config/spooltop/config.toml with mode 0600",
     )
 
 
 def _theme(parser: ArgumentParser) -> None:
     parser.add_argument("--theme", choices=("light", "dark"), help="the background of the terminal")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
 
 
 def _json(parser: ArgumentParser, what: str) -> None:
@@ -124,6 +131,7 @@ def work(parser: ArgumentParser) -> None:
 
 def status(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
+    _watch(parser)
     _poll_log(parser)
     _redis(parser)
     _json(parser, "one object")
@@ -206,6 +214,7 @@ def inject(parser: ArgumentParser) -> None:
 
 def cursors(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
+    _watch(parser)
     _poll_log(parser)
     parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
     parser.add_argument("--file", metavar="FILE", help="with --set: in this cursor file, where several have the source")
@@ -226,12 +235,14 @@ def undo(parser: ArgumentParser) -> None:
     parser.add_argument(
         "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
     )
+    parser.set_defaults(locks=True)
     _change(parser)
 
 
 def ops(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: what became of each item")
+    parser.set_defaults(locks=True)
     _json(parser, "an object a line; of one operation one object")
 
 
@@ -240,14 +251,23 @@ def unlock(parser: ArgumentParser) -> None:
     parser.add_argument("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL")
     parser.add_argument("--force", action="store_true", help="also where nobody here can tell whether its holder lives")
     _question(parser)
-    parser.set_defaults(rate=None)
+    parser.set_defaults(rate=None, locks=True)
     _json(parser, "the plan and what came of it as one object")
 
 
 def listed(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     _redis(parser)
+    parser.set_defaults(locks=True)
     _json(parser, "an object a line")
+
+
+def help(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="COMMAND", nargs="?", help="the command")
+
+
+def nothing(parser: ArgumentParser) -> None:
+    """No arguments of its own."""
 
 
 def dashboard(parser: ArgumentParser) -> None:

@@ -84,7 +84,8 @@ _TABLE = (
     ),
     Command(
         "status", "[PATH]", "depths, problems, cursors, locks",
-        "  spooltop status /var/spool/memex --json | jq .boxes.new.count", "looking:status", options.status,
+        "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n"
+        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "looking:status", options.status,
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
@@ -139,7 +140,7 @@ _TABLE = (
     ),
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
-        "  spooltop cursors /opt/memex\n  spooltop cursors /opt/memex --set imessage=89640\n"
+        "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
         "  spooltop cursors /opt/memex --mute teams=8h", "cursoring:cursors", options.cursors,
         "--set reads VALUE as JSON, else as text, and keeps the type of the present value: what it made of it stands in the\n"
         "plan. It is stored under .cursors.lock, and only where the value that was shown still stands. A mute is kept for you\n"
@@ -161,11 +162,15 @@ _TABLE = (
         "old; a ticket of a dead process at once. Never the file of a kernel lock: that one ends with its holder, and without\n"
         "its file two can hold it. What a living process has is never taken. undo puts it back where its place is free.",
     ),
+    Command(
+        "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,
+    ),
+    Command("version", "", "print the version", "  spooltop version", "main:show_version", options.nothing),
 )  # fmt: skip
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets")
+_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets", "--watch")
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
@@ -216,12 +221,17 @@ def overview() -> str:
         "  --ascii               no signs beyond ASCII",
         "  --syslog              what is audited goes to syslog too",
         "  --theme light|dark    the background of the terminal",
+        "  --no-mouse            leave the mouse to the terminal (else hold Shift to select text)",
         "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
         "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
-        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE",
+        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE; ps shows a password in it,",
+        "                        so rather set SPOOLTOP_REDIS_TICKETS, or redis_tickets in a config.toml of mode 0600",
         "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",
+        "",
+        "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml. SPOOLTOP_REDACT names",
+        "the JSON fields whose values are hidden, with : or , between them: SPOOLTOP_REDACT=token,password.",
         "",
         "A path that is spelled like a command is written ./status. Exit codes: 0 done, 1 some items skipped or failed,",
         "2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable.",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..model.audit import AuditTrail, said
 from ..model.plan import OperationRecord, Outcome, Plan, Result, oldest_of
+from ..model.row import Row
 from ..model.text import escape
 from ..model.units import age, clock_time, count
 from ..model.words import Action, Verdict
@@ -44,11 +45,12 @@ def plan(plan: Plan) -> list[str]:
     moving = [item for item in plan.items[:SAMPLE] if not item.words]
     lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
     if moving:
-        lines.append("   in box  tries  verdict    message")
+        what = f"{'effect':<20}" if plan.action is Action.UNDO else f"{'verdict':<9}"
+        lines.append(f"   in box  tries  {what}  message")
     for item in moving:
         mark = "!" if item.warning else " "
         lines.append(
-            f" {mark} {held(item.row, now):>6}  {tries(item.row):>5}  {verdict(item.row):<9}  {escape(item.row.id)}"
+            f" {mark} {held(item.row, now):>6}  {tries(item.row):>5}  {_effect(plan, item.row)}  {escape(item.row.id)}"
             f"{'  ! ' + printable(item.warning) if item.warning else ''}"
         )
     lines += _more(len(plan.items))
@@ -70,6 +72,13 @@ def plan(plan: Plan) -> list[str]:
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
         lines.append(f"as a command: {shlex.join(plan.command)}")
     return lines
+
+
+def _effect(plan: Plan, row: Row) -> str:
+    """Where an undo puts it, and the verdict on it there; of other plans the verdict on it now."""
+    if plan.action is not Action.UNDO:
+        return f"{verdict(row):<9}"
+    return f"{row.evidence + (f', {verdict(row)}' if row.verdict is not None else ''):<20}"
 
 
 def result(result: Result) -> list[str]:

@@ -12,8 +12,8 @@ from ..model.problem import Severity
 from ..model.row import Payload, Row
 from ..model.sight import Lock, LockParty
 from ..model.snapshot import Cursor, Snapshot
-from ..model.text import escape, escape_text
-from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size
+from ..model.text import escape, escape_text, program, suppressed_words
+from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span
 from ..model.words import Action, Box, Verdict
 from .terminal import printable
 
@@ -21,6 +21,8 @@ __all__ = [
     "cursors", "date", "held", "holders", "locks", "message", "rows", "rows_head", "status", "tickets", "tries", "verdict",
 ]  # fmt: skip
 
+_CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks": Action.UNLOCK}
+"""What can be changed where there are no messages, by layout."""
 _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
 
 
@@ -34,7 +36,7 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
     )
     you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
-    why_not = sight.can.why_not(Action.SET_CURSOR if sight.layout == "cursors" else Action.REQUEUE)
+    why_not = sight.can.why_not(_CHANGES_ALONE.get(sight.layout, Action.REQUEUE))
     lines = [
         f"spooltop {escape(target)}",
         f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
@@ -44,17 +46,20 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         *_problems(snapshot),
     ]
     if sight.layout in ("spool", "mail"):
-        lines += ["", *_boxes(snapshot), "", *_flow(snapshot)]
+        lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [printable(suppressed_words(sight.suppressed))])]
     if snapshot.cursors:
         lines += ["", *cursors(snapshot)]
     if busy := [lock for lock in sight.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
-        lines += ["", *_locks(busy)]
+        lines += ["", *_locks(busy, snapshot)]
     return lines
+
+
+_OWNER = 18
 
 
 def rows_head() -> str:
     """The head of the columns of ``rows``."""
-    return "box        age  in box    size  tries  verdict    source       message"
+    return f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
 
 
 def rows(found: Iterable[Row], now: float) -> Iterable[str]:
@@ -62,9 +67,20 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     for row in found:
         yield (
             f"{row.box:<8}  {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
-            f"  {tries(row):>5}  {verdict(row):<9}  {fit(escape(row.source or '—'), 11)}  {escape(row.id)}"
+            f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
+            f"  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
         )
+
+
+def _owner(row: Row) -> str:
+    """``5200 worker.py``: who holds a claim, who writes a file in ``tmp``."""
+    owner = row.owner
+    if owner is None:
+        return "—"
+    words = [] if owner.pid is None else [str(owner.pid)]
+    words += [escape(program(owner.command))] if owner.command else []
+    return " ".join(words) or (f"on {escape(owner.host)}" if owner.host else "?")
 
 
 def message(row: Row, payload: Payload, now: float) -> list[str]:
@@ -110,6 +126,8 @@ def cursors(snapshot: Snapshot) -> list[str]:
             f"{_loud(one.verdict)}{_because(one)}"
             f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
+    left_out = [file for file in snapshot.sight.cursors if file.left_out]
+    lines += [f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched" for file in left_out]
     return lines
 
 
@@ -124,7 +142,7 @@ def locks(snapshot: Snapshot) -> list[str]:
     had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
     tries = had + in_vain
     used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} tries over 5m"
-    return [*_locks(snapshot.sight.locks), *([used] if tries else [])]
+    return [*_locks(snapshot.sight.locks, snapshot), *([used] if tries else [])]
 
 
 def holders(found: Holders) -> list[str]:
@@ -141,16 +159,16 @@ def holders(found: Holders) -> list[str]:
     return [*lines, *(f"not visible: {printable(note)}" for note in found.notes)]
 
 
-def tickets(queues: Sequence[Lock], now: float) -> list[str]:
+def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     """Queues of tickets: who has the first, and who waits behind it, in their order."""
     lines: list[str] = []
     for queue in queues:
         said = f", {printable(queue.evidence)}" if queue.evidence else ""
-        lines += [*([""] if lines else []), f"{escape(queue.path)}: {_loud(queue.verdict)}{said}"]
+        lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
         parties = (*queue.holders, *queue.waiters)
         lines += ["place       pid   age  state  command"] if parties else []
         for place, party in enumerate(parties):
-            since = age(None if party.since is None else max(0.0, now - party.since))
+            since = age(None if party.since is None else max(0.0, snapshot.taken_at - party.since))
             state = "lives" if party.alive else "gone" if party.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
             pid = "?" if party.pid is None else party.pid
@@ -158,14 +176,14 @@ def tickets(queues: Sequence[Lock], now: float) -> list[str]:
     return lines
 
 
-def _locks(some: Sequence[Lock]) -> list[str]:
+def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     lines = ["verdict  kind    holder                    waits  lock"]
     for lock in some:
         first = lock.holders[0] if lock.holders else None
         who = "—" if first is None else _party(first)
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
-        lines.append(f"{_loud(lock.verdict):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        lines.append(f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
         if lock.evidence and lock.verdict not in ("free", "blocked"):  # those say it by holder and waits
             lines.append(f"         {printable(lock.evidence)}")
     return lines
@@ -177,7 +195,11 @@ def _party(one: LockParty) -> str:
 
 def _problems(snapshot: Snapshot) -> list[str]:
     problems = sorted(snapshot.problems, key=lambda problem: problem.rank)
-    unjudged = f"not judged yet: {'; '.join(map(printable, snapshot.not_judged))}" if snapshot.not_judged else ""
+    codes = ", ".join(snapshot.not_judged_codes)
+    if snapshot.watched_for < 1:
+        unjudged = f"not judged by one look: {codes}; use --watch 30s" if codes else ""
+    else:
+        unjudged = f"not judged in {duration(snapshot.watched_for)}: {codes}" if codes else ""
     unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
     rest = [line for line in (unjudged, unseen) if line]
     if not problems:
@@ -192,7 +214,7 @@ def _boxes(snapshot: Snapshot) -> list[str]:
     counts = sight.counts
     words = {
         Box.TMP: f"{counts.writing} writing {counts.abandoned} abandoned {counts.tmp_unknown} unknown",
-        Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {age(snapshot.rates.slope_window)}"
+        Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {duration(snapshot.rates.slope_window)}"
         if snapshot.rates.new_per_s is not None
         else "",
         Box.CUR: f"{counts.alive} alive {counts.dead} {'DEAD' if counts.dead else 'dead'} {counts.unknown} unknown",
@@ -217,11 +239,13 @@ def _flow(snapshot: Snapshot) -> list[str]:
     if rates.in_per_s is None and rates.done_per_s is None:
         return ["in — done —: not measured by one look"]
     least = "≥" if rates.lower_bound else ""
-    return [f"over {duration(rates.window)}  in {least}{rate(rates.in_per_s)}  done {least}{rate(rates.done_per_s)}"]
+    line = f"over {duration(rates.window)}  in {least}{rate(rates.in_per_s)}  done {least}{rate(rates.done_per_s)}"
+    line += f"  retried {least}{rates.retried or 0:,}"
+    return [line + (f"  requeued {rates.requeued:,}" if rates.requeued else "")]
 
 
 def _watched(snapshot: Snapshot) -> str:
-    return f"watched for {duration(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
+    return f"watched for {span(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
 
 
 def held(row: Row, now: float) -> str:
@@ -242,7 +266,7 @@ def verdict(row: Row) -> str:
 
 def _loud(word: str) -> str:
     """The words that mean trouble in capitals, as on the screen."""
-    return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable", "blocked", "stale") else str(word)
+    return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
 
 
 def _value(shown: str, value: object) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
@@ -33,7 +35,7 @@ def printable(text: str) -> str:
 
 class Terminal:
     """Standard input, output and error, and the environment. ``ascii`` puts plain signs in place of others. ``before_words`` is
-    called before anything is written."""
+    called before anything is written. ``columns`` is the width of the terminal, None: as it is when something is written."""
 
     def __init__(
         self,
@@ -42,8 +44,10 @@ class Terminal:
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
         before_words: Callable[[], object] = lambda: None,
+        columns: int | None = None,
     ) -> None:
         self._before_words = before_words
+        self.columns = columns
         self.stdin = stdin or sys.stdin or _closed(0)
         self.stdout = stdout or sys.stdout or _closed(1)
         self.stderr = stderr or sys.stderr or _closed(2)
@@ -59,7 +63,8 @@ class Terminal:
     @property
     def can_ask(self) -> bool:
         """Somebody sits there who reads a question and can answer it."""
-        return self.stdin.isatty() and (self.stdout.isatty() or self.stderr.isatty())
+        seen = self.stdout.isatty() or self.stderr.isatty()
+        return seen and (self.stdin.isatty() or _has_terminal())
 
     @property
     def can_draw(self) -> bool:
@@ -85,18 +90,27 @@ class Terminal:
             self.stderr.flush()
 
     def error(self, text: str) -> None:
-        """What went wrong and what to do, as the one line ``spooltop: …``."""
-        self.err(f"spooltop: {printable(text)}")
+        """What went wrong and what to do: one line ``spooltop: …``, broken between words where a terminal shows it."""
+        line = f"spooltop: {printable(text)}"
+        if self.stderr.isatty():
+            width = shutil.get_terminal_size().columns if self.columns is None else self.columns
+            line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
+        self.err(line)
 
     def ask(self, question: str) -> str:
         """The line that was typed; empty at the end of input."""
         self.stdout.flush()
         self._write(self.stderr, question)
         self.stderr.flush()
-        return self.stdin.readline()
+        if self.stdin.isatty():
+            return self.stdin.readline()
+        with open(_TTY, encoding="utf-8", errors="replace") as terminal:  # stdin gave the ids
+            return terminal.readline()
 
     def lines(self) -> Iterator[str]:
         """Lines of standard input as names are: bytes that are no UTF-8 are kept (``os.fsdecode``)."""
+        if self.stdin.isatty():
+            self.err("spooltop: reading ids from the terminal, one a line; Ctrl-D ends, Ctrl-C cancels")
         try:
             for line in self.binary_in():
                 yield os.fsdecode(line.rstrip(b"\r\n"))
@@ -124,6 +138,18 @@ class Terminal:
             text = text.translate(_ASCII)
         encoding = getattr(stream, "encoding", None) or "utf-8"
         stream.write(text.encode(encoding, "spooltop-bytes").decode(encoding))
+
+
+_TTY = "/dev/tty"
+
+
+def _has_terminal() -> bool:
+    """True where this process has a controlling terminal, tty(4), to ask on although stdin is something else."""
+    try:
+        os.close(os.open(_TTY, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _bytes_of(error: UnicodeError) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from ..errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from ..model.text import escape
 from ..model.units import duration, parse_age
 from ..model.words import Box
+from ..settings import gather
 from .context import Context
 from .making import open_spool
 from .signals import signal_group, signal_name, signals_heard, wait_for_bell
@@ -51,7 +52,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
     if shutil.which(args.command[0]) is None:
         raise UsageError(f"work: {args.command[0]!r} is no command that can be run", advice="give its path, or mend PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
-    with open_spool(args, what="work") as spool:
+    with open_spool(args, what="work", hosts=gather(context.terminal.environ).claims_hosts) as spool:
         worker = Worker(
             spool,
             args.command,
@@ -74,6 +75,18 @@ class _Job:
     started: float
     deadline: float | None
     ended_by: str = ""
+    timed_out: bool = False
+
+    def has_ended(self) -> bool:
+        """True for a command that has ended; it is not reaped."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def how_it_ended(self, code: int) -> str | None:
+        """The attempt's end as the message's name carries it: ``exit-1``, ``signal-9``, ``timeout``. None where whoever ended
+        the worker ended it: that says nothing of the message."""
+        if self.ended_by and not self.timed_out:
+            return None
+        return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
 
 
 @dataclass
@@ -198,11 +211,10 @@ class Worker:
 
     def _reap(self) -> None:
         for job in list(self._running):
-            pid = job.process.pid
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if not job.has_ended():
                 continue
             if job.ended_by:
-                signal_group(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+                signal_group(job.process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
             code = job.process.wait()
             self._running.remove(job)
             self._finish(job, code)
@@ -215,11 +227,11 @@ class Worker:
                 claim.ack()
                 said = "done"
             elif code in REJECTS and not job.ended_by:
-                claim.reject(how)
+                claim.reject(how, ended=f"exit-{code}")
                 said = f"rejected ({how})"
             else:
                 delay = 0.0 if self._stops > 1 and job.ended_by else backoff(claim.attempt)
-                claim.release(delay)
+                claim.release(delay, ended=job.how_it_ended(code))
                 last = claim.attempt >= MAX_ATTEMPTS
                 said = f"rejected ({how}, the last attempt)" if last else f"released ({how}), again in {duration(delay)}"
         except ClaimLost as error:
@@ -236,6 +248,8 @@ class Worker:
     def _end_overdue(self) -> None:
         now = self.tick()
         for job in self._running:
+            if job.has_ended():
+                continue  # by itself, before it was told to
             if not job.ended_by and self._stops > 1:
                 self._end(job, "ended by a second signal", now)
             elif job.deadline is not None and now >= job.deadline:
@@ -243,6 +257,7 @@ class Worker:
                     signal_group(job.process.pid, signal.SIGKILL)
                     job.deadline = None
                 else:
+                    job.timed_out = True
                     self._end(job, f"timed out after {duration(self.timeout)}", now)
 
     def _end(self, job: _Job, why: str, now: float) -> None:

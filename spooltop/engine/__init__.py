@@ -32,12 +32,14 @@ What goes wrong is a ``SpooltopError`` that says what to do; the other errors ar
 ...     print(told(cursors.read).split(" (")[0])
 ...     write_atomic(folder + "/dovecot.index.log", b"")
 ...     print(told(Spool, folder))
+...     print(told(spool.put, b"too late"))
 NotASpool: tmp, new, cur missing or no directory
-UsageError: a source takes 1 to 40 bytes: 'sssssssssssssssssssssssssssssssssssssssss'
+UsageError: a source takes 1 to 40 bytes, this one 41: 'sssssssssssssssssssssssssssssssssssssssss'
 True
 CursorMismatch: imessage is not what was expected
 CursorUnreadable: does not parse
-MailFolder: a mail folder (it holds dovecot.index.log): its cur is read mail
+MailFolder: a mail folder (it holds dovecot.index.log): its cur is read mail, not stuck work
+Closed: this Spool is closed
 
 ``SpoolFull`` (no space: acks go on), ``Refused`` (no right to write), ``Unreadable``, ``LockTimedOut`` (only where a timeout was
 given) and ``PutUnknown`` need a disk or a neighbour to be shown:
@@ -64,6 +66,7 @@ from typing import TYPE_CHECKING
 
 from spooltop.errors import (
     ClaimLost,
+    Closed,
     CursorMismatch,
     CursorUnreadable,
     LockTimedOut,
@@ -78,22 +81,25 @@ from spooltop.errors import (
 )
 
 if TYPE_CHECKING:
-    from .atomic import write_atomic
+    from .atomic import write_atomic, write_atomic_text
     from .claim import Claim
     from .cursors import CursorFile
     from .flat import available, read_and_delete
+    from .putting import MessageId
     from .spool import Spool
     from .tickets import FileTicketQueue
 
 __all__ = [
     "Claim",
     "ClaimLost",
+    "Closed",
     "CursorFile",
     "CursorMismatch",
     "CursorUnreadable",
     "FileTicketQueue",
     "LockTimedOut",
     "MailFolder",
+    "MessageId",
     "NotASpool",
     "PutUnknown",
     "Refused",
@@ -105,11 +111,12 @@ __all__ = [
     "available",
     "read_and_delete",
     "write_atomic",
+    "write_atomic_text",
 ]
 
 _ROOMS = {
     "Claim": "claim", "CursorFile": "cursors", "FileTicketQueue": "tickets", "Spool": "spool", "available": "flat",
-    "read_and_delete": "flat", "write_atomic": "atomic",
+    "MessageId": "putting", "read_and_delete": "flat", "write_atomic": "atomic", "write_atomic_text": "atomic",
 }  # fmt: skip
 
 

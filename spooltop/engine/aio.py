@@ -24,26 +24,23 @@ async def aclaims(
 ) -> AsyncIterator[Claim]:
     """What ``Spool.aclaims`` is made of. ``take`` gives a claim or None at once, ``due`` the seconds until a delayed message may
     be claimed, ``settle`` raises where the boxes are others now. ``opened`` is called at the first step only, so that a generator
-    that nobody steps through holds nothing; what it gives is closed."""
+    that nobody steps through holds nothing; what it gives goes with the generator."""
     watch = opened()
-    try:
-        ends = None if timeout is None else time.monotonic() + timeout
-        wakes = watch.wakes
-        while True:
-            claim = take()
-            if claim is not None:
-                yield claim
-                del claim  # one that the caller has dropped is not kept alive here
-                ends = None if timeout is None else time.monotonic() + timeout
-                continue
-            left = float("inf") if ends is None else ends - time.monotonic()
-            if left <= 0 or watch.wakes != wakes:
-                return
-            soon = due()
-            await _wait(watch, min(left, watch.longest) if soon is None else min(left, watch.longest, soon))
-            settle()
-    finally:
-        watch.close()
+    ends = None if timeout is None else time.monotonic() + timeout
+    wakes = watch.wakes
+    while True:
+        claim = take()
+        if claim is not None:
+            yield claim
+            del claim  # one that the caller has dropped is not kept alive here
+            ends = None if timeout is None else time.monotonic() + timeout
+            continue
+        left = float("inf") if ends is None else ends - time.monotonic()
+        if left <= 0 or watch.wakes != wakes:
+            return
+        soon = due()
+        await _wait(watch, min(left, watch.longest) if soon is None else min(left, watch.longest, soon))
+        settle()
 
 
 async def _wait(watch: Watch, seconds: float) -> None:

@@ -104,9 +104,16 @@ def reject(
     who: str,
     attempt: int | None,
     durable: bool,
+    ended: str | None = None,
 ) -> None:
-    """Sets a claim aside in ``rejected``. ``FileNotFoundError`` where it is gone."""
+    """Sets a claim aside in ``rejected``. ``ended``: how its last attempt ended. ``FileNotFoundError`` where it is gone."""
     meta: dict[str, Json] = {"origin": "cur", "reason": reason, "at": at, "who": who, "attempt": attempt}
+    if ended is not None:
+        meta["ended"] = ended
+    if durable and not dirs.files.ordered(dirs.box(Box.CUR)):
+        # The claim first: where directories do not wait for each other (btrfs) a power cut would bring the message back to new,
+        # beside the one that was set aside.
+        dirs.files.sync_dir(dirs.box(Box.NEW))
     set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
     if durable:
         target = folder(dirs, Box.REJECTED, operation)

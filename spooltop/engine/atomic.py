@@ -8,13 +8,14 @@ import stat
 
 from spooltop.errors import Refused, SpoolFull
 
+from .arguments import check_bytes, check_text
 from .files import Files
 from .troubles import in_words
 
-__all__ = ["publish", "write_atomic"]
+__all__ = ["publish", "write_atomic", "write_atomic_text"]
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes, *, files: Files | None = None) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, *, files: Files | None = None) -> None:
     """Replaces the content of a file by ``data`` in one step, or makes the file.
 
     Written under a random name in the same directory (never one that somebody could have planted), owner, group and mode taken
@@ -33,6 +34,8 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, *, files: Files | No
     ...     (path.read_text(), oct(path.stat().st_mode & 0o777), os.listdir(folder))
     ('{"a": 1}', '0o640', ['state.json'])
     """
+    check_bytes("data", data, "call write_atomic_text")
+    data = bytes(data)
     files = files or Files()
     folder_path, name = os.path.split(os.path.abspath(os.fsdecode(path)))
     folder = files.open_dir(folder_path, follow=True)
@@ -52,6 +55,23 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, *, files: Files | No
         raise in_words(error, folder_path, "write") from error
     finally:
         files.close(folder)
+
+
+def write_atomic_text(
+    path: str | os.PathLike[str], text: str, encoding: str = "utf-8", *, files: Files | None = None
+) -> None:
+    """``write_atomic`` for text, line ends as they are. ``UnicodeEncodeError`` for what ``encoding`` does not know; the file then
+    stays as it was.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "motd")
+    ...     write_atomic_text(path, "größer")
+    ...     path.read_text(encoding="utf-8")
+    'größer'
+    """
+    check_text("text", text)
+    write_atomic(path, text.encode(encoding), files=files)
 
 
 def publish(

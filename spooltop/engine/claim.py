@@ -6,14 +6,16 @@ import os
 import stat
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from spooltop.errors import ClaimLost, Unreadable
 
+from .arguments import check_seconds
 from .names import Name, parse
 
 if TYPE_CHECKING:
     from .consumer import Consumer
+    from .drafts import Data
 
 __all__ = ["Claim", "backoff"]
 
@@ -31,7 +33,8 @@ class Claim:
     """One message, claimed. ``with claim:`` acks at the end and releases with a delay on an exception.
 
     ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. Where somebody took the claim away, each
-    step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning.
+    step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning. So does
+    one whose spool is closed, and then each step, the end of ``with claim:`` included, raises ``Closed``.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -87,9 +90,10 @@ class Claim:
         consumer = self._consumer
         if self.done:
             consumer.check(self)
-        files = consumer.files
+        boxes = consumer.boxes
+        files = boxes.files
         try:
-            fd = files.open_read(self.name, consumer.cur)
+            fd = files.open_read(self.name, boxes.cur)
             try:
                 return files.content(fd)
             finally:
@@ -117,13 +121,35 @@ class Claim:
         """Done: the message is gone when this returns (durable: also after power loss)."""
         self._consumer.ack(self)
 
-    def release(self, delay: float = 0) -> None:
-        """Back to ``new``, to be claimed again after ``delay`` seconds, its attempt counted. At the limit of attempts it is
-        rejected instead."""
-        self._consumer.release(self, delay)
+    def release(self, delay: float = 0, *, data: Data | None = None, ended: str | None = None) -> None:
+        """Moves it back to ``new``, to be claimed again after ``delay`` seconds, its attempt counted. At the limit of attempts it
+        is rejected instead. ``ended`` says how the attempt ended (``exit-1``, the class of an exception): it stands in the name,
+        cut to 24 bytes, and is what operators see.
 
-    def reject(self, reason: str) -> None:
-        """Set aside in ``rejected``, with the reason; an operator looks at it.
+        ``data`` is the content from now on, as bytes or a binary file: what is left to do of a job, say. It is written and synced
+        as a file of its own, which then changes places with the claim in one step (``renameat2(2)`` with RENAME_EXCHANGE), and
+        only then the claim goes back. Whatever dies in between, the message is there once, with the old content or the new; a
+        leftover is a file in ``tmp`` that nobody delivers. Where that step is not to be had (NFS, some FUSE) it raises
+        ``Refused``, and the claim is still held, with the old content, as it is after ``SpoolFull``. After an error of a later
+        step it is held with the new one.
+
+        >>> import tempfile
+        >>> from spooltop.engine import Spool
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     id = spool.put(b"rows 1 to 900")
+        ...     spool.claim().release(data=b"rows 600 to 900")
+        ...     with spool.claim() as claim:
+        ...         (claim.id == id, claim.data, claim.attempt)
+        (True, b'rows 600 to 900', 2)
+        """
+        consumer = self._consumer
+        if data is not None:
+            check_seconds("delay", delay, or_none=False)
+            consumer.rewrite(self, data)
+        consumer.release(self, delay, ended)
+
+    def reject(self, reason: str, *, ended: str | None = None) -> None:
+        """Set aside in ``rejected``, with the reason and how the attempt ended; an operator looks at it.
 
         >>> import os, tempfile
         >>> from spooltop.engine import Spool
@@ -133,7 +159,11 @@ class Claim:
         ...     (spool.depth(), len(os.listdir(folder + "/.spooltop/rejected")))
         (0, 1)
         """
-        self._consumer.reject(self, reason)
+        self._consumer.reject(self, reason, ended)
+
+    def of(self, consumer: Consumer) -> bool:
+        """True for a claim of this consumer."""
+        return self._consumer is consumer
 
     @property
     def ended(self) -> bool:
@@ -151,15 +181,23 @@ class Claim:
         self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         if self.done:
+            if exception is None and self._consumer.gave_back(self):
+                self._consumer.check(self)  # says that the spool was closed before this could be acked
             return
         if exception is None:
             self.ack()
             return
         try:
             # Whoever interrupts the program says nothing about the message.
-            self.release(backoff(self.attempt) if isinstance(exception, Exception) else 0)
+            if isinstance(exception, Exception):
+                self.release(backoff(self.attempt), ended=type(exception).__name__)
+            else:
+                self.release(0)
         except ClaimLost:
             exception.add_note(f"the claim on {self.id!r} was taken away meanwhile")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Claim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
 
     async def __aenter__(self) -> Claim:
         return self

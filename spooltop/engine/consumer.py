@@ -4,44 +4,77 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Callable, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn, cast
 from weakref import ref
 
-from spooltop.errors import ClaimLost, SpooltopError, Unreadable
+from spooltop.errors import ClaimLost, Closed, Refused, SpooltopError, Unreadable, UsageError
 from spooltop.model.words import Box
 
+from .arguments import check_seconds, check_text
 from .aside import reject
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
+from .closed import AfterClose, closed
 from .dirs import SpoolDirs
-from .names import back_in_new, parse
+from .drafts import Data, Drafts, SourceFailed, check_data
+from .files import UNSUPPORTED
+from .mail import refuse_mail
+from .names import LATEST, back_in_new, is_mail_name, parse
 from .presence import Hold
+from .stamps import Ids
 from .troubles import in_words
 
 __all__ = ["Consumer"]
 
 
-class Consumer:
-    """Claims of one process on one spool, under one token at a time. Thread-safe."""
+class Boxes:
+    """The descriptors that a consumer works on. Whatever uses one refers to this object meanwhile, and so keeps it open."""
 
-    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], host: str, *, durable: bool, max_attempts: int) -> None:
-        self._dirs = dirs
+    __slots__ = ("cur", "dirs", "files", "new")
+
+    def __init__(self, dirs: SpoolDirs) -> None:
+        self.dirs = dirs
         self.files = dirs.files
+        self.new = dirs.box(Box.NEW)
+        self.cur = dirs.box(Box.CUR)
+
+
+class Consumer:
+    """Claims of one process on one spool, under one token at a time. Mail is not claimed, unless ``as_spool``. Thread-safe,
+    ``close`` included: a call that is under way in another thread ends as it would have, and every later one raises
+    ``Closed``."""
+
+    def __init__(
+        self,
+        dirs: SpoolDirs,
+        clock: Callable[[], float],
+        host: str,
+        *,
+        durable: bool,
+        max_attempts: int,
+        as_spool: bool = False,
+    ) -> None:
+        self._path = dirs.path
+        self.boxes = Boxes(dirs)
         self._clock = clock
         self._host = host
         self._durable = durable
         self._max_attempts = max_attempts
+        self._takes_mail_names = as_spool
         self._sync_new: bool | None = None
-        self._new = dirs.box(Box.NEW)
-        self.cur = dirs.box(Box.CUR)
-        self.backlog = Backlog(self._new, dirs.files, clock)
+        self.backlog = Backlog(self.boxes.new, dirs.files, clock)
         self._lock = threading.RLock()
         self._hold: Hold | None = None
         self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
         self._last_us = 0
+        self._unsure: dict[str, str] = {}
+        """Name in ``cur`` → name in ``new`` of those of which nobody could tell whether they were claimed."""
+        self._closed = False
+        self._given_back: frozenset[str] = frozenset()
 
     # Presence
 
@@ -49,10 +82,15 @@ class Consumer:
         """The presence of this process, taken at the first call."""
         with self._lock:
             if self._hold is None:
+                boxes = self.boxes
                 try:
-                    self._hold = Hold.take(self._dirs, now=self._clock(), durable=self._durable)
+                    hold = Hold.take(boxes.dirs, now=self._clock(), durable=self._durable)
                 except OSError as error:
-                    raise in_words(error, self._dirs.path, "claim") from error
+                    raise in_words(error, self._path, "claim") from error
+                if self._closed:  # by a signal handler, since this call began
+                    hold.drop(boxes.dirs, remove=True)
+                    raise closed(self._path)
+                self._hold = hold
             return self._hold
 
     @property
@@ -66,20 +104,27 @@ class Consumer:
             self._hold.abandon()
             self._hold = None
         self._open.clear()
+        self._unsure.clear()
         self.backlog.clear()
 
     def close(self) -> None:
-        """Releases what is still claimed, with a warning, and lets go of the presence."""
+        """Releases what is still claimed, with a warning, and lets go of the presence and of the descriptors."""
         with self._lock:
+            self._closed = True
+            boxes = self.boxes
             dropped = [claim for reference in list(self._open.values()) if (claim := reference()) is not None]
+            self._given_back = frozenset(claim.name for claim in dropped)
             for claim in dropped:
                 self.drop(claim)
             self._open.clear()
             hold, self._hold = self._hold, None
-            if hold is not None:
-                mine = f",c={hold.token}."
-                left = any(mine in name for name in self.files.scan(self.cur))
-                hold.drop(self._dirs, remove=not left)
+            try:
+                if hold is not None:
+                    mine = f",c={hold.token}."
+                    left = any(mine in name for name in boxes.files.scan(boxes.cur))
+                    hold.drop(boxes.dirs, remove=not left)
+            finally:
+                self.boxes = cast("Boxes", AfterClose(self._path))
         if dropped:
             warn_dropped(*(claim.id for claim in dropped))
 
@@ -91,8 +136,15 @@ class Consumer:
         ``keep`` is what must live as long as the claim does.
         """
         with self._lock:
-            backlog, files, new, cur = self.backlog, self.files, self._new, self.cur
+            if self._closed:
+                raise closed(self._path)
+            boxes = self.boxes
+            files, new, cur = boxes.files, boxes.new, boxes.cur
+            if self._unsure and self._hold is not None and (found := self._claimed_before()) is not None:
+                return self._begin(*found, self._hold, keep)
             while (name := self._oldest("claim")) is not None:
+                if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
+                    self._refuse_mail(name)
                 hold = self._hold or self.hold()
                 us = int(self._clock() * 1e6)
                 self._last_us = us = us if us > self._last_us else self._last_us + 1
@@ -102,22 +154,68 @@ class Consumer:
                     # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
                     files.rename(name, new, claimed, cur)
                 except OSError as error:
-                    if not files.has_moved(name, new, claimed, cur, None):
-                        if isinstance(error, FileNotFoundError):
-                            continue
-                        backlog.add(name)
-                        raise in_words(error, self._dirs.path, "claim") from error
-                claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0) if self._failures else 0, keep)
-                self._open[claimed] = ref(claim)
-                return claim
+                    if not self._claimed_after(error, name, claimed):
+                        continue
+                if self._hold is not hold:  # a signal handler closed it meanwhile: nobody could tell that this holder lives
+                    files.move(claimed, cur, name, new)
+                    raise closed(self._path)
+                return self._begin(name, claimed, hold, keep)
             return None
+
+    def _claimed_after(self, error: OSError, name: str, claimed: str) -> bool:
+        """Whether a claim was made by a rename that reported ``error``. False: the race was lost. Raises where it was not made,
+        or where nobody can tell: then the next ``take`` asks again, as nobody puts back what a living process holds."""
+        boxes = self.boxes
+        try:
+            boxes.files.stat(claimed, boxes.cur)
+            return True
+        except FileNotFoundError:
+            if isinstance(error, FileNotFoundError):
+                return False
+            self.backlog.add(name)
+        except OSError:
+            self._unsure[claimed] = name
+        raise in_words(error, self._path, "claim") from error
+
+    def _claimed_before(self) -> tuple[str, str] | None:
+        """The name in ``new`` and in ``cur`` of one of those of which nobody could tell, where it is a claim."""
+        boxes = self.boxes
+        for claimed, name in list(self._unsure.items()):
+            try:
+                boxes.files.stat(claimed, boxes.cur)
+            except FileNotFoundError:
+                del self._unsure[claimed]
+                self.backlog.add(name)
+                continue
+            except OSError:
+                continue  # not to be told yet
+            del self._unsure[claimed]
+            return name, claimed
+        return None
+
+    def _begin(self, name: str, claimed: str, hold: Hold, keep: object) -> Claim:
+        claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
+        self._open[claimed] = ref(claim)
+        return claim
+
+    def _refuse_mail(self, name: str) -> None:
+        """Raises ``MailFolder`` where mail was delivered into what was opened as a spool."""
+        try:
+            refuse_mail(self.boxes.dirs)
+        except BaseException as error:
+            self.backlog.add(name)
+            if isinstance(error, OSError):
+                raise in_words(error, self._path, "claim") from error
+            raise
+        self._takes_mail_names = True  # jobs under such names: claims of others in cur show it
 
     def peek(self) -> str | None:
         """The id of what ``take`` would claim."""
         with self._lock:
+            boxes = self.boxes
             while (name := self._oldest("peek")) is not None:
                 try:
-                    self.files.stat(name, self._new)
+                    boxes.files.stat(name, boxes.new)
                 except FileNotFoundError:
                     continue
                 self.backlog.add(name)
@@ -128,7 +226,7 @@ class Consumer:
         try:
             return self.backlog.pop()
         except OSError as error:
-            raise in_words(error, self._dirs.path, doing) from error
+            raise in_words(error, self._path, doing) from error
 
     def holds(self, claim: Claim) -> bool:
         """True while the claim is this process's to end: not after a fork, not after closing."""
@@ -136,128 +234,183 @@ class Consumer:
 
     def open(self, claim: Claim) -> BinaryIO:
         self.check(claim)
+        boxes = self.boxes
         try:
-            fd = self.files.open_read(claim.name, self.cur)
+            fd = boxes.files.open_read(claim.name, boxes.cur)
         except FileNotFoundError:
             raise self.lost(claim) from None
         except OSError as error:
             raise self.unreadable(error) from None
-        return as_file(fd, self._dirs.path)
+        return as_file(fd, self._path)
 
     def unreadable(self, error: OSError) -> Exception:
         """What to raise where the content could not be read."""
         if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
-            return in_words(error, self._dirs.path, "read")
-        return Unreadable("not a regular file", path=self._dirs.path, advice="reject it, and look who put it there")
+            return in_words(error, self._path, "read")
+        return Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
 
     # Ends
 
     def ack(self, claim: Claim) -> None:
-        if claim.done or self._failures:
-            self._unlink(claim)
+        boxes = self.boxes if not claim.done else self._ended(claim)
+        if self._failures:
+            self._unlink(boxes, claim)
         else:  # the same without the detours: most of what a consumer does
             try:
-                self.files.unlink(claim.name, self.cur)
+                boxes.files.unlink(claim.name, boxes.cur)
             except OSError as error:
-                self._must_be_gone(claim, error)
+                self._must_be_gone(boxes, claim, error)
             claim.done = True
             self._open.pop(claim.name, None)
         if self._durable:
-            self._settle()
+            self._settle(boxes)
 
     def ack_many(self, claims: Sequence[Claim]) -> None:
         """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
+        for claim in claims:
+            if not isinstance(claim, Claim):
+                raise TypeError(f"claims takes claims, not {type(claim).__name__}: {claim!r:.80}")
+            if not claim.of(self):
+                raise UsageError(f"{claim!r} is a claim of another Spool", path=self._path, advice="nothing was acked")
         lost: list[Claim] = []
+        boxes = self.boxes
         for claim in claims:
             try:
-                self._unlink(claim)
+                self._unlink(boxes, claim)
             except ClaimLost:
                 lost.append(claim)
         if self._durable:
-            self._settle()
+            self._settle(boxes)
         if lost:
             raise ClaimLost(
                 f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
                 names=[claim.name for claim in lost],
-                path=self._dirs.path,
+                path=self._path,
             )
 
-    def _unlink(self, claim: Claim) -> None:
+    def _unlink(self, boxes: Boxes, claim: Claim) -> None:
         self.check(claim)
         try:
-            self.files.unlink(claim.name, self.cur)
+            boxes.files.unlink(claim.name, boxes.cur)
         except OSError as error:
-            self._must_be_gone(claim, error)
+            self._must_be_gone(boxes, claim, error)
         self._forget(claim)
         self._failures.pop(claim.base, None)
 
-    def _settle(self) -> None:
+    def _settle(self, boxes: Boxes) -> None:
         try:
-            self._sync_acks()
+            self._sync_acks(boxes)
         except OSError as error:
             what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
-            raise SpooltopError(what, path=self._dirs.path, advice="after a power cut it may come again") from error
+            raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
 
-    def _must_be_gone(self, claim: Claim, error: OSError) -> None:
+    def _must_be_gone(self, boxes: Boxes, claim: Claim, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
             raise self.lost(claim) from None
         # A server may have done it and yet report an error.
         try:
-            self.files.stat(claim.name, self.cur)
+            boxes.files.stat(claim.name, boxes.cur)
         except FileNotFoundError:
             return
         except OSError:
             pass  # the first error is the one to report
-        raise in_words(error, self._dirs.path, "ack") from error
+        raise in_words(error, self._path, "ack") from error
 
-    def release(self, claim: Claim, delay: float) -> None:
+    def rewrite(self, claim: Claim, data: Data) -> None:
+        """Puts ``data`` in place of the content of a claim that is held, in one step."""
+        check_data(data)
+        self.check(claim)
+        boxes = self.boxes
+        files, tmp = boxes.files, boxes.dirs.box(Box.TMP)
+        drafts, draft = Drafts(boxes.dirs), Ids(self._host).next(self._clock)
+        try:
+            old = files.stat(claim.name, boxes.cur)
+            if not stat.S_ISREG(old.st_mode):
+                raise Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
+            inode = drafts.write(draft, data, self._durable, False)
+            try:
+                files.keep_times(draft, tmp, old)
+                files.swap(draft, tmp, claim.name, boxes.cur)
+            except OSError as error:
+                # A server may have done it and yet report an error.
+                if self._content_inode(boxes, claim) != inode:
+                    drafts.discard(draft)
+                    if error.errno in UNSUPPORTED:
+                        what = "release: this file system cannot swap two files in one step, which changed content needs"
+                        advice = "put the new content as a message, then ack this one"
+                        raise Refused(what, path=self._path, advice=advice) from error
+                    raise
+            if self._durable:
+                files.sync_dir(boxes.cur)  # first: cut off in between, the old content is in tmp, where nothing is delivered
+                files.sync_dir(tmp)
+            drafts.discard(draft)  # the old content
+        except SourceFailed as failed:
+            raise failed.error from None
+        except FileNotFoundError:
+            raise self.lost(claim) from None
+        except OSError as error:
+            raise in_words(error, self._path, "release") from error
+
+    def _content_inode(self, boxes: Boxes, claim: Claim) -> int | None:
+        try:
+            return self._inode(boxes, claim)
+        except OSError:
+            return None  # the first error is the one to report
+
+    def release(self, claim: Claim, delay: float, ended: str | None = None) -> None:
+        if type(delay) is not int and type(delay) is not float:
+            check_seconds("delay", delay, or_none=False)
         if claim.attempt >= self._max_attempts:
-            self.reject(claim, f"given back after {claim.attempt} attempts")
+            self.reject(claim, f"given back after {claim.attempt} attempts", ended)
             return
         self.check(claim)
+        boxes = self.boxes
         told = claim.told
-        until = int((self._clock() + delay) * 1e6) if delay > 0 else None
-        name = back_in_new(told, not_before=until)
+        until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
+        name = back_in_new(told, not_before=until, ended=ended)
         if not told.own:  # its name can carry neither
             self._count_failure(told.base)
             if until is not None:
                 self.backlog.delay(name, until)
         try:
-            self.files.move(claim.name, self.cur, name, self._new, inode=self._inode(claim))
+            boxes.files.move(claim.name, boxes.cur, name, boxes.new, inode=self._inode(boxes, claim))
         except FileNotFoundError:
             raise self.lost(claim) from None
         except FileExistsError:
             raise SpooltopError(
-                f"{told.id!r} cannot go back: another message of that name is in new", path=self._dirs.path,
+                f"{told.id!r} cannot go back: another message of that name is in new", path=self._path,
                 advice="it stays in cur; requeue it when the other one is gone",
             ) from None  # fmt: skip
         except OSError as error:
-            raise in_words(error, self._dirs.path, "release") from error
+            raise in_words(error, self._path, "release") from error
         self._forget(claim)
         try:
             with self._lock:
                 self.backlog.add(name)
-            self._sync(self._new)
+            self._sync(boxes)
         except OSError as error:
             what = f"release: done, but then {os.strerror(error.errno or 0)}"
             hint = "nothing is lost; after a power cut it may be claimed still"
-            raise SpooltopError(what, path=self._dirs.path, advice=hint) from error
+            raise SpooltopError(what, path=self._path, advice=hint) from error
 
-    def reject(self, claim: Claim, reason: str) -> None:
+    def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None:
+        check_text("reason", reason)
         self.check(claim)
+        boxes = self.boxes
         try:
             reject(
-                self._dirs, claim.name, self._inode(claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
+                boxes.dirs, claim.name, self._inode(boxes, claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
                 who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
+                ended=ended,
             )  # fmt: skip
         except FileNotFoundError:
             raise self.lost(claim) from None
         except OSError as error:
-            raise in_words(error, self._dirs.path, "reject") from error
+            raise in_words(error, self._path, "reject") from error
         self._forget(claim)
 
-    def _inode(self, claim: Claim) -> int:
-        return self.files.stat(claim.name, self.cur).st_ino
+    def _inode(self, boxes: Boxes, claim: Claim) -> int:
+        return boxes.files.stat(claim.name, boxes.cur).st_ino
 
     def drop(self, claim: Claim) -> None:
         """What the finaliser of a forgotten claim does."""
@@ -268,12 +421,22 @@ class Consumer:
 
     def check(self, claim: Claim) -> None:
         if claim.done:
-            raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._dirs.path)
+            self._ended(claim)
+
+    def gave_back(self, claim: Claim) -> bool:
+        """True for a claim that was held when the spool was closed."""
+        return claim.name in self._given_back
+
+    def _ended(self, claim: Claim) -> NoReturn:
+        if self.gave_back(claim):
+            what = f"the Spool was closed while the claim on {claim.id!r} was held"
+            raise Closed(what, path=self._path, advice="the message went back to new and will be claimed again")
+        raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._path)
 
     def lost(self, claim: Claim) -> ClaimLost:
         self._forget(claim)
         what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
-        return ClaimLost(what, names=[claim.name], path=self._dirs.path, advice=advice)
+        return ClaimLost(what, names=[claim.name], path=self._path, advice=advice)
 
     def _forget(self, claim: Claim) -> None:
         claim.end()
@@ -284,17 +447,17 @@ class Consumer:
             self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
         self._failures[name] = self._failures.get(name, 0) + 1
 
-    def _sync_acks(self) -> None:
-        self.files.sync_dir(self.cur)
+    def _sync_acks(self, boxes: Boxes) -> None:
+        boxes.files.sync_dir(boxes.cur)
         # Claimed and acked since the last commit, cur looks as if nothing had been there: btrfs writes nothing down for it, and
         # the message would be back in new.
         if self._sync_new is None:
-            self._sync_new = not self.files.ordered(self.cur)
+            self._sync_new = not boxes.files.ordered(boxes.cur)
         if self._sync_new:
-            self.files.sync_dir(self._new)
+            boxes.files.sync_dir(boxes.new)
 
-    def _sync(self, target: int) -> None:
+    def _sync(self, boxes: Boxes) -> None:
         if self._durable:
             # Target first: cut off in between, the message is in both places and never in none.
-            self.files.sync_dir(target)
-            self.files.sync_dir(self.cur)
+            boxes.files.sync_dir(boxes.new)
+            boxes.files.sync_dir(boxes.cur)

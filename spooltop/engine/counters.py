@@ -1,5 +1,7 @@
 """Counts that processes share: how often the engine's own locks were had or given up, and which duplicates were suppressed.
 
+They stand in ``.spooltop``. Only what happened to the lock of cursor files stands in their journal, since there may be no spool.
+
 A counter file is a log of JSON lines, ``{"at": epoch seconds, "what": …, "of": …, "n": …}``, appended under a lock on the file
 itself, which nobody ever replaces or removes. When it has grown it is summed up in place: by the minute for the last hour, and
 before that in one line for each counter, so that totals stay. Cut off there, counts are lost and nothing else.
@@ -11,18 +13,24 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from .files import Files
+from .files import Files, open_shared
 
-__all__ = ["ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "lock_within", "read", "total"]
+__all__ = [
+    "ACQUIRED", "COUNTERS", "DUPLICATE", "JOURNAL", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",
+]  # fmt: skip
 
 COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
+JOURNAL = ".cursors.journal"
+"""The journal of the cursor files in its directory: a line for each time that their lock was had or given up."""
 ACQUIRED, TIMED_OUT, DUPLICATE = "lock-acquired", "lock-timed-out", "duplicate"
 MAX = 128 << 10
 """Bytes from which a counter file is summed up."""
+_NEWEST = 256 << 10
+"""Bytes of a journal that are looked at."""
 _HOUR = 3600.0
 _PATIENCE = 0.2
 """Seconds that counting waits for its own file: a count is no reason to hang."""
@@ -42,14 +50,12 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
     """Appends to the counter file ``name`` of the directory ``folder``. An error is not told: what is counted is done."""
     told = b"".join(_line(count) for count in counts)
     try:
-        fd = files.open_lasting(name, folder, append=True)
+        fd = open_shared(files, name, folder, like, append=True)
         try:
             found = files.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE):
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE, write=True):
                 return
-            if found.st_size == 0:
-                files.own_as(fd, like)
-            elif found.st_size > MAX:
+            if found.st_size > MAX:
                 _sum_up(files, fd)
             files.write_all(fd, told)
         finally:
@@ -83,18 +89,65 @@ def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str
     return found
 
 
-def lock_within(files: Files, fd: int, timeout: float | None, *, tick: Callable[[], float] = time.monotonic) -> bool:
-    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False where that was not enough."""
+def locks_used(files: Files, own: int | None, folders: Iterable[int], *, since: float) -> tuple[int, int]:
+    """How often locks were had and how often they were given up since then (epoch seconds). ``own`` is a spool's ``.spooltop``,
+    ``folders`` are directories with cursor files, of which those in ``cursors`` below count too. Of a long journal the newest
+    part is looked at."""
+    counts = [] if own is None else read(files, own, COUNTERS)
+    had, given_up = (sum(total(counts, what, since=since).values()) for what in (ACQUIRED, TIMED_OUT))
+    for folder in folders:
+        for name in (JOURNAL, f"cursors/{JOURNAL}"):
+            for timed_out in _in_journal(files, folder, name, since):
+                had, given_up = had + (not timed_out), given_up + timed_out
+    return had, given_up
+
+
+def _in_journal(files: Files, folder: int, name: str, since: float) -> Iterator[bool]:
+    """For each line since then whether the lock was given up."""
+    above, _, name = name.rpartition("/")
+    inside = folder
+    try:
+        if above:
+            inside = files.open_dir(above, folder)
+        try:
+            fd = files.open_read(name, inside)
+            try:
+                found = files.fstat(fd)
+                data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST)) if stat.S_ISREG(found.st_mode) else b""
+            finally:
+                files.close(fd)
+        finally:
+            if above:
+                files.close(inside)
+    except OSError:
+        return  # there is none, or it is not ours to look into
+    for line in reversed(data.splitlines()):
+        try:
+            told = json.loads(line)
+            at, timed_out = float(told["time"]), told.get("timed_out") is True
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            continue  # torn, or not ours
+        if at < since:
+            return
+        yield timed_out
+
+
+def lock_within(
+    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Callable[[], float] = time.monotonic
+) -> bool:
+    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False where that was not enough. By a
+    ``flock``, or, with ``write``, by a lock that those who may only read cannot take."""
+    take: Callable[..., bool] = files.lock_write if write else files.lock
     if timeout is None:
-        return files.lock(fd, wait=True)
-    # flock(2) knows no timeout, and a signal for one is the program's and not ours.
+        return take(fd, wait=True)
+    # Neither call knows a timeout, and a signal for one is the program's and not ours.
     end, pause = tick() + timeout, 0.001
-    while not files.lock(fd):
+    while not take(fd):
         left = end - tick()
         if left <= 0:
             return False
         time.sleep(min(left, pause))
-        pause = min(pause * 2, 0.05)
+        pause = min(pause * 2, 0.005)  # longer ones would starve beside a loop that takes it again at once
     return True
 
 

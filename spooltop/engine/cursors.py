@@ -14,27 +14,36 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
+from spooltop.model.text import escape
 from spooltop.model.words import Json
 
+from .arguments import check_seconds, check_text
 from .atomic import publish
-from .counters import ACQUIRED, COUNTERS, TIMED_OUT, Count, add, lock_within
-from .dirs import OWN
+from .closed import Descriptor, closed
+from .counters import JOURNAL, lock_within
 from .files import Files
-from .machine import command_line
+from .machine import command_line, command_of, flock_holders
 from .troubles import telling
 
-__all__ = ["JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
+__all__ = ["FILE_MAX", "JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
 
 LOCK = ".cursors.lock"
-JOURNAL = ".cursors.journal"
 JOURNAL_MAX = 1 << 20
 """Bytes that the journal may take; then its newest half is kept."""
 _LINE_MAX = 64 << 10
-_FILE_MAX = 64 << 20
+FILE_MAX = 4 << 20
+"""Bytes that a cursor file may have. A larger one is neither read nor written, here or by whoever shows it: what is stored is
+shown."""
+_BLANK = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
+
+
+TIMEOUT = 10.0
+"""Seconds that ``advance`` waits for the lock, where nothing else is said."""
 
 
 class Anything:
@@ -42,15 +51,15 @@ class Anything:
 
 
 ANYTHING = Anything()
-"""``expect`` that is not given: whatever stands there may be replaced."""
+"""An argument that is not given. ``expect``: whatever stands there may be replaced; ``timeout``: that of the object."""
 
 
 class CursorFile:
     """One cursor file. ``single``: it holds one source's value and nothing else; by default where its directory is ``cursors``.
 
     ``timeout``: seconds to wait for the lock, None: for ever. ``files`` and ``clock`` (epoch seconds) are the world; ``folder``
-    is an open descriptor of the directory that the file lies in, kept by the caller, for one who must not be led elsewhere by a
-    link. Making the object touches nothing.
+    is an open descriptor of the directory that the file lies in, of which a copy is kept, for one who must not be led elsewhere
+    by a link. Making the object touches nothing. After ``close`` every method raises ``Closed``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +73,7 @@ class CursorFile:
         path: str | os.PathLike[str],
         *,
         single: bool | None = None,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
         folder: int | None = None,
@@ -74,8 +83,9 @@ class CursorFile:
         self.single = single if single is not None else os.path.basename(self._folder) == "cursors"
         self._files = files or Files()
         self._clock = clock
-        self._folder_fd = folder
+        self._folder_fd = None if folder is None else Descriptor(folder)
         self._timeout = timeout
+        self._closed = False
 
     def read(self) -> dict[str, Json]:
         """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
@@ -83,31 +93,123 @@ class CursorFile:
         with telling(self.path, "read"), self._opened() as folder:
             return self._sections(self._text(folder))
 
-    def advance(self, source: str, value: Json, *, expect: Json | Anything = ANYTHING) -> Json:
-        """Stores ``value`` as the section of ``source`` and changes nothing else, byte for byte; the value it had before.
+    def advance(
+        self,
+        source: str,
+        value: Json,
+        *,
+        field: str | None = None,
+        expect: Json | Anything = ANYTHING,
+        timeout: float | Anything | None = ANYTHING,
+    ) -> Json:
+        """Stores ``value`` as the section of ``source`` and changes nothing else, byte for byte. Returns the value before.
 
-        Read again under an exclusive ``flock`` on ``.cursors.lock`` beside the file, published by an atomic replace, synced.
-        With ``expect`` only where the section holds that value (None: also where there is none), else ``CursorMismatch``.
-        ``CursorUnreadable`` where the file does not parse: nothing is published over it. ``LockTimedOut`` after
-        ``timeout``; of a file in a spool it is counted how often. ``UsageError`` for a value that is no
-        JSON, and for another source than the one a file per source is named after.
+        ``value`` is the whole section, in a shared file and in a file per source alike: an object that stood there is replaced.
+        With ``field`` it is one field of the section, which is an object or is made one, and the other fields stay; ``expect``
+        and the value returned are then those of the field. ``spooltop cursors --set`` does the same: an object is the whole
+        section, and a plain value the field that its plan names.
+
+        The file is read again under an exclusive ``flock`` on ``.cursors.lock`` beside it, published by an atomic replace, and
+        synced. ``timeout``: seconds to wait for that lock, None: for ever, by default those of the object. Each time it was
+        had or given up is a line in ``.cursors.journal``. With ``expect`` the value is stored only where that value stands (None:
+        also where there is none).
+
+        Raises ``TypeError`` for a source or a field that is no ``str``, ``UsageError`` for a value that is no JSON (NaN, bytes, a
+        set, a key that is no ``str``, half a surrogate pair) and for another source than that of a file per source, before
+        anything is opened, and for a value with which the file would exceed ``FILE_MAX``; ``CursorMismatch``;
+        ``CursorUnreadable`` for a file that does not parse, exceeds ``FILE_MAX`` or holds the key twice: nothing is published
+        over it; ``LockTimedOut``, which names the holder.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cursors = CursorFile(folder + "/cursors.json")
+        ...     before = cursors.advance("imessage", {"cursor": 17, "account": "ann"})
+        ...     (cursors.advance("imessage", 18, field="cursor"), cursors.read())
+        (17, {'imessage': {'cursor': 18, 'account': 'ann'}})
         """
-        try:
-            encoded = json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"not a JSON value: {error}", path=self.path) from None
+        self._check_name("source", source)
+        if field is not None:
+            self._check_name("field", field)
+        encoded = self._encoded("the value", value)
+        if not isinstance(expect, Anything):
+            self._encoded("expect", expect)
         if self.single and source != self._stem:
             raise UsageError(f"the file is that of {self._stem!r}, not of {source!r}", path=self.path)
-        with telling(self.path, "advance"), self._opened() as folder, self._locked(folder):
+        if isinstance(timeout, Anything):
+            timeout = self._timeout
+        check_seconds("timeout", timeout)
+        with telling(self.path, "advance"), self._opened() as folder, self._locked(folder, source, timeout):
             text = self._text(folder)
-            before = self._sections(text).get(source)
+            whole = self._sections(text).get(source)
+            before = whole if field is None else self._field(whole, source, field)
             if not isinstance(expect, Anything) and not _same(before, expect):
-                raise CursorMismatch(f"{source} is not what was expected", found=before, path=self.path, advice="read it again")
-            new = encoded + "\n" if self.single else _with_section(text, source, encoded)
-            publish(self._files, folder, self._name, new.encode("utf-8"), self._like(folder))
-            self._note(folder, source, before, value)
-            self._count(folder, ACQUIRED)
+                what = source if field is None else f"{field} of {source}"
+                raise CursorMismatch(f"{what} is not what was expected", found=before, path=self.path, advice="read it again")
+            new = self._replaced(text, source, field, encoded).encode("utf-8")
+            if len(new) > FILE_MAX:
+                what = f"the file would have {len(new):,} bytes, and {FILE_MAX >> 20} MB is the most"
+                raise UsageError(what, path=self.path, advice="store a shorter value; nothing was stored")
+            publish(self._files, folder, self._name, new, self._like(folder))
+            now = value if field is None else {**whole, field: value} if isinstance(whole, dict) else {field: value}
+            self._note(folder, source, {"old": whole, "new": now})
         return before
+
+    def close(self) -> None:
+        """Ends the use of this object. A second call does nothing."""
+        self._closed = True
+        self._folder_fd = None  # a call under way refers to it, and closes it at its end
+
+    def __enter__(self) -> CursorFile:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What is given
+
+    def _check_name(self, what: str, name: object) -> None:
+        check_text(what, name)
+        if not self.single or what == "field":
+            self._encoded(f"the {what}", name)
+
+    def _encoded(self, what: str, value: object) -> str:
+        try:
+            _check_json(value)
+            return json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"{what} is not JSON: {error}", path=self.path) from None
+
+    def _field(self, whole: Json, source: str, field: str) -> Json:
+        if whole is not None and not isinstance(whole, dict):
+            what = f"{source} holds no object, so it has no field {field}"
+            raise CursorMismatch(what, found=whole, path=self.path, advice="give the whole section, without field=")
+        return None if whole is None else whole.get(field)
+
+    def _replaced(self, text: str | None, source: str, field: str | None, encoded: str) -> str:
+        """The text of the file with the new value in it."""
+        if text is None or not self.single:
+            start, end = (0, 0) if text is None else self._place(text, source)
+        else:
+            start, end = len(text) - len(text.lstrip(_BLANK)), len(text.rstrip(_BLANK))
+        section = (text or "")[start:end]
+        if field is not None:
+            if section and section != "null":
+                self._place(section, field)
+            encoded = _with_section(section if section != "null" else "", field, encoded)
+        if self.single:
+            return encoded + "\n"
+        return _with_section(text or "", source, encoded) + ("" if text else "\n")
+
+    def _place(self, text: str, key: str) -> tuple[int, int]:
+        """Where the value of ``key`` stands; (0, 0) where there is none. Raises ``CursorUnreadable`` where there are two: some
+        who read the file take the first and some the last."""
+        spans, _ = _spans(text, key)
+        if len(spans) > 1:
+            what = f"it holds the key {key!r} {len(spans)} times"
+            raise CursorUnreadable(what, path=self.path, advice="take all but one out; nothing was written over it")
+        return spans[0] if spans else (0, 0)
 
     @property
     def _stem(self) -> str:
@@ -115,8 +217,11 @@ class CursorFile:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        if self._folder_fd is not None:
-            yield self._folder_fd
+        if self._closed:
+            raise closed(self.path, "CursorFile")
+        kept = self._folder_fd
+        if kept is not None:
+            yield kept.number
             return
         fd = self._files.open_dir(self._folder, follow=True)
         try:
@@ -125,10 +230,10 @@ class CursorFile:
             self._files.close(fd)
 
     @contextmanager
-    def _locked(self, folder: int) -> Iterator[None]:
+    def _locked(self, folder: int, source: str, timeout: float | None) -> Iterator[None]:
         files = self._files
         try:
-            fd = files.open_lasting(LOCK, folder)
+            fd = self._open_lock(folder)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise
@@ -139,29 +244,54 @@ class CursorFile:
                 raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
             if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away
                 raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", path=self.path, advice="remove it")
-            if now.st_uid == os.geteuid() and now.st_size == 0:
-                files.own_as(fd, files.fstat(folder))  # root's lock file would lock every poller out
-            if not lock_within(files, fd, self._timeout):
-                self._count(folder, TIMED_OUT)
-                what = f"{LOCK} beside it was not free within {self._timeout:g} s"
-                raise LockTimedOut(what, path=self.path, advice="try again")
+            if not lock_within(files, fd, timeout):
+                who = self._held_by(fd)
+                self._note(folder, source, {"timed_out": True})
+                what = f"{LOCK} beside it was not free within {timeout:g} s: {who}"
+                raise LockTimedOut(what, path=self.path, advice="end that process, or try again; nothing was stored")
             yield
         finally:
             files.close(fd)
 
-    def _count(self, folder: int, what: str) -> None:
-        """Into the counters of the spool that the file lies in, if it lies in one."""
+    def _open_lock(self, folder: int) -> int:
         files = self._files
-        for where in (OWN, f"../{OWN}"):
+        while True:
             try:
-                fd = files.open_dir(where, folder)
-            except OSError:
-                continue  # no spool here, or one that nobody changed yet, or not ours to look into
+                return files.reopen(LOCK, folder)
+            except FileNotFoundError:
+                self._make_lock(folder)
+
+    def _make_lock(self, folder: int) -> None:
+        """Makes the lock file, under another name until it has its owner and mode: for that moment it would lock a poller out."""
+        files = self._files
+        draft = f"{LOCK}.{os.urandom(8).hex()}"
+        fd = files.create(draft, folder, 0o600)
+        try:
             try:
-                add(files, fd, COUNTERS, files.fstat(fd), (Count(self._clock(), what, self._name, 1),))
+                files.own_as(fd, *_access(self._like(folder), files.fstat(folder)))
             finally:
                 files.close(fd)
-            return
+            files.move(draft, folder, LOCK, folder)
+        except BaseException as error:
+            try:
+                files.unlink(draft, folder)
+            except FileNotFoundError:
+                pass  # it has its name already, and the error came after
+            if not isinstance(error, FileExistsError):
+                raise
+
+    def _held_by(self, fd: int) -> str:
+        """Who holds the lock, and whether the lock file says otherwise."""
+        pids = flock_holders(fd) or flock_holders(fd)  # one look at a table that changes can miss a lock that is held
+        names = []
+        for pid in pids:
+            command = command_of(pid)
+            names.append(f"pid {pid} ({escape(command)})" if command else f"a child of pid {pid}, which has exited")
+        who = f"held by {' and '.join(names)}" if names else "held by a process that is not visible from here"
+        said = self._files.read(fd, 64).split()[:1]
+        if said and said[0].isdigit() and int(said[0]) not in pids:
+            who += f", though the file names pid {int(said[0])}"
+        return who
 
     def _text(self, folder: int) -> str | None:
         files = self._files
@@ -176,11 +306,11 @@ class CursorFile:
         try:
             if not stat.S_ISREG(files.fstat(fd).st_mode):
                 raise CursorUnreadable("no regular file", path=self.path)
-            data = files.read(fd, _FILE_MAX + 1)
+            data = files.read(fd, FILE_MAX + 1)
         finally:
             files.close(fd)
-        if len(data) > _FILE_MAX:
-            raise CursorUnreadable(f"larger than {_FILE_MAX >> 20} MB", path=self.path)
+        if len(data) > FILE_MAX:
+            raise CursorUnreadable(f"over {FILE_MAX >> 20} MB, not read", path=self.path, advice="make it smaller by hand")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
@@ -208,10 +338,10 @@ class CursorFile:
         except FileNotFoundError:
             return self._files.fstat(folder)
 
-    def _note(self, folder: int, source: str, before: Json, after: Json) -> None:
-        """One line in the journal: what a dashboard that opens later knows of the past."""
+    def _note(self, folder: int, source: str, what: dict[str, Json]) -> None:
+        """Appends one line to the journal: what a dashboard that opens later knows of the past."""
         who = {"time": self._clock(), "file": self._name, "source": source, "pid": os.getpid(), "command": command_line()}
-        told = json.dumps({**who, "old": before, "new": after}).encode() + b"\n"
+        told = json.dumps({**who, **what}).encode() + b"\n"
         if len(told) > _LINE_MAX:
             told = json.dumps({**who, "cut": True}).encode() + b"\n"
         files = self._files
@@ -224,6 +354,8 @@ class CursorFile:
                 if now.st_size == 0:
                     files.own_as(fd, files.fstat(folder))
                 if now.st_size + len(told) > JOURNAL_MAX:
+                    if "timed_out" in what:
+                        return  # only who has the lock may put a shorter one in its place
                     self._rotate(folder, fd, now, told)
                 else:
                     files.write_all(fd, told)
@@ -243,9 +375,34 @@ def _same(one: Json, other: Json) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _with_section(text: str | None, source: str, encoded: str) -> str:
-    if text is None:
-        return f"{{{json.dumps(source)}: {encoded}}}\n"
+def _check_json(value: object) -> None:
+    """Raises what ``json.dumps`` lets pass and other programs do not read, or read as something else."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError(f"half a surrogate pair in {value!r:.80}") from None
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"a key of an object is a str, not {type(key).__name__}")
+            _check_json(key)
+            _check_json(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_json(item)
+
+
+def _access(like: os.stat_result, folder: os.stat_result) -> tuple[os.stat_result, int]:
+    """Owner and mode of a new lock file. Whoever may write the cursor file may lock, and nobody else: a reader could hold the
+    lock and stop all pollers. Who may write the directory may put another file in its place, so he may write it too."""
+    writers = like.st_mode | (0 if folder.st_mode & stat.S_ISVTX else folder.st_mode)
+    return like, 0o600 | (0o060 if writers & stat.S_IWGRP else 0) | (0o006 if writers & stat.S_IWOTH else 0)
+
+
+def _with_section(text: str, source: str, encoded: str) -> str:
+    if not text:
+        return f"{{{json.dumps(source)}: {encoded}}}"
     start, end, found = section_span(text, source)
     if found:
         return text[:start] + encoded + text[end:]
@@ -261,18 +418,24 @@ def section_span(text: str, source: str) -> tuple[int, int, bool]:
     >>> section_span('{"a": 1, "b": [2]}', "b")
     (14, 17, True)
     """
-    span: tuple[int, int] | None = None
+    spans, end = _spans(text, source)
+    return (*spans[-1], True) if spans else (end, end, False)
+
+
+def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
+    """Where the values of the key ``wanted`` stand, and the closing brace."""
+    spans = []
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
         start = _skip(text, _skip(text, at) + 1)
         _, at = _DECODER.raw_decode(text, start)
-        if key == source:
-            span = (start, at)
+        if key == wanted:
+            spans.append((start, at))
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    return (*span, True) if span else (at, at, False)
+    return spans, at
 
 
 def _skip(text: str, at: int) -> int:

@@ -7,23 +7,37 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 
+from spooltop.errors import Refused
 from spooltop.model.words import LIVE, Box
 
+from .atomic import publish
 from .files import Files
+from .machine import file_system
 
 __all__ = ["FORMAT", "OWN", "SpoolDirs"]
 
 OWN = ".spooltop"
 """The directory beside the boxes."""
-FORMAT = b"1\n"
-"""What ``.spooltop/format`` says."""
+FORMAT = b"2\n"
+"""What ``.spooltop/format`` says. 2 brought ``,e=`` in names; names of 1 are read as before. Versions of spooltop that know only
+1 never read the file; they take a name with ``,e=`` for a foreign one: it is delivered, but its delay and its attempts are not
+seen."""
 
 
 class SpoolDirs:
-    """Open descriptors of a spool. ``tmp``, ``new`` and ``cur`` are None where the box is missing, is no directory, or may not be
-    opened; ``troubles`` says why. Opening the root raises ``OSError``. The path itself may lead through links, nothing below."""
+    """Open descriptors of a spool. They are closed by ``close``, or when nothing refers to this object any more: what still uses
+    one of them refers to it, so that no number is used after it was closed and given to another file.
+
+    ``tmp``, ``new`` and ``cur`` are None where the box is missing, is no directory, or may not be opened; ``troubles`` says why.
+    Opening the root raises ``OSError``. The path itself may lead through links, nothing below."""
+
+    tmp: int | None = None
+    new: int | None = None
+    cur: int | None = None
+    root = -1
 
     def __init__(self, path: str | os.PathLike[str], files: Files | None = None) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -31,6 +45,8 @@ class SpoolDirs:
         self.troubles: dict[Box, OSError] = {}
         self._own: dict[tuple[str, ...], int] = {}
         self._like: os.stat_result | None = None
+        self._format_checked = False
+        self._kind: str | None = None
         self.root = self.files.open_dir(self.path, follow=True)
         self.tmp = self._open(Box.TMP)
         self.new = self._open(Box.NEW)
@@ -56,15 +72,32 @@ class SpoolDirs:
         return fd
 
     @property
+    def kind(self) -> str:
+        """The kind of file system that the spool is on ("ext4", "nfs4"), "?" where not told."""
+        if self._kind is None:
+            self._kind = file_system(self.root)
+        return self._kind
+
+    @property
     def like(self) -> os.stat_result:
-        """Whose owner, group and mode new things take: those of ``cur``, else of ``new``, else of the root."""
+        """Whose owner, group and mode new things take: owner, group and setgid of ``cur``, rights and the sticky bit of ``new``;
+        where one is missing those of the other, else of the root."""
         if self._like is None:
-            self._like = self.files.fstat(next(fd for fd in (self.cur, self.new, self.root) if fd is not None))
+            like = self.files.fstat(next(fd for fd in (self.cur, self.new, self.root) if fd is not None))
+            if self.new is not None:
+                rights = 0o777 | stat.S_ISVTX
+                mode = like.st_mode & ~rights | self.files.fstat(self.new).st_mode & rights
+                like = os.stat_result((mode, *tuple(like)[1:]))
+            self._like = like
         return self._like
 
     def own(self, *parts: str, create: bool = False) -> int | None:
         """A descriptor below ``.spooltop``; kept open, not to be closed by the caller. None where it is missing and ``create``
-        is False. Made with owner, group, mode and setgid of ``cur``. ``OSError`` where a component is no directory, or a link."""
+        is False. Made with owner, group, mode and setgid of ``cur``. ``OSError`` where a component is no directory, or a link.
+        Before the first change, ``Refused`` where a newer spooltop has changed the format."""
+        if create and not self._format_checked:
+            self._check_format()
+            self._format_checked = True
         known = self._own.get(parts)
         if known is not None:
             return known
@@ -81,8 +114,37 @@ class SpoolDirs:
                 return None
             self._make(name, parent, with_format=not parts)
             fd = self.files.open_dir(name, parent)
-        self._own[parts] = fd
-        return fd
+        kept = self._own.setdefault(parts, fd)
+        if kept != fd:
+            self.files.close(fd)  # another thread was quicker
+        return kept
+
+    def _check_format(self) -> None:
+        """Raises the number in ``format`` to ours. ``Refused`` where it is higher."""
+        own = self.own()
+        if own is None:
+            return  # it is made with the number
+        files, found = self.files, b""
+        try:
+            fd = files.open_read("format", own)
+            try:
+                found = files.read(fd, 16)
+            finally:
+                files.close(fd)
+            if found.strip() == FORMAT.strip():
+                return
+            if found.strip().isdigit() and int(found) > int(FORMAT):
+                raise Refused(
+                    f"its format is {int(found)}, this spooltop knows up to {int(FORMAT)}", path=self.path,
+                    advice="update spooltop; looking goes on",
+                )  # fmt: skip
+            there = files.stat("format", own)
+            if stat.S_ISREG(there.st_mode) and there.st_nlink == 1:  # a second name may be a backup, or somebody else's file
+                publish(files, own, "format", FORMAT, there)
+        except OSError:
+            # A full disk, or somebody else's directory. Names tell for themselves what is in them, so that the number can wait
+            # for the next one who changes something, and acks and the emptying of the trash go on.
+            return
 
     def forget(self, *parts: str) -> None:
         """Closes what ``own`` keeps for ``parts``: directories that come and go, as those of operations."""
@@ -165,6 +227,12 @@ class SpoolDirs:
                 failed = failed or error
         if failed is not None:
             raise failed
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except OSError:
+            return  # directories are only read: a close that reports an error loses nothing, and here nobody hears of it
 
     def __enter__(self) -> SpoolDirs:
         return self

@@ -39,9 +39,9 @@ class Drafts:
         fd = files.create(name, self._tmp)
         try:
             try:
-                files.lock(fd)
+                files.lock_write(fd)
                 if self.strange:
-                    files.own_as(fd, self._like)
+                    files.own_as(fd, self._like, self._like.st_mode & 0o664)
                 if type(data) is bytes:
                     if (written := files.write(fd, data)) != len(data):
                         files.write_rest(fd, data, written)
@@ -91,6 +91,12 @@ class Drafts:
         except OSError:
             return True  # not known to be absent
 
+    def sync_names(self) -> None:
+        """Makes the names in ``tmp`` last before a record of one does. Where directories do not wait for each other (btrfs) a
+        power cut would else leave the record alone, and a retry would take the message for delivered."""
+        if not self._files.ordered(self._tmp):
+            self._files.sync_dir(self._tmp)
+
     def settle(self, id: str, *, emptied: bool = False) -> None:
         """Syncs ``new``; ``PutUnknown`` where that fails. ``emptied``: a file that came back in ``tmp`` after power loss
         (btrfs) would be delivered again by the next put."""
@@ -126,4 +132,5 @@ def _part(data: BinaryIO) -> bytes:
 def check_data(data: object) -> None:
     """Raises ``TypeError`` for what is no ``Data``."""
     if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
-        raise TypeError(f"a message is bytes or a binary file, not {type(data).__name__}")
+        hint = ": encode it, as in data.encode()" if isinstance(data, str) else ""
+        raise TypeError(f"data: a message is bytes or a binary file, not {type(data).__name__}{hint}")

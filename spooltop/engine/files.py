@@ -12,19 +12,22 @@ import errno
 import fcntl
 import os
 import stat
+import struct
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
 from .machine import ORDERED, file_system
 
-__all__ = ["READ_CAP", "Files", "mode_like"]
+__all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "make_file", "mode_like", "open_shared"]
 
 READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
 
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
-_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What ``renameat2(2)`` gives where the file system does not know its flags."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _renameat2 = getattr(_libc, "renameat2", None)
 # Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
@@ -41,7 +44,17 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
 _flock = fcntl.flock
-_REOPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+_STRUCT_FLOCK = struct.Struct("hhqqi0q")
+"""``struct flock`` of Linux with 64-bit offsets (fcntl(2)): type, whence, start, length (0: the whole file), pid, padding."""
+_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+_SETLKW: int = getattr(fcntl, "F_OFD_SETLKW", 0)
+_GETLK: int = getattr(fcntl, "F_OFD_GETLK", 0)
+OFD_LOCKS = _SETLK is not None
+"""True where the system has locks of open file descriptions (Linux 3.15 and later)."""
+_WRITE_LOCK = _STRUCT_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+_READ_LOCK = _STRUCT_FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+_REOPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Files:
@@ -66,7 +79,18 @@ class Files:
 
     def open_lasting(self, name: str, dir_fd: int, *, append: bool = False, mode: int = 0o666) -> int:
         """A lock file or a log: opened, made where it is missing, never truncated, never removed."""
-        return os.open(name, _REOPEN | (os.O_APPEND if append else 0), mode, dir_fd=dir_fd)
+        while True:
+            try:  # without O_CREAT, which a sticky directory refuses for another user's file (fs.protected_regular, proc(5))
+                return os.open(name, _REOPEN | (os.O_APPEND if append else 0), dir_fd=dir_fd)
+            except FileNotFoundError:
+                try:
+                    return os.open(name, _REOPEN | os.O_CREAT | os.O_EXCL | (os.O_APPEND if append else 0), mode, dir_fd=dir_fd)
+                except FileExistsError:
+                    continue  # somebody else made it meanwhile
+
+    def reopen(self, name: str, dir_fd: int) -> int:
+        """A lock file that is there, for reading and writing; ``FileNotFoundError`` where there is none."""
+        return os.open(name, _REOPEN, dir_fd=dir_fd)
 
     close = staticmethod(os.close)
 
@@ -78,6 +102,27 @@ class Files:
         except BlockingIOError:
             return False
         return True
+
+    def lock_write(self, fd: int, *, wait: bool = False) -> bool:
+        """Takes a write lock of the open file description on the whole file, which needs write access: a reader can neither take
+        nor forge it. False where another descriptor holds a lock (only without ``wait``). ``flock(2)`` where there are none."""
+        if _SETLK is None:
+            return self.lock(fd, wait=wait)
+        try:
+            fcntl.fcntl(fd, _SETLKW if wait else _SETLK, _WRITE_LOCK)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def write_locked(self, fd: int) -> bool | None:
+        """Asks whether another descriptor holds a write lock, and takes nothing. ``fd`` must be opened just now: through an older
+        one an NFS server does not see the lock of its client. None where the system has no such question."""
+        if _SETLK is None:
+            return None
+        answer = fcntl.fcntl(fd, _GETLK, _READ_LOCK)
+        return bool(_STRUCT_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
     # Contents
 
@@ -227,7 +272,7 @@ class Files:
                     self.rename_noreplace(name, dir_fd, to, to_fd)
                     return
                 except OSError as error:
-                    if error.errno not in _UNSUPPORTED:
+                    if error.errno not in UNSUPPORTED:
                         raise
             self._link_over(name, dir_fd, to, to_fd)
             self._no_renameat2.add((dir_fd, to_fd))  # only now: EINVAL can also be a real error, and then the fallback fails too
@@ -249,12 +294,13 @@ class Files:
             raise OSError(code, os.strerror(code), name, None, to)
 
     def exchange(self, name: str, to: str, dir_fd: int) -> None:
-        """``renameat2(2)`` with RENAME_EXCHANGE: neither name is ever empty. EINVAL where the file system has no such thing."""
-        if _renameat2 is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
-        if _renameat2(dir_fd, os.fsencode(name), dir_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), name, None, to)
+        """``swap`` within one directory."""
+        _exchange(name, dir_fd, to, dir_fd)
+
+    def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        """``renameat2(2)`` with RENAME_EXCHANGE: neither name is ever empty. ``FileNotFoundError`` where one is not there,
+        EINVAL where the file system has no such thing."""
+        _exchange(name, dir_fd, to, to_fd)
 
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have (a claim's)."""
@@ -296,6 +342,10 @@ class Files:
         """``rename(2)`` over what is there: publishes a new version of a file that is one by nature (a cursor file)."""
         os.replace(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
+    def keep_times(self, name: str, dir_fd: int, like: os.stat_result) -> None:
+        """Gives a file the times of ``like``, so that it is as old as what it replaces."""
+        os.utime(name, ns=(like.st_atime_ns, like.st_mtime_ns), dir_fd=dir_fd, follow_symlinks=False)
+
     def unlink(self, name: str, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
 
@@ -307,11 +357,11 @@ class Files:
 
     # Owner and mode
 
-    def own_as(self, fd: int, like: os.stat_result) -> None:
-        """Gives an open file or directory the owner, group and mode of ``like``, so that root locks nobody out.
+    def own_as(self, fd: int, like: os.stat_result, mode: int | None = None) -> None:
+        """Gives an open file or directory the owner, group and mode of ``like``, or ``mode``, so that nobody is locked out.
 
-        A file next to a directory takes the directory's read and write bits, never write for others. Where this user may not
-        give the owner away the group is tried alone, and else the file stays as it is: then it is this user's own spool. A file
+        A file next to a directory takes the directory's read and write bits. Where this user may not give the owner away the
+        group is tried alone; where that is refused too, the group that the file has gets no more rights than others have. A file
         with a second name is never given away: whoever may write the directory may have linked it there for that.
         """
         now = os.fstat(fd)
@@ -324,8 +374,11 @@ class Files:
                 try:
                     os.fchown(fd, -1, like.st_gid)
                 except PermissionError:
-                    return  # an unprivileged user in somebody else's directory: that is theirs to allow
-        mode = mode_like(like, stat.S_ISDIR(now.st_mode))
+                    if mode is None and not stat.S_ISDIR(like.st_mode):
+                        return  # somebody else's file, replaced by an unprivileged user: that is theirs to allow
+                    mode = mode_like(like, stat.S_ISDIR(now.st_mode)) if mode is None else mode
+                    mode &= ~stat.S_ISGID & ~(~mode << 3 & 0o070)
+        mode = mode_like(like, stat.S_ISDIR(now.st_mode)) if mode is None else mode
         if stat.S_IMODE(now.st_mode) != mode or stat.S_ISDIR(now.st_mode):
             try:
                 os.fchmod(fd, mode)
@@ -338,4 +391,45 @@ def mode_like(like: os.stat_result, directory: bool) -> int:
     mode = stat.S_IMODE(like.st_mode)
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
-    return mode & 0o664
+    return mode & 0o666
+
+
+def _exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
+    if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), name, None, to)
+
+
+def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
+    """An empty file with owner, group and mode of ``like``, unless there is something under that name already.
+
+    Under another name until it has its owner: cut off in between, root would leave a file that locks others out. And only what
+    was made here is given away, never what stands there: that may have been put there to be given away.
+    """
+    draft = f".{name}.{os.urandom(8).hex()}"
+    fd = files.create(draft, dir_fd, 0o600)
+    try:
+        try:
+            files.own_as(fd, like)
+        finally:
+            files.close(fd)
+        files.move(draft, dir_fd, name, dir_fd)
+    except OSError as error:
+        try:
+            files.unlink(draft, dir_fd)
+        except FileNotFoundError:
+            return  # it is in place: somebody has taken the draft for a second name that was left behind
+        if not isinstance(error, FileExistsError):  # somebody else was quicker
+            raise
+    files.sync_dir(dir_fd)
+
+
+def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
+    """As ``Files.open_lasting``; where it is missing it is made for all who may write the spool, by ``make_file``."""
+    try:
+        files.stat(name, dir_fd)
+    except FileNotFoundError:
+        make_file(files, dir_fd, name, like)
+    return files.open_lasting(name, dir_fd, append=append)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .dirs import SpoolDirs
+from .files import open_shared
 from .names import parse
 
 __all__ = ["KEYS", "KeyRecords"]
@@ -55,10 +56,9 @@ class KeyRecords:
             return record if record and record.name else None
         # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
         files, keys = self._dirs.files, self._keys()
-        fd = files.open_lasting(".lock", keys)
+        fd = open_shared(files, ".lock", keys, self._dirs.like)
         try:
-            files.own_as(fd, self._dirs.like)
-            files.lock(fd, wait=True)
+            files.lock_write(fd, wait=True)
             record = self._read(called)
             if record is None or self._valid(record):
                 return record

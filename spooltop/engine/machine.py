@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 __all__ = [
-    "LOCAL", "ORDERED", "Machine", "command_line", "file_system", "is_network", "process_start", "sees_all_pids", "this_machine",
+    "LOCAL", "MOUNTED_ONCE", "ORDERED", "Machine", "command_line", "command_of", "file_system", "flock_holders", "is_network",
+    "process_start", "sees_all_pids", "this_machine",
 ]  # fmt: skip
 
 LOCAL = frozenset((
@@ -18,6 +19,9 @@ LOCAL = frozenset((
 """File systems that one machine mounts. Every other kind, known or not, another machine may have mounted too, and then a boot
 id or a pid says nothing certain: a kind that is missing here costs a verdict, one too many would cost a message."""
 
+MOUNTED_ONCE = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "jfs", "reiserfs", "nilfs2"))
+"""File systems of a disk: all mounts of one at a time share its files, so that a lock is met through each of them."""
+
 ORDERED = frozenset(("ext3", "ext4", "xfs", "tmpfs", "ramfs"))
 """File systems that keep changes of names in their order over a power cut: a sync of one directory takes all earlier ones with
 it. btrfs does not. On a kind that is missing here one more directory is synced; one too many would bring back what was acked."""
@@ -25,16 +29,20 @@ it. btrfs does not. On a kind that is missing here one more directory is synced;
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a process runs. ``boot_id`` and ``pid_ns`` are empty where ``/proc`` does not tell."""
+    """Where a process runs. ``boot_id`` and ``pid_ns`` are empty where ``/proc`` does not tell, ``machine_id`` where the machine
+    has none (machine-id(5); many containers)."""
 
     host: str
     boot_id: str
     pid_ns: str
+    machine_id: str = ""
 
 
 @cache
 def this_machine() -> Machine:
-    return Machine(os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"))
+    return Machine(
+        os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"), _machine_id()
+    )
 
 
 def sees_all_pids() -> bool:
@@ -46,6 +54,31 @@ def command_line() -> str:
     """What this process was started as, the program without its directory; at most 200 characters."""
     program, *words = sys.orig_argv or ["?"]
     return " ".join((os.path.basename(program), *words))[:200]
+
+
+def command_of(pid: int) -> str:
+    """What the process ``pid`` was started as, as ``command_line`` gives its own; empty where it is gone or not told."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            program, *words = os.fsdecode(file.read(4096)).rstrip("\0").split("\0")
+    except OSError:
+        return ""
+    return " ".join((os.path.basename(program), *words))[:200]
+
+
+def flock_holders(fd: int) -> list[int]:
+    """The pids of the processes that took a ``flock`` on the file of ``fd`` and, or a child of theirs, still hold it; as far as
+    they are visible from here (proc_locks(5))."""
+    found = os.fstat(fd)
+    where = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as table:
+            lines = [line.split() for line in table if " FLOCK " in line and " -> " not in line]
+    except OSError:
+        return []
+    same = [line for line in lines if len(line) > 5 and line[5].rpartition(":")[2] == str(found.st_ino)]
+    here = [line for line in same if line[5] == where] or same  # btrfs tells the device of another layer
+    return [int(line[4]) for line in here if line[4].isdecimal() and int(line[4]) > 0]
 
 
 def process_start(pid: int) -> int | None:
@@ -78,6 +111,12 @@ def file_system(fd: int) -> str:
 def is_network(kind: str) -> bool:
     """True where other machines may have a file system of this kind mounted, as far as its type tells."""
     return kind not in LOCAL
+
+
+def _machine_id() -> str:
+    """Empty where there is none yet: images for many machines ship an empty file, or one that says "uninitialized"."""
+    told = _read("/etc/machine-id")
+    return told if len(told) == 32 and set(told) <= set("0123456789abcdef") else ""
 
 
 def _read(path: str) -> str:

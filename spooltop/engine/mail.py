@@ -2,35 +2,161 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
-from .dirs import SpoolDirs
-from .names import is_mail_name, parse
+from spooltop.errors import MailFolder
+from spooltop.model.text import escape
+from spooltop.model.words import LIVE, Box
 
-__all__ = ["mail_sign"]
+from .dirs import OWN, SpoolDirs
+from .names import is_mail_name, may_be_mail_name, parse
 
-_MARKS = ("dovecot", "courier")
-_LOOKED_AT = 4096
+__all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "mail_sign", "refuse_mail"]
+
+LOOKED_AT = 4096
+"""How many names of a directory are looked at."""
+_MAIL_ROOT = re.compile(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
+_MAIL_FILES = (
+    "maildirfolder", "maildirsize", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log",
+    "dovecot-keywords", "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",
+)  # fmt: skip
+_FOLDERS = 8
+"""How many hidden directories are looked into."""
 
 
-def mail_sign(dirs: SpoolDirs) -> str | None:
-    """What shows that this is a mail folder, in words; None where nothing does.
+class MailSign(NamedTuple):
+    """``words`` say what shows a mail folder. ``certain`` is False where a job spool may look like that too."""
 
-    Files of mail servers beside the boxes, flags in ``cur``, names as mail delivery gives them. Of a large box the first names
-    that the directory gives are looked at.
+    words: str
+    certain: bool
+
+    @property
+    def sentence(self) -> str:
+        """``a mail folder (it holds maildirfolder): its cur is read mail, not stuck work``."""
+        if self.certain:
+            return f"a mail folder ({self.words}): its cur is read mail, not stuck work"
+        return f"a mail folder or a job spool, which cannot be told apart here ({self.words})"
+
+
+class _Seen:
+    """What the names in the boxes show. ``claims`` and ``own`` speak for a job spool."""
+
+    def __init__(self) -> None:
+        self.flags: str | None = None
+        self.no_flags: str | None = None
+        self.mail: str | None = None
+        self.maybe: str | None = None
+        self.claims = self.own = False
+
+    def add(self, names: Iterable[str], box: Box) -> None:
+        claimed = box is Box.CUR
+        for raw in names:
+            if not claimed and self.own and raw[10:11] not in "._":
+                continue  # no name of mail, and nothing else to learn from it
+            name = parse(raw, claimed=claimed)
+            base = name.base
+            self.own = self.own or name.own
+            is_mail = not name.own and is_mail_name(base)
+            maybe = not name.own and not is_mail and may_be_mail_name(base)
+            if name.pid is not None:
+                # `:P` never occurs in mail. A claim of spooltop's own says something only of the kind of names that it is on:
+                # a worker that runs while mail is delivered beside it makes no jobs of that mail.
+                self.claims = self.claims or name.token is None or is_mail or maybe
+                continue
+            if name.flags:
+                self.flags = self.flags or name.flags
+            elif name.flags is not None:
+                self.no_flags = self.no_flags or raw
+            if is_mail:
+                self.mail = self.mail or raw
+            elif maybe:
+                self.maybe = self.maybe or raw
+
+
+def looks_like_mail(list_names: Callable[[str], Iterable[str] | None], exists: Callable[[str], bool]) -> MailSign | None:
+    """What shows that a directory is a mail folder; None where it is a job spool, or nothing shows it.
+
+    Signs are files of mail servers, flags (``:2,S``) in ``cur``, and the names that mail is delivered under. Names decide nothing
+    where claims in ``cur`` end in ``:P<pid>``, which no mail does. qmail's ``<seconds>.<pid>.<host>`` is what shell scripts call
+    their jobs too: it is a doubt, which a message or a ``.spooltop`` of spooltop's own removes.
+
+    ``list_names`` gives the first names (``LOOKED_AT``) in a directory below the root, ``"."`` for the root; None where it may
+    not be listed. ``exists`` is asked for a file in a root that could not be listed whole.
     """
-    for name in islice(dirs.files.scan(dirs.root), _LOOKED_AT):
-        if name == "maildirfolder" or name.startswith(_MARKS):
-            return f"it holds {name}" if name.isprintable() else "it holds files of a mail server"
-    if dirs.cur is not None:
-        for name in islice(dirs.files.scan(dirs.cur), _LOOKED_AT):
-            told = parse(name, claimed=True)
-            if told.flags is not None:
-                return "names in cur carry mail flags"
-            if is_mail_name(name):
-                return "names in cur are those of mail"
-    if dirs.new is not None:
-        for name in islice(dirs.files.scan(dirs.new), _LOOKED_AT):
-            if is_mail_name(name):
-                return "names in new are those of mail"
+    listed = list_names(".")
+    root = list(listed or ())
+    if listed is None or len(root) >= LOOKED_AT:
+        root += [name for name in _MAIL_FILES if exists(name)]
+    seen = _Seen()
+    for box in LIVE:
+        seen.add(list_names(box) or (), box)
+    certain = []
+    if seen.flags is not None:
+        certain.append(f"cur has :2,{seen.flags} flags")
+    certain += [f"it holds {escape(name)}" for name in sorted(root) if _MAIL_ROOT.match(name)][:1]
+    folders = list(_mail_folders(root, list_names))
+    certain += [f"{escape(name)} in it is a mail folder" for name, is_marked in folders if is_marked][:1]
+    if not certain and not seen.claims:
+        if seen.no_flags is not None:
+            certain.append(f"{escape(seen.no_flags)} in cur is named as read mail is")
+        elif seen.mail is not None:
+            certain.append(f"{escape(seen.mail)} is named as mail is")
+    if certain:
+        return MailSign("; ".join(certain), True)
+    if seen.claims or seen.own or OWN in root:
+        return None
+    if folders:
+        return MailSign(f"{escape(folders[0][0])} in it has tmp, new and cur, as a folder of mail", False)
+    if seen.maybe is not None:
+        return MailSign(f"{escape(seen.maybe)} is named as mail of qmail is, and as jobs are", False)
     return None
+
+
+def _mail_folders(root: Iterable[str], list_names: Callable[[str], Iterable[str] | None]) -> Iterator[tuple[str, bool]]:
+    """The folders of Maildir++ in ``root``, each with whether it is marked as one (``maildirfolder``)."""
+    hidden = (name for name in sorted(root) if name[0] == "." and name != OWN)
+    for name in islice(hidden, _FOLDERS):
+        inside = set(list_names(name) or ())
+        if "maildirfolder" in inside or {"tmp", "new", "cur"} <= inside:
+            yield name, "maildirfolder" in inside
+
+
+def mail_sign(dirs: SpoolDirs) -> MailSign | None:
+    """As ``looks_like_mail``, of an open spool. Raises ``OSError`` where a box fails."""
+    files = dirs.files
+    opened = {".": dirs.root, Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
+
+    def names_in(folder: str) -> list[str] | None:
+        if (known := opened.get(folder)) is not None:
+            try:
+                return list(islice(files.scan(known), LOOKED_AT))
+            except PermissionError:
+                return None
+        try:
+            fd = files.open_dir(folder, dirs.root)
+        except OSError:
+            return None  # a file, a link, or not ours to look into
+        try:
+            return list(islice(files.scan(fd), LOOKED_AT))
+        except OSError:
+            return None
+        finally:
+            files.close(fd)
+
+    def exists(name: str) -> bool:
+        try:
+            files.stat(name, dirs.root)
+        except OSError:
+            return False
+        return True
+
+    return looks_like_mail(names_in, exists)
+
+
+def refuse_mail(dirs: SpoolDirs) -> None:
+    """Raises ``MailFolder`` where the open spool is one, or may be."""
+    if (sign := mail_sign(dirs)) is not None:
+        raise MailFolder(sign.sentence, path=dirs.path, advice="if it is a job spool all the same: Spool(path, as_spool=True)")

@@ -2,7 +2,7 @@ r"""Names of messages: how they are made, and what they say. Pure; nothing here 
 
 ::
 
-    new   <id>[,s=<source>][,n=<attempts so far>][,t=<not before, µs>][,x=1 (canary)]
+    new   <id>[,s=<source>][,n=<attempts so far>][,t=<not before, µs>][,e=<how the last attempt ended>][,x=1 (canary)]
     cur   <name in new>,c=<token, 32 hex>.<µs of the claim>:2,P<pid>
     id    <µs since epoch, 16 digits>.P<pid>R<16 hex, random>.<host>
 
@@ -19,23 +19,31 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from spooltop.model.words import DIED
+
 __all__ = [
-    "GROWTH", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new", "claimable", "decode_value",
-    "encode_host", "encode_value", "in_cur", "in_new", "is_mail_name", "is_own_id", "new_id", "not_before", "parse", "put_us",
+    "DIED", "GROWTH", "LATEST", "MAX_ENDED", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new",
+    "claimable", "decode_value", "encode_host", "encode_value", "ended_value", "in_cur", "in_new", "is_mail_name", "is_own_id",
+    "may_be_mail_name", "new_id", "not_before", "parse", "put_us",
 ]  # fmt: skip
 
 MAX_NAME = 255
 """Longest name a directory takes, in bytes."""
 MAX_NEW = 150
-"""Longest name, in bytes, that a put gives a message in ``new``."""
+"""Longest name, in bytes, of a message in ``new`` that we name."""
 MAX_SOURCE = 40
-"""Longest source, in bytes as it stands in the name."""
+"""Longest source, in bytes of its UTF-8. Escaped in a name, each byte outside ``[A-Za-z0-9._-]`` takes three."""
+MAX_ENDED = 24
+"""Longest description of how an attempt ended, in bytes as it stands in the name."""
 MAX_HOST = 30
 TAIL_ROOM = len(",c=.:2,P") + 32 + 16 + 7
 """Bytes that the tail of a claim may take (a pid has at most seven digits, proc(5) pid_max)."""
 _MAX_CLAIMABLE = MAX_NAME - TAIL_ROOM
 GROWTH = len(",n=9999,t=1234567890123456")
-"""Bytes by which a name may grow while its message is released again and again."""
+"""Bytes by which a name may grow while its message is released again and again. How the last attempt ended takes what is left
+of ``MAX_NEW`` beyond them, and is left out where that is not enough."""
+LATEST = 95_617_584_000_000_000
+"""The year 5000, in µs since the epoch: a later time would not be read back."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*\Z")
 _ENCODED = re.compile(r"(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++\Z")
@@ -45,13 +53,15 @@ _ATTRIBUTES = re.compile(
     r"(?:,s=(?P<source>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++))?"
     r"(?:,n=(?P<attempts>0|[1-9][0-9]{0,8}))?"
     r"(?:,t=(?P<not_before>[0-9]{1,17}))?"
+    r"(?:,e=(?=[^,]{1,24}(?:,|\Z))(?P<ended>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++))?"
     r"(?P<canary>,x=1)?\Z"
 )
 _CLAIM = re.compile(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")
 _PID = re.compile(r":(?:2,)?P([0-9]{1,10})\Z")
 _FLAGS = re.compile(r":2,([A-Za-z]*)\Z")
-_NOT_BEFORE = re.compile(r",t=([0-9]{1,17})(?:,x=1)?\Z")
-_MAIL = re.compile(r"[0-9]{10}\.M[0-9]{1,6}P[0-9]+")
+_NOT_BEFORE = re.compile(r",t=([0-9]{1,17})(?:,e=[A-Za-z0-9._%-]{1,24})?(?:,x=1)?\Z")
+_MAIL = re.compile(r"[0-9]{10}\.(?:[#XRIVMPQH][0-9A-Fa-f]+){2,}(?:_[0-9]+)?(?=[.,]|\Z)")
+_MAYBE_MAIL = re.compile(r"[0-9]{10}(?:_[0-9]+)?\.(?:[0-9]+|[#XRIVMPQH][0-9A-Fa-f]+)(?:_[0-9]+)?\.[^.]")
 _MAIL_TIME = re.compile(r"([0-9]{10})\.M([0-9]{1,6})P")
 _MICROSECONDS = re.compile(r"[0-9]{16}(?![0-9])")
 _SECONDS = re.compile(r"[0-9]{10}(?![0-9])")
@@ -64,6 +74,8 @@ class Name(NamedTuple):
     ``attempts`` is how often it was in work before (None: foreign, nobody counts). ``not_before``, ``put_us`` and
     ``claimed_us`` are µs since the epoch; ``put_us`` is the time found in the name, which a foreign name may have by chance.
     ``token`` and ``claimed_us`` are those of an own claim, ``pid`` of any claim; ``flags`` are mail flags (maildir(5)).
+    ``ended`` says how the last attempt ended: ``exit-1``, ``signal-9``, ``timeout``, ``died``, the class of an exception, or None
+    where the name does not tell.
     """
 
     raw: str
@@ -79,6 +91,7 @@ class Name(NamedTuple):
     claimed_us: int | None
     pid: int | None
     flags: str | None
+    ended: str | None = None
 
 
 def encode_value(value: str) -> str:
@@ -110,6 +123,16 @@ def decode_value(encoded: str) -> str:
     return os.fsdecode(re.sub(rb"%(..)", lambda found: bytes([int(found.group(1), 16)]), encoded.encode("ascii")))
 
 
+def ended_value(ended: str) -> str:
+    """``ended`` as it stands in a name: encoded, and cut to ``MAX_ENDED`` bytes.
+
+    >>> ended_value("exit-1"), ended_value("ConnectionResetByPeerError")
+    ('exit-1', 'ConnectionResetByPeerErr')
+    """
+    encoded = encode_value(ended)
+    return encoded if len(encoded) <= MAX_ENDED else re.sub(r"%[0-9A-F]?\Z", "", encoded[:MAX_ENDED])
+
+
 def new_id(us: int, pid: int, host: str) -> str:
     """A new id of our own, put at ``us`` µs since the epoch. 64 random bits keep two containers with one pid and host apart."""
     return f"{us:016d}.P{pid}R{os.urandom(8).hex()}.{encode_host(host)}"
@@ -129,19 +152,37 @@ def is_own_id(id: str) -> bool:
 
 
 def in_new(
-    id: str, *, source: str | None = None, attempts: int | None = None, not_before: int | None = None, canary: bool = False
+    id: str,
+    *,
+    source: str | None = None,
+    attempts: int | None = None,
+    not_before: int | None = None,
+    canary: bool = False,
+    ended: str | None = None,
 ) -> str:
     """The name in ``new`` of a message of our own. An id that somebody chose is encoded and carries ``,n=`` at the least, so
-    that its attempts can be counted. Raises ``ValueError`` for an empty id or source and for a name over ``MAX_NEW`` bytes.
+    that its attempts can be counted. Raises ``ValueError`` for an empty id or source, a source over ``MAX_SOURCE`` bytes, a time
+    before 1970 or past the year 5000, and a name over ``MAX_NEW`` bytes.
 
     >>> in_new("order-17")
     'order-17,n=0'
     >>> in_new("order 17", source="imessage", attempts=2)
     'order%2017,s=imessage,n=2'
     """
-    name = _build(_encode_id(id), source, attempts, not_before, canary)
+    if source is not None and not 0 < len(os.fsencode(source)) <= MAX_SOURCE:
+        raise ValueError(f"a source takes 1 to {MAX_SOURCE} bytes, this one {len(os.fsencode(source))}: {source!r}")
+    if not_before is not None and not 0 <= not_before <= LATEST:
+        raise ValueError(f"no time from 1970 to 5000: {not_before / 1e6:g} s since the epoch")
+    encoded = _encode_id(id)
+    name = _build(encoded, source, attempts, not_before, canary, ended)
     if len(name) > MAX_NEW:
-        raise ValueError(f"the name would take {len(name)} bytes, {MAX_NEW} are allowed: choose a shorter id or source")
+        parts = [f"the id {len(encoded)}"]
+        if source is not None:
+            parts.append(f"the source {len(encode_value(source))}")
+        raise ValueError(
+            f"the name would take {len(name)} bytes, {MAX_NEW} are allowed: choose a shorter id or source ({', '.join(parts)}; "
+            "a byte outside A-Z a-z 0-9 . _ - takes three)"
+        )
     return name
 
 
@@ -154,18 +195,21 @@ def _encode_id(id: str) -> str:
     return "%2E" + encoded[1:] if encoded[0] == "." else encoded  # a dot file is no message
 
 
-def _build(id: str, source: str | None, attempts: int | None, not_before: int | None, canary: bool) -> str:
+def _build(
+    id: str, source: str | None, attempts: int | None, not_before: int | None, canary: bool, ended: str | None = None
+) -> str:
     name = id
     if source is not None:
-        encoded = encode_value(source)
-        if not 0 < len(encoded) <= MAX_SOURCE:
-            raise ValueError(f"a source takes 1 to {MAX_SOURCE} bytes: {source!r}")
-        name += ",s=" + encoded
+        name += ",s=" + encode_value(source)
     if attempts or not is_own_id(id):
         name += f",n={attempts or 0}"
     if not_before is not None:
         name += f",t={not_before}"
-    return name + ",x=1" if canary else name
+    tail = ",x=1" if canary else ""
+    # Left out rather than cut further where the name would grow too long: half a word says something else.
+    if ended and len(name) + len(end := ",e=" + ended_value(ended)) + len(tail) <= MAX_NEW:
+        name += end
+    return name + tail
 
 
 def in_cur(name_in_new: str, token: str, us: int, pid: int) -> str:
@@ -180,13 +224,20 @@ def claimable(name_in_new: str) -> bool:
     return name_in_new.isascii() or len(os.fsencode(name_in_new)) <= _MAX_CLAIMABLE
 
 
-def back_in_new(name: Name, *, not_before: int | None = None) -> str:
-    """What a claim is called when it goes back to ``new``: an own one with its attempt counted, a foreign one as it was."""
+def back_in_new(name: Name, *, not_before: int | None = None, ended: str | None = None) -> str:
+    """The name of a claim that goes back to ``new``: an own one with its attempt counted, a foreign one as it was. A name that
+    another program made too long to carry that and be claimed again stays as it was too.
+
+    >>> claimed = parse("order-17,n=1,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True)
+    >>> back_in_new(claimed, ended="exit-1")
+    'order-17,n=2,e=exit-1'
+    """
     if not name.own:
         return name.base
     found = _ATTRIBUTES.match(name.base)
     assert found is not None  # own names are those that match
-    return _build(found["id"], name.source, (name.attempts or 0) + 1, not_before, name.canary)
+    back = _build(found["id"], name.source, (name.attempts or 0) + 1, not_before, name.canary, ended)
+    return back if claimable(back) else name.base
 
 
 def afresh(name: Name) -> str:
@@ -226,7 +277,7 @@ def parse(raw: str, *, claimed: bool) -> Name:
     if found is None or (not (own_id := is_own_id(found["id"])) and found.end("id") == len(base)):
         return Name(raw, base, base, False, None, None, None, False, put_us(base), token, claimed_us, pid, flags)
     id = found["id"]
-    before = found["not_before"]
+    before, ended = found["not_before"], found["ended"]
     return Name(
         raw,
         id if own_id else decode_value(id),
@@ -241,6 +292,7 @@ def parse(raw: str, *, claimed: bool) -> Name:
         claimed_us,
         pid,
         flags,
+        None if ended is None else decode_value(ended),
     )
 
 
@@ -267,5 +319,20 @@ def not_before(name_in_new: str) -> int | None:
 
 
 def is_mail_name(name: str) -> bool:
-    """True for names as mail delivery gives them, ``<10 digits>.M<µs>P<pid>…`` (maildir(5))."""
+    """True for names that mail is delivered under (maildir(5)): ten digits, then two or more of the parts that make it unique, as
+    ``M<µs>P<pid>`` of Dovecot and Courier, ``V<device>I<inode>M<µs>`` of Postfix, ``H<number>P<pid>`` of exim.
+
+    >>> [is_mail_name(f"1795220919.{rest}") for rest in ("Vfd00I1fM8.vm", "H7P42.vm,S=9", "M7P42", "42.vm", "M7.vm")]
+    [True, True, True, False, False]
+    """
     return _MAIL.match(name) is not None
+
+
+def may_be_mail_name(name: str) -> bool:
+    """True for names that mail has as well as jobs: ``<10 digits>.<pid>.<host>`` of qmail and of shell scripts, and those of
+    procmail and mutt.
+
+    >>> [may_be_mail_name(name) for name in ("1795220919.42.vm", "1795220919.R4f.vm", "1795220919.42", "1795220919782871.42.vm")]
+    [True, True, False, False]
+    """
+    return _MAYBE_MAIL.match(name) is not None

@@ -49,7 +49,7 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
     try:
         dirs = SpoolDirs(path, files)
     except FileNotFoundError:
-        raise NotASpool("no such directory", path=path, advice=f"make it: spooltop init {path}") from None
+        raise NotASpool("no such directory", path=path, advice=f"make it: Spool.create({path!r})") from None
     except NotADirectoryError:
         raise NotASpool("a file, not a directory", path=path) from None
     except OSError as error:
@@ -58,7 +58,7 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
         try:
             if dirs.missing:
                 what = ", ".join(dirs.missing)
-                raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: spooltop init {path}")
+                raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: Spool.create({path!r})")
             box, trouble = next(iter(dirs.troubles.items()))
             raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path, advice=advice(trouble)) from trouble
         finally:

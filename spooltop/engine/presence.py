@@ -1,40 +1,50 @@
 """Who holds a claim: the presence file of a consumer, and what its lock tells.
 
-A consumer owns ``.spooltop/consumers/<token>``. It is made under a dot name, locked with ``flock(LOCK_EX)``, filled with one
-JSON line and moved into place, and the lock is held until the process ends, however it ends: the kernel lets go of it, in every
-container and pid namespace of one machine. So nobody has to ask whether a pid is still the same process.
+A consumer owns ``.spooltop/consumers/<token>``. It is made under a dot name that only its user can open, locked with a write
+lock of the open file description, filled with one JSON line and moved into place. The lock is held until the process ends,
+however it ends: the kernel lets go of it, in every container and pid namespace of one machine. So nobody has to ask whether a
+pid is still the same process. A reader can ask for the lock, but neither take nor forge it.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from dataclasses import dataclass
 
+from spooltop.errors import UsageError
 from spooltop.model.numbers import finite
 from spooltop.model.text import escape
 from spooltop.model.words import Owner, Verdict
 
 from .dirs import SpoolDirs
-from .files import Files
-from .machine import Machine, command_line, process_start, this_machine
+from .files import OFD_LOCKS, Files, mode_like
+from .machine import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .names import in_cur
 
-__all__ = ["CONSUMERS", "Hold", "Presence", "judge", "look", "new_token"]
+__all__ = ["ANY_MACHINE", "CONSUMERS", "THIS_MACHINE", "Hold", "Presence", "Vantage", "check_hosts", "judge", "look", "new_token"]
 
 CONSUMERS = "consumers"
+ANY_MACHINE = "any"
+THIS_MACHINE = "this-machine"
+"""Values of the setting ``claims.hosts``: which machines ever mounted the spool."""
 _CAP = 4096
 _COMMAND_CAP = 200
+_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
     """What a look at a token's presence file gave.
 
-    ``state``: "alive" (its lock is held), "dead" (the lock was free), "missing", "unreadable". The rest is what the file says of
-    its owner, None where it does not: it is written by whoever may write the spool, so it is evidence, not proof. ``start`` is in
-    clock ticks since boot (proc(5)); ``since`` is the epoch second at which the file was written.
+    ``state`` is that of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server has to call it back from a
+    client first), "unreadable". The rest is what the file says of its owner, None where it does not: it is written by whoever may
+    write the spool, so it is evidence, not proof. ``start`` is in clock ticks since boot (proc(5)); ``since`` is the epoch second
+    at which the file was written; ``same_mount`` tells whether this look would have met the lock as far as mounts go, None where
+    the file does not tell: it went through the mount on which the lock was taken, or through a later mount of the same disk.
+    ``file`` and ``size`` are the presence file's own.
     """
 
     state: str
@@ -45,10 +55,36 @@ class Presence:
     start: int | None = None
     command: str | None = None
     since: float | None = None
+    machine_id: str | None = None
+    same_mount: bool | None = None
+    file: tuple[int, int] | None = None
+    size: int = 0
 
     @property
     def owner(self) -> Owner:
         return Owner(host=self.host, pid=self.pid, start=self.since, command=self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Vantage:
+    """From where claims are judged: ``machine``, whether only one machine can have the file system mounted at a time (``local``),
+    and whether somebody vouches that only this one ever did (``only_here``, the setting ``claims.hosts``)."""
+
+    machine: Machine
+    local: bool
+    only_here: bool = False
+
+    @classmethod
+    def of(cls, dirs: SpoolDirs, hosts: str = ANY_MACHINE) -> Vantage:
+        """This process's, on the spool ``dirs``."""
+        return cls(this_machine(), not is_network(dirs.kind), hosts == THIS_MACHINE)
+
+
+def check_hosts(hosts: str) -> str:
+    """``hosts``, a value of ``claims.hosts``. Raises ``UsageError`` for any other."""
+    if hosts not in (ANY_MACHINE, THIS_MACHINE):
+        raise UsageError(f"claims.hosts: {escape(str(hosts))!r} is neither {ANY_MACHINE} nor {THIS_MACHINE}")
+    return hosts
 
 
 def new_token() -> str:
@@ -57,8 +93,8 @@ def new_token() -> str:
 
 
 def look(dirs: SpoolDirs, token: str) -> Presence:
-    """Tries the shared lock on a token's presence file, without waiting, and lets go of it at once. This disturbs nobody: the
-    owner had its lock before the file got its name, and nobody waits for it."""
+    """Asks for the lock on a token's presence file. Takes nothing, so that it disturbs nobody, and always opens the file anew: an
+    NFS client with a write delegation keeps the lock to itself until the server's open calls it back."""
     files = dirs.files
     try:
         consumers = dirs.own(CONSUMERS)
@@ -67,27 +103,41 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
         fd = files.open_read(token, consumers)
     except FileNotFoundError:
         return Presence("missing")
+    except BlockingIOError:
+        return Presence("busy")
     except OSError:
         return Presence("unreadable")
     try:
-        if not stat.S_ISREG(files.fstat(fd).st_mode):
+        found = files.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             return Presence("unreadable")
-        state = "dead" if files.lock(fd, shared=True) else "alive"
-        return _told(state, files.read(fd, _CAP))
+        told = _parsed(files.read(fd, _CAP))
+        return _presence(_lock_state(files, fd, told), told, found, dirs.kind)
     except OSError:
         return Presence("unreadable")
     finally:
         files.close(fd)
 
 
-def _told(state: str, line: bytes) -> Presence:
+def _lock_state(files: Files, fd: int, told: dict[str, object]) -> str:
+    """A conflict is a holder wherever it is met. A file of an older version is locked by ``flock`` instead."""
+    held = files.write_locked(fd)
+    if held:
+        return "held"
+    if told.get("lock") == "ofd":
+        return "unreadable" if held is None else "free"
+    return "free" if files.lock(fd, shared=True) else "held"
+
+
+def _parsed(line: bytes) -> dict[str, object]:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):  # nested deeper than the parser goes: planted
-        return Presence(state)
-    if not isinstance(told, dict):
-        return Presence(state)
+        return {}
+    return told if isinstance(told, dict) else {}
 
+
+def _presence(state: str, told: dict[str, object], found: os.stat_result, kind: str) -> Presence:
     def text(key: str) -> str | None:
         value = told.get(key)
         return value if isinstance(value, str) else None
@@ -105,28 +155,52 @@ def _told(state: str, line: bytes) -> Presence:
         start=number("start"),
         command=text("command"),
         since=finite(told.get("since")),
+        machine_id=text("machine_id"),
+        same_mount=_same_mount(number("device"), text("file_system"), found.st_dev, kind),
+        file=(found.st_dev, found.st_ino),
+        size=found.st_size,
     )
 
 
-def judge(presence: Presence, boot_id: str, *, network: bool) -> tuple[Verdict, str]:
+def _same_mount(device: int | None, told: str | None, seen_device: int, seen: str) -> bool | None:
+    """``device`` and ``told`` (a kind of file system) are the holder's, the others the viewer's.
+
+    A disk is mounted once at a time: another device number says that it was mounted anew, and its old locks are gone. Of a file
+    system that lies over others, or of a server's, another number may be a mount that does not meet the lock.
+    """
+    if device is None:
+        return None
+    return device == seen_device or (told == seen and seen in MOUNTED_ONCE)
+
+
+def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
     """Whether the holder of an own claim lives, and the evidence in words (escaped).
 
-    ``boot_id`` is that of this machine, ``network`` whether the spool's file system is one that several machines mount.
+    A held lock proves a holder wherever it is met. A free one proves its death only where the lock could not have been missed:
+    a holder of this machine, through the mount on which it took the lock, or one from before this machine's restart.
     """
     who = _who(presence)
-    if presence.state == "alive":
+    if presence.state == "held":
         return Verdict.ALIVE, f"{who} holds its presence lock"
     if presence.state == "missing":
         return Verdict.UNKNOWN, "its presence file is missing"
-    if presence.state == "unreadable":
+    if presence.state == "busy":
+        return Verdict.UNKNOWN, "its presence file is in use on another machine; look again"
+    if presence.state != "free":
         return Verdict.UNKNOWN, "its presence file cannot be read"
-    if presence.boot_id is not None and presence.boot_id != boot_id:
-        if network:
-            return Verdict.UNKNOWN, f"{who} ran on another machine or before a restart; not visible from here"
+    here = vantage.machine
+    if not presence.boot_id or not here.boot_id:
+        if vantage.only_here and vantage.local:
+            return Verdict.DEAD, f"{who} is gone: its presence lock is free"
+        return Verdict.UNKNOWN, f"{who} cannot be told from a process of another machine or of before a restart"
+    if presence.boot_id == here.boot_id:
+        if presence.same_mount is False or (presence.same_mount is None and not vantage.local):
+            return Verdict.UNKNOWN, f"the presence lock of {who} looks free, but it was taken through another mount"
+        return Verdict.DEAD, f"{who} is gone: its presence lock is free"
+    same = presence.host == here.host and bool(here.machine_id) and presence.machine_id == here.machine_id
+    if vantage.only_here or (vantage.local and same):
         return Verdict.DEAD, f"{who} ran before the machine restarted"
-    if presence.boot_id is None and network:
-        return Verdict.UNKNOWN, f"{who} does not say on which machine it ran"
-    return Verdict.DEAD, f"{who} is gone: its presence lock is free"
+    return Verdict.UNKNOWN, f"{who} ran on another machine or before a restart; not visible from here"
 
 
 def _who(presence: Presence) -> str:
@@ -155,25 +229,28 @@ class Hold:
         """
         files = dirs.files
         machine = machine or this_machine()
-        token = new_token()
         consumers = dirs.own(CONSUMERS, create=True)
         assert consumers is not None  # create=True makes it or raises
+        token, fd = _locked_draft(files, consumers)
         draft = f".{token}"
-        fd = files.create(draft, consumers)
         try:
-            files.lock(fd, wait=True)
             pid = os.getpid()
             told = {
+                "lock": "ofd" if OFD_LOCKS else "flock",
                 "host": machine.host,
+                "machine_id": machine.machine_id,
                 "boot_id": machine.boot_id,
+                "device": files.fstat(fd).st_dev,
+                "file_system": dirs.kind,
                 "pid_ns": machine.pid_ns,
                 "pid": pid,
                 "start": process_start(pid),
                 "command": (command if command is not None else command_line())[:_COMMAND_CAP],
                 "since": now,
             }
-            files.own_as(fd, dirs.like)
             files.write_all(fd, json.dumps(told).encode() + b"\n")
+            # Whoever may read new may ask for the lock; nobody else may take one, so that nobody can make the dead look alive.
+            files.own_as(fd, dirs.like, 0o600 | (mode_like(dirs.like, False) & 0o044))
             if durable:
                 files.sync(fd)
             files.move(draft, consumers, token, consumers, unique=True)
@@ -206,6 +283,24 @@ class Hold:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _locked_draft(files: Files, consumers: int) -> tuple[str, int]:
+    """A new token, and its presence file under a dot name, locked. A lock that is there already is a stranger's."""
+    for _ in range(_TRIES):
+        token = new_token()
+        fd = files.create(f".{token}", consumers, 0o600)
+        try:
+            if files.lock_write(fd):
+                files.lock(fd)  # versions that know no other lock ask for this one, and would take its claims away
+                return token, fd
+        except BaseException:
+            files.close(fd)
+            _remove(files, f".{token}", consumers)
+            raise
+        files.close(fd)
+        _remove(files, f".{token}", consumers)
+    raise OSError(errno.EAGAIN, "every new presence file is locked by another process", CONSUMERS)
 
 
 def _remove(files: Files, name: str, dir_fd: int) -> None:

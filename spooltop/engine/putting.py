@@ -11,19 +11,47 @@ from itertools import chain, islice
 
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 
+from .arguments import check_text
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
 from .drafts import Data, Drafts, SourceFailed, check_data
+from .files import open_shared
 from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
 from .stamps import Ids
 from .troubles import in_words
 
-__all__ = ["Putter"]
+__all__ = ["MessageId", "Putter"]
 
 GROUP = 32
 """From so many messages on one ``syncfs`` is cheaper than a sync of each file."""
+
+
+class MessageId(str):
+    """The id that ``Spool.put`` gives for a chosen ``id`` or a ``key``. ``duplicate`` is True where nothing was put, since the
+    message was there before.
+
+    >>> import tempfile
+    >>> from spooltop.engine import Spool
+    >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+    ...     [spool.put(b"", id="order-17").duplicate for _ in range(2)]
+    [False, True]
+    """
+
+    duplicate: bool
+
+    def __new__(cls, id: str, *, duplicate: bool) -> MessageId:
+        made = super().__new__(cls, id)
+        made.duplicate = duplicate
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _message_id, (str(self), self.duplicate)
+
+
+def _message_id(id: str, duplicate: bool) -> MessageId:
+    return MessageId(id, duplicate=duplicate)
 
 
 class Putter:
@@ -63,7 +91,7 @@ class Putter:
                 fd = files.create(name, self._tmp)
                 try:  # the same as ``write`` of drafts without the detours: most of what a producer does
                     try:
-                        files.lock(fd)
+                        files.lock_write(fd)
                         if (written := files.write(fd, data)) != len(data):
                             files.write_rest(fd, data, written)
                         if durable:
@@ -104,8 +132,16 @@ class Putter:
         durable: bool,
         not_before: int | None,
         canary: bool,
-    ) -> str:
+    ) -> MessageId:
         """One message; its id. See ``Spool.put``."""
+        if id is not None:
+            check_text("id", id)
+        if key is not None:
+            check_text("key", key)
+            try:
+                os.fsencode(key)
+            except UnicodeEncodeError:
+                raise UsageError(f"key: half a surrogate pair in {key!r:.80}", path=self._dirs.path) from None
         check_data(data)
         chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
@@ -117,7 +153,7 @@ class Putter:
                     return self._finish(known, source, durable)
                 if find(self._dirs, id) is not None:
                     self._count(DUPLICATE, source or "")
-                    return id
+                    return MessageId(id, duplicate=True)
                 self._clear(name)
                 return self._put(data, chosen, name, key, source, durable, fresh=False)
         except SourceFailed as failed:
@@ -127,12 +163,14 @@ class Putter:
 
     def _put(
         self, data: Data, id: str, name: str, key: str | None, source: str | None, durable: bool, *, fresh: bool
-    ) -> str:
+    ) -> MessageId:
         if (known := self._known(key)) is not None:
             return self._finish(known, source, durable)
         inode = self._drafts.write(name, data, durable, fresh)
         if key is not None:
             try:
+                if durable:
+                    self._drafts.sync_names()
                 while not self._keys.create(key, name, durable=durable):
                     if (known := self._known(key)) is not None:
                         self._drafts.discard(name)
@@ -148,17 +186,20 @@ class Putter:
             self._drafts.discard(name)
             if parse(name, claimed=False).id != id:
                 raise
-            return id  # the same id arrived in between, from someone who does not lock
+            return MessageId(id, duplicate=True)  # the same id arrived in between, from someone who does not lock
         except FileNotFoundError:
             if key is None:
                 raise self._taken_away() from None
             # another put with this key finished the move
         if durable:
             self._drafts.settle(id, emptied=key is not None)
-        return id
+        return MessageId(id, duplicate=False)
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
         """One group commit; the ids. See ``Spool.put_many``."""
+        if isinstance(messages, (str, bytes, bytearray, memoryview)) or hasattr(messages, "read"):
+            what = f"messages takes an iterable of messages, not {type(messages).__name__}: for one message call put"
+            raise TypeError(what)
         rest = iter(messages)
         first = list(islice(rest, GROUP))
         together = durable and len(first) == GROUP and _syncfs_tells()
@@ -206,6 +247,8 @@ class Putter:
     # Steps
 
     def _name(self, id: str, source: str | None, not_before: int | None, canary: bool) -> str:
+        if source is not None:
+            check_text("source", source)
         try:
             name = in_new(id, source=source, not_before=not_before, canary=canary)
         except ValueError as error:
@@ -229,7 +272,7 @@ class Putter:
             return True  # not known to be absent
         return known is not None and known.name == name
 
-    def _finish(self, known: Record, source: str | None, durable: bool) -> str:
+    def _finish(self, known: Record, source: str | None, durable: bool) -> MessageId:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
@@ -241,7 +284,7 @@ class Putter:
         if durable:
             self._drafts.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
         self._count(DUPLICATE, source or "")
-        return known.id
+        return MessageId(known.id, duplicate=True)
 
     def _count(self, what: str, of: str) -> None:
         own = self._dirs.own(create=True)
@@ -256,10 +299,9 @@ class Putter:
         files = self._files
         ids = self._dirs.own("ids", create=True)
         assert ids is not None  # create=True makes it or raises
-        fd = files.open_lasting(sha256(os.fsencode(id)).hexdigest()[:2], ids)
+        fd = open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.like)
         try:
-            files.own_as(fd, self._dirs.like)
-            if not lock_within(files, fd, self._lock_timeout):
+            if not lock_within(files, fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
                 what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
                 raise LockTimedOut(what, path=self._dirs.path, advice="try again: somebody puts the same id")
@@ -281,7 +323,7 @@ class Putter:
             self._drafts.discard(name)  # a link or a socket: removing the name touches nothing else
             return
         try:
-            if files.lock(fd):
+            if not files.write_locked(fd):
                 self._drafts.discard(name)
         finally:
             files.close(fd)

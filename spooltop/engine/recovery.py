@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -10,9 +11,8 @@ from spooltop.model.words import ASIDE, Box, Verdict
 
 from .aside import entries, folder, reject
 from .dirs import SpoolDirs
-from .machine import file_system, is_network, this_machine
-from .names import Name, back_in_new, parse
-from .presence import CONSUMERS, judge, look
+from .names import DIED, Name, back_in_new, parse
+from .presence import ANY_MACHINE, CONSUMERS, Vantage, judge, look
 
 __all__ = ["recover"]
 
@@ -21,9 +21,17 @@ _GOING = ".gone-"
 
 
 def recover(
-    dirs: SpoolDirs, clock: Callable[[], float], host: str, *, mine: str | None, durable: bool, max_attempts: int
+    dirs: SpoolDirs,
+    clock: Callable[[], float],
+    host: str,
+    *,
+    mine: str | None,
+    durable: bool,
+    max_attempts: int,
+    hosts: str = ANY_MACHINE,
 ) -> list[str]:
-    """The ids that went back to ``new``. ``mine`` is this consumer's own token, whose claims are left alone.
+    """The ids that went back to ``new``. ``mine`` is this consumer's own token, whose claims are left alone; ``hosts`` as in
+    ``Spool``.
 
     Only claims of our own protocol whose holder is proved dead; the attempt is counted, and at the limit the message is rejected.
     """
@@ -31,8 +39,8 @@ def recover(
     # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
     claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
     tokens = {claim.token for claim in claims if claim.token is not None and claim.token != mine}
-    machine, network = this_machine(), is_network(file_system(dirs.root))
-    dead = {token for token in tokens if judge(look(dirs, token), machine.boot_id, network=network)[0] is Verdict.DEAD}
+    vantage = Vantage.of(dirs, hosts)
+    dead = {token for token in tokens if judge(look(dirs, token), vantage)[0] is Verdict.DEAD}
     back: list[str] = []
     set_aside = False
     for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.put_us or 0):
@@ -48,15 +56,18 @@ def recover(
                 reject(
                     dirs, claim.raw, found.st_ino, f"its consumers died or gave it back {attempt} times",
                     operation=f"engine.{claim.token}", at=clock(), who=f"recover, pid {os.getpid()} on {host}", attempt=attempt,
-                    durable=durable,
+                    durable=durable, ended=DIED,
                 )  # fmt: skip
                 set_aside = True
                 continue
-            files.move(claim.raw, cur, back_in_new(claim), new, inode=found.st_ino)
+            files.move(claim.raw, cur, back_in_new(claim, ended=DIED), new, inode=found.st_ino)
         except FileNotFoundError:
             continue  # another recover, or an operator, was quicker
         except FileExistsError:
             continue  # a conflict: both stay and are shown
+        except PermissionError as error:
+            _must_be_sticky(error)
+            continue
         back.append(claim.id)
     if durable and back:
         files.sync_dir(new)
@@ -65,8 +76,15 @@ def recover(
         for token in dead:
             dirs.forget(Box.REJECTED.value, f"engine.{token}")
     _finish_puts(dirs)
-    _tidy_presence(dirs, mine, machine.boot_id, network=network)
+    _tidy_presence(dirs, mine, vantage)
     return back
+
+
+def _must_be_sticky(error: OSError) -> None:
+    """In a sticky directory another user's file is left for its owner, or the spool's; where nothing may be moved at all, raises
+    ``error``."""
+    if error.errno != errno.EPERM:
+        raise error
 
 
 def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
@@ -114,9 +132,11 @@ def _finish_puts(dirs: SpoolDirs) -> None:
                 files.unlink(name, dirs.tmp)
         except FileNotFoundError:
             continue  # its writer finished meanwhile
+        except PermissionError as error:
+            _must_be_sticky(error)
 
 
-def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: bool) -> None:
+def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: Vantage) -> None:
     """Takes away the presence files of the dead that hold no claim any more.
 
     A token that is dead never claims again, but an operator's undo may put a claim of it back into ``cur``. So a file is put out
@@ -128,7 +148,7 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: 
     files = dirs.files
     listed = files.list(consumers)
     tokens = [token for token in listed if not token.startswith(".") and token != mine]
-    dead = {token for token in tokens if judge(look(dirs, token), boot_id, network=network)[0] is Verdict.DEAD}
+    dead = {token for token in tokens if judge(look(dirs, token), vantage)[0] is Verdict.DEAD}
     going = {name.removeprefix(_GOING) for name in listed if name.startswith(_GOING)}  # left by one that was cut off
     if not dead and not going:
         return
@@ -137,6 +157,9 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: 
             files.rename(token, consumers, _GOING + token, consumers)
         except FileNotFoundError:
             continue  # another recover was quicker
+        except PermissionError as error:
+            _must_be_sticky(error)
+            continue
         going.add(token)
     held = _holding(dirs) if going else set()
     for token in going:
@@ -147,6 +170,8 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, boot_id: str, *, network: 
                 files.unlink(_GOING + token, consumers)
         except (FileNotFoundError, FileExistsError):
             continue  # another recover was quicker
+        except PermissionError as error:
+            _must_be_sticky(error)
 
 
 def _holding(dirs: SpoolDirs) -> set[str | None]:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from queue import Empty
 from types import TracebackType
+from typing import Any, cast, overload
 
-from spooltop.errors import MailFolder, Unreadable
+from spooltop.errors import ClaimLost, Unreadable
 from spooltop.model.words import Box
 
+from .arguments import check_number, check_seconds, microseconds
 from .claim import Claim
+from .closed import AfterClose
 from .consumer import Consumer
-from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, read, total
+from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
 from .drafts import Data
 from .files import Files
 from .limits import MAX_ATTEMPTS
 from .machine import this_machine
-from .mail import mail_sign
+from .mail import refuse_mail
 from .opening import make, open_dirs
-from .putting import Putter
+from .presence import ANY_MACHINE, check_hosts
+from .putting import MessageId, Putter
 from .recovery import recover
 from .troubles import in_words, telling
 from .waiting import Watch
@@ -34,7 +40,13 @@ class Spool:
     ``durable``: a put and an ack survive power loss when they return; False keeps every guarantee but that one. ``max_attempts``:
     how often a message is in work before it is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None:
     for ever, a small file each. ``lock_timeout``: seconds that ``put(id=…)`` waits for another put of that id; None: for ever.
-    ``as_spool`` opens what looks like a mail folder all the same. ``files``, ``clock`` (epoch seconds), ``host`` are the world.
+    ``as_spool`` opens what looks like a mail folder all the same. ``hosts="this-machine"`` vouches that no other machine ever
+    mounted the spool: then a free presence lock from before a restart proves a death also where host names and machine ids change
+    (containers). ``files``, ``clock`` (epoch seconds), ``host`` are the world.
+
+    All threads of a process may share one object, waiting ones included: each of them calls ``claim`` or iterates over a
+    ``claims()`` of its own. After ``close`` every method raises ``Closed``, in threads that wait as well; calls that are under
+    way in other threads end as they would have. Only ``close`` and ``wake`` do nothing then.
 
     Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
 
@@ -63,23 +75,37 @@ class Spool:
         key_window: float | None = None,
         lock_timeout: float | None = None,
         as_spool: bool = False,
+        hosts: str = ANY_MACHINE,
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
         host: str | None = None,
     ) -> None:
+        check_number("max_attempts", max_attempts, 1)
+        check_seconds("key_window", key_window)
+        check_seconds("lock_timeout", lock_timeout)
         self.path = os.path.abspath(os.fsdecode(path))
         self.durable = durable
         self._clock = clock
         self._host = host if host is not None else this_machine().host
         self._max_attempts = max_attempts
+        self._hosts = check_hosts(hosts)
+        self._options = {  # as they were given: what a pickled Spool is opened with again
+            "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
+            "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
+        }  # fmt: skip
         self._watch: Watch | None = None
         self._awaited: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._watching = threading.Lock()
+        self._recovering = threading.Lock()
+        self._ending = threading.Lock()
         self._dirs = open_dirs(self.path, files or Files())
         try:
-            if not as_spool and (sign := mail_sign(self._dirs)) is not None:
-                raise MailFolder(f"a mail folder ({sign}): its cur is read mail", path=self.path)
+            if not as_spool:
+                refuse_mail(self._dirs)
             self._putter = Putter(self._dirs, clock, self._host, key_window, lock_timeout)
-            self._consumer = Consumer(self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts)
+            self._consumer = Consumer(
+                self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts, as_spool=as_spool
+            )
         except BaseException as error:
             try:
                 self._dirs.close()
@@ -109,6 +135,24 @@ class Spool:
 
     # Producers
 
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str, key: str | None = None, durable: bool | None = None,
+        not_before: float | None = None, canary: bool = False,
+    ) -> MessageId: ...  # fmt: skip
+
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str | None = None, key: str, durable: bool | None = None,
+        not_before: float | None = None, canary: bool = False,
+    ) -> MessageId: ...  # fmt: skip
+
+    @overload
+    def put(
+        self, data: Data, *, source: str | None = None, id: str | None = None, key: str | None = None,
+        durable: bool | None = None, not_before: float | None = None, canary: bool = False,
+    ) -> str: ...  # fmt: skip
+
     def put(
         self,
         data: Data,
@@ -125,8 +169,11 @@ class Spool:
         With ``id`` it is a no-op while a message of that id is in any box. For that every box is listed, which grows with what
         lies there; ``key`` costs the same at any depth. With ``key`` it is a no-op ever after the first put with that key,
         whatever became of the message, and returns that message's id (``key_window``). ``not_before`` (epoch seconds) holds it
-        back. Raises ``PutUnknown`` where an error came after the move, ``SpoolFull``, ``LockTimedOut``, ``UsageError`` (a
-        ``ValueError``) for an id or a source that is too long; after any error but ``PutUnknown`` nothing was delivered.
+        back. With ``id`` or ``key`` the id that is returned has an attribute ``duplicate``: True where nothing was put.
+
+        Raises ``TypeError`` for an argument of another type, ``PutUnknown`` where an error came after the move, ``SpoolFull``,
+        ``LockTimedOut``, ``UsageError`` (a ``ValueError``) for an id or a source that is too long; after any error but
+        ``PutUnknown`` nothing was delivered.
 
         What ``key`` promises: of all puts with one key within ``key_window``, in any process, before and after any crash or
         restart, one makes a message, and the others return its id. The record of the key names the message, is complete before
@@ -142,12 +189,13 @@ class Spool:
         ...     first = spool.put(b"invoice", key="2026-11", source="billing")
         ...     with spool.claim():
         ...         pass
-        ...     (spool.put(b"invoice", key="2026-11", source="billing") == first, spool.depth(), spool.suppressed())
-        (True, 0, {'billing': 1})
+        ...     again = spool.put(b"invoice", key="2026-11", source="billing")
+        ...     (again == first, first.duplicate, again.duplicate, spool.depth(), spool.suppressed())
+        (True, False, True, 0, {'billing': 1})
         """
         if durable is None:
             durable = self.durable
-        until = None if not_before is None else int(not_before * 1e6)
+        until = None if not_before is None else microseconds("not_before", not_before)
         if id is None and key is None:
             return self._putter.put_fresh(data, source, durable, until, canary)
         return self._putter.put(
@@ -193,13 +241,81 @@ class Spool:
         found = self._consumer.take(self)
         return found if found is not None or timeout == 0 else self._wait(timeout)
 
+    def get(self, block: bool = True, timeout: float | None = None) -> Claim:
+        """``claim`` by the name and with the arguments of ``queue.Queue.get``: waits for ever unless told otherwise, and raises
+        ``queue.Empty`` where nothing came. It gives the claim, not the data: what is not acked is delivered again.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     id = spool.put(b"hello")
+        ...     with spool.get() as claim:
+        ...         (claim.data, spool.qsize(), spool.empty())
+        (b'hello', 0, True)
+        """
+        found = self.claim(timeout if block else 0)
+        if found is None:
+            raise Empty
+        return found
+
+    def get_nowait(self) -> Claim:
+        """``get`` without waiting."""
+        return self.get(block=False)
+
+    def consume(
+        self,
+        handler: Callable[[Claim], object],
+        timeout: float | None = 0,
+        *,
+        on_error: Callable[[Claim, Exception], object] | None = None,
+    ) -> int:
+        """Calls ``handler`` with claim after claim and goes on after one that fails. Returns how many were handled.
+
+        Ends as ``claims`` does: when nothing came for ``timeout`` seconds (None: never), or after ``wake``. Each claim is acked
+        when the handler returns, and released with a delay that grows when it raises an ``Exception``, up to ``max_attempts``; it
+        may also end the claim itself. ``on_error`` is called after that with the claim and the exception; without one they are
+        logged (logger ``spooltop.engine``). What it raises ends the loop. So do an interrupt, after which the claim goes back at
+        once, and an error of the spool itself (a full disk). A claim that was taken away is an error of this one message.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+        ...     ids = spool.put_many([b"1", b"x", b"3"])
+        ...     failed = []
+        ...     handled = spool.consume(lambda claim: int(claim.data), on_error=lambda claim, error: failed.append(claim.id))
+        ...     (handled, failed == [ids[1]], spool.depth())
+        (2, True, 1)
+        """
+        handled = 0
+        for claim in self.claims(timeout):
+            failed: Exception | None = None
+            try:
+                with claim:
+                    try:
+                        handler(claim)
+                    except Exception as error:
+                        failed = error
+                        raise
+                handled += 1
+            except ClaimLost as lost:
+                failed = failed or lost
+            except Exception as error:
+                if error is not failed:
+                    raise  # not the handler's: the spool could not do its part
+            if failed is not None:
+                (on_error or _log_error)(claim, failed)
+            del claim  # one that the handler has kept is not kept alive here
+        return handled
+
     def _wait(self, timeout: float | None) -> Claim | None:
-        watch = self._watch
-        if watch is None:
-            watch = self._watch = Watch(self._dirs.box(Box.NEW))
+        check_seconds("timeout", timeout)
+        with self._watching:
+            watch = self._watch
+            if watch is None:
+                dirs = self._dirs
+                watch = self._watch = Watch(dirs.box(Box.NEW))
         wakes = watch.wakes
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            events = watch.events
             found = self._consumer.take(self)  # after the watch began: what came before it is seen here
             if found is not None or watch.wakes != wakes:
                 return found
@@ -208,7 +324,7 @@ class Spool:
                 self._check_boxes()
                 return None
             due = self._due_in()
-            watch.wait(left if due is None else min(left, due))
+            watch.wait(left if due is None else min(left, due), events)
             self._check_boxes()
 
     def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
@@ -217,8 +333,7 @@ class Spool:
         Waits on inotify(7) where there is one, and looks again every two seconds besides, as a network file system tells nothing.
         A program that ends on a signal calls ``wake`` in the handler, works the current claim to its end, and leaves the loop.
         """
-        take = self._consumer.take
-        while (claim := take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
+        while (claim := self._consumer.take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
 
@@ -241,8 +356,11 @@ class Spool:
         """
         from .aio import aclaims  # loads asyncio: only for those who use it
 
+        check_seconds("timeout", timeout)
+
         def opened() -> Watch:
-            watch = Watch(self._dirs.box(Box.NEW))
+            dirs = self._dirs
+            watch = Watch(dirs.box(Box.NEW))
             self._awaited.add(watch)
             return watch
 
@@ -253,7 +371,8 @@ class Spool:
         return None if due is None else max(0.0, due - self._clock())
 
     def wake(self) -> None:
-        """Lets every ``claim`` and every ``aclaims`` that waits return now. Safe in a signal handler and in any thread."""
+        """Lets every ``claim`` and every ``aclaims`` that waits return now. Safe in a signal handler, in any thread, and after
+        ``close``."""
         for watch in (self._watch, *list(self._awaited)):
             if watch is not None:
                 watch.wake()
@@ -274,17 +393,17 @@ class Spool:
     def recover(self) -> list[str]:
         """Puts back what dead consumers hold, their attempts counted; at the limit it is rejected. The ids put back.
 
-        Dead is only whose presence lock is free; what cannot be told (another machine) is left alone.
+        Dead is only whose presence lock is free and was taken on this machine; what cannot be told is left alone.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
         ...     spool.recover()
         []
         """
-        with telling(self.path, "recover"):
+        with self._recovering, telling(self.path, "recover"):  # one closes directories that another would be using
             return recover(
                 self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable,
-                max_attempts=self._max_attempts,
+                max_attempts=self._max_attempts, hosts=self._hosts,
             )  # fmt: skip
 
     def presence_fd(self) -> int:
@@ -295,8 +414,20 @@ class Spool:
 
     def depth(self) -> int:
         """How many messages wait in ``new``; not exact while others work."""
+        dirs = self._dirs
         with telling(self.path, "depth"):
-            return sum(1 for name in self._dirs.files.scan(self._dirs.box(Box.NEW)) if name[0] != ".")
+            return sum(1 for name in dirs.files.scan(dirs.box(Box.NEW)) if name[0] != ".")
+
+    qsize = depth
+    """``depth`` by the name that ``queue.Queue`` gives it."""
+    __len__ = depth
+
+    def empty(self) -> bool:
+        """True where nothing waits in ``new``, as ``queue.Queue.empty``: a moment later that may be otherwise."""
+        return self.depth() == 0
+
+    def __bool__(self) -> bool:
+        return True  # a Spool that is empty is a Spool, as every queue of the standard library is
 
     def peek(self) -> str | None:
         """The id of the message that ``claim`` would give; None where there is none.
@@ -314,8 +445,8 @@ class Spool:
         return total(self._counted(), DUPLICATE)
 
     def locks_used(self, seconds: float = 300) -> tuple[int, int]:
-        """How often this spool's own locks were had and how often given up after ``lock_timeout``, by all processes, in the last
-        ``seconds`` (an hour at most; older ones are summed up).
+        """How often this spool's own locks were had and how often given up after their time, by all processes, in the last
+        ``seconds`` (an hour at most; older ones are summed up). The lock of cursor files in the spool counts too.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -323,29 +454,38 @@ class Spool:
         ...     spool.locks_used()
         (1, 0)
         """
-        counts, since = self._counted(), self._clock() - seconds
-        return sum(total(counts, ACQUIRED, since=since).values()), sum(total(counts, TIMED_OUT, since=since).values())
+        dirs = self._dirs
+        return locks_used(dirs.files, dirs.own(), (dirs.root,), since=self._clock() - seconds)
 
     def _counted(self) -> list[Count]:
-        own = self._dirs.own()
-        return [] if own is None else read(self._dirs.files, own, COUNTERS)
+        dirs = self._dirs
+        own = dirs.own()
+        return [] if own is None else read(dirs.files, own, COUNTERS)
 
     # The end
 
     def close(self) -> None:
-        """Lets go of the spool; claims that are still held go back, with a warning. A second call does nothing."""
-        if self._closed:
+        """Lets go of the spool; claims that are still held go back, with a warning. Ends waits in other threads, by ``Closed``.
+        The descriptors are closed when the last call that uses them has ended. A second call does nothing."""
+        if self._closed or not self._ending.acquire(blocking=False):
             return
         self._closed = True
+        consumer, gone = self._consumer, AfterClose(self.path)
+        # What is under way refers to what it uses: that goes when nothing does any more, and no descriptor before.
+        self._putter = self._consumer = self._dirs = cast("Any", gone)
         try:
             with telling(self.path, "close"):
-                self._consumer.close()
+                consumer.close()
         finally:
-            if self._watch is not None:
-                self._watch.close()
+            self.wake()
+            with self._watching:
                 self._watch = None
-            with telling(self.path, "close"):
-                self._dirs.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled is how it was opened; another process opens the directory again, with a presence of its own."""
+        default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
+        options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
+        return _opened_again, (type(self), self.path, options)
 
     def __enter__(self) -> Spool:
         return self
@@ -362,16 +502,28 @@ class Spool:
         return f"<Spool {self.path!r}{' closed' if self._closed else ''}>"
 
     def _check_boxes(self) -> None:
-        if swapped := self._dirs.swapped():
+        dirs = self._dirs
+        if swapped := dirs.swapped():
             raise Unreadable(f"{swapped[0]} is now another directory or gone", path=self.path, advice="open the spool again")
 
     def _forked(self) -> None:
         if not self._closed:
             self._putter.forked()
             self._consumer.forked()
+            self._watching, self._recovering = threading.Lock(), threading.Lock()  # a thread of the parent may hold them
             if self._watch is not None:
                 self._watch.close()
                 self._watch = None
+
+
+def _opened_again(kind: type[Spool], path: str, options: dict[str, Any]) -> Spool:
+    return kind(path, **options)
+
+
+def _log_error(claim: Claim, error: Exception) -> None:
+    import logging  # only where there is something to tell
+
+    logging.getLogger("spooltop.engine").error("message %r failed, attempt %d", claim.id, claim.attempt, exc_info=error)
 
 
 _spools: weakref.WeakSet[Spool] = weakref.WeakSet()

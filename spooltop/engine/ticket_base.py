@@ -20,7 +20,7 @@ class BaseTicketQueue(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, member: str) -> None:
-        """Leaves the queue. No error where the member is gone already."""
+        """Leaves the queue. No error where the member is gone already; any other is logged and not raised."""
 
     @abc.abstractmethod
     def cleanup_stale(self) -> None:
@@ -32,11 +32,11 @@ class BaseTicketQueue(abc.ABC):
 
     @abc.abstractmethod
     def maybe_cleanup(self) -> None:
-        """Takes away what an empty queue left behind; nothing where anyone is in it."""
+        """Takes away what an empty queue left behind; nothing where anyone is in it. Errors are logged and not raised."""
 
 
 def log(what: str) -> None:
-    """Warns of an eviction (logger ``spooltop.tickets``)."""
+    """Warns of an eviction, or of an error that is not raised (logger ``spooltop.tickets``)."""
     import logging  # only where there is something to tell
 
     logging.getLogger("spooltop.tickets").warning("%s", what)

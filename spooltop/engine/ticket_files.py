@@ -15,7 +15,8 @@ from .ticket_base import BaseTicketQueue, log
 
 __all__ = ["FileTicketQueue"]
 
-_MEMBER = re.compile(r"([0-9]{20,25})\.([0-9]{1,10})\.([0-9a-f]{32})\Z")
+MEMBER = re.compile(r"(?P<ticket>[0-9]{20,25})\.(?P<pid>[0-9]{1,10})\.(?P<token>[0-9a-f]{32})\Z")
+"""The name of a ticket."""
 _SEQ = "seq"
 
 
@@ -25,8 +26,8 @@ class FileTicketQueue(BaseTicketQueue):
     A head is stale when its process is gone; that is only said of a pid on a local file system and from the first pid namespace,
     else nobody can know. With ``stale_timeout`` seconds it is stale too when its file was not touched for so long (it is when
     it becomes the head, by a queue that has a ``stale_timeout``), and then its process may be alive: such an eviction is logged
-    as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch seconds) and ``gone`` (True where no process has
-    that pid here) are the world.
+    as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch seconds), ``gone`` (True where no process has
+    that pid here) and ``local`` (True for a descriptor on a file system that only this machine mounts) are the world.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,12 +48,14 @@ class FileTicketQueue(BaseTicketQueue):
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
         gone: Callable[[int], bool] | None = None,
+        local: Callable[[int], bool] | None = None,
     ) -> None:
         self.queue_dir = os.fsdecode(queue_dir)
         self.stale_timeout = stale_timeout
         self._files = files or Files()
         self._clock = clock
         self._gone = gone or _gone
+        self._local = local or _local
         self._judges = gone is not None or sees_all_pids()
         _make(self.queue_dir)
 
@@ -61,9 +64,7 @@ class FileTicketQueue(BaseTicketQueue):
         while True:
             try:
                 with self._counting() as (folder, seq):
-                    # The counter may have been lost in a crash; who waits has not.
-                    ticket = 1 + max(_number(files.read(seq, 64)), max((t for t, _ in self._members(folder)), default=0))
-                    self._count(seq, ticket)
+                    ticket = self._next(folder, seq)
                     member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
                     # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one stands.
                     fd = files.create(member, folder)
@@ -74,6 +75,21 @@ class FileTicketQueue(BaseTicketQueue):
                     return ticket, member
             except FileNotFoundError:
                 _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
+
+    def get_ticket(self) -> int:
+        """The next number, for who waits in another way: nobody enters the queue. It is not given again."""
+        while True:
+            try:
+                with self._counting() as (folder, seq):
+                    return self._next(folder, seq)
+            except FileNotFoundError:
+                _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
+
+    def _next(self, folder: int, seq: int) -> int:
+        # The counter may have been lost in a crash; who waits has not.
+        ticket = 1 + max(_number(self._files.read(seq, 64)), max((t for t, _ in self._members(folder)), default=0))
+        self._count(seq, ticket)
+        return ticket
 
     def _count(self, seq: int, ticket: int) -> None:
         # In place, and cut only afterwards: cut off anywhere, the file holds the old number or the new one, as they only grow.
@@ -112,7 +128,7 @@ class FileTicketQueue(BaseTicketQueue):
             names = self._files.list(folder)
         except FileNotFoundError:
             return []  # the directory was removed since it was opened: it was empty
-        return sorted((int(found[1]), found[0]) for name in names if (found := _MEMBER.match(name)))
+        return sorted((int(found[1]), found[0]) for name in names if (found := MEMBER.match(name)))
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
@@ -132,12 +148,15 @@ class FileTicketQueue(BaseTicketQueue):
             return bool(members) and members[0][0] == ticket
 
     def remove(self, member: str) -> None:
-        if not _MEMBER.match(member):
+        if not MEMBER.match(member):
             return
-        with self._opened() as folder:
-            if folder is not None:
-                self._freshen(member, folder)
-                self._unlink(member, folder)
+        try:
+            with self._opened() as folder:
+                if folder is not None:
+                    self._freshen(member, folder)
+                    self._unlink(member, folder)
+        except OSError as error:
+            log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
     def _freshen(self, head: str, folder: int) -> None:
         """Who comes after ``head`` is as old as its becoming the head: who waited long is not stale for it."""
@@ -162,7 +181,7 @@ class FileTicketQueue(BaseTicketQueue):
                 return
             name = members[0][1]
             pid = int(name.split(".")[1])
-            if self._judges and self._gone(pid) and not is_network(file_system(folder)):
+            if self._judges and self._gone(pid) and self._local(folder):
                 self._freshen(name, folder)
                 self._unlink(name, folder)
                 return
@@ -192,7 +211,7 @@ class FileTicketQueue(BaseTicketQueue):
             return  # somebody else cleaned up
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES, errno.EPERM):
-                raise
+                log(f"{self.queue_dir}: could not be cleaned up: {error.strerror or error}")
             # Somebody registered since, or the directory is not ours to remove.
 
 
@@ -212,6 +231,10 @@ def _number(data: bytes) -> int:
         return int(data.split()[0])
     except (IndexError, ValueError):
         return 0
+
+
+def _local(fd: int) -> bool:
+    return not is_network(file_system(fd))
 
 
 def _gone(pid: int) -> bool:

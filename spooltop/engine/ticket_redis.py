@@ -14,13 +14,30 @@ __all__ = ["RedisTicketQueue"]
 _REGISTER = """
 local ticket = redis.call('INCR', KEYS[1])
 local top = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-if top[2] and tonumber(top[2]) >= ticket then
-  ticket = tonumber(top[2]) + 1
+local last = math.max(tonumber(top[2] or '0'), tonumber(ARGV[3]))
+if last >= ticket then
+  ticket = last + 1
   redis.call('SET', KEYS[1], ticket)
 end
 local member = string.format('%d:%s:%s', ticket, ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], ticket, member)
 return member
+"""
+_WAIT = """
+local member, ticket = ARGV[1], tonumber(ARGV[2])
+if not redis.call('ZSCORE', KEYS[2], member) then
+  local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+  if first and (tonumber(first) >= ticket or redis.call('ZCOUNT', KEYS[2], ticket, ticket) > 0) then
+    local top = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    ticket = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), tonumber(top[2])) + 1
+    member = string.format('%d:%s', ticket, ARGV[3])
+  end
+  redis.call('ZADD', KEYS[2], ticket, member)
+  if tonumber(redis.call('GET', KEYS[1]) or '0') < ticket then
+    redis.call('SET', KEYS[1], ticket)
+  end
+end
+return {member, redis.call('ZRANGE', KEYS[2], 0, 0)[1]}
 """
 _CLEANUP = """
 if redis.call('ZCARD', KEYS[2]) == 0 then
@@ -46,7 +63,17 @@ class RedisTicketQueue(BaseTicketQueue):
     ``ts_ms`` is written as milliseconds since the epoch. A head is stale when that, and its becoming the head, is
     ``stale_timeout`` seconds ago: who waited long behind another is not stale for it. The latter is kept, for as long as it
     matters, in ``{name}:since`` (milliseconds since the epoch). A stale head may still be at work, so an eviction is logged as a
-    warning. Members whose ``ts_ms`` is another clock's are never evicted. Errors of the client are the caller's to see.
+    warning. Members whose ``ts_ms`` is another clock's are never evicted. What the client raises is the caller's to see, but for
+    ``remove`` and ``maybe_cleanup``, which log it as a warning and go on.
+
+    A queue that is shared with stouputils loses members: it looks whether the queue is empty and deletes it in two steps, and a
+    member that came in between is gone, the counter with it. A member of this object that was taken out while its holder waits
+    is put back by the holder's next ``is_head``, with its number. Where that would make it the head before somebody who was told
+    that he is, or where its number was given again, it goes behind all others: there are never two heads.
+
+    What remains: those who come, or ask, first after such a deletion are served before those who waited; a holder who was told
+    that he is the head is not put back, as he may have been evicted; and a member of stouputils that was deleted so is nobody's
+    to put back.
     """
 
     def __init__(
@@ -56,6 +83,12 @@ class RedisTicketQueue(BaseTicketQueue):
         self.client = client
         self.stale_timeout = stale_timeout
         self._clock = clock
+        self._given: dict[int, str] = {}
+        """Tickets of this object and their members, as ``register`` gave them."""
+        self._members: dict[str, str] = {}
+        """Members as ``register`` gave them, and what they are called now."""
+        self._waiting: set[int] = set()
+        """Tickets whose holders were not told yet that they are the head."""
 
     def ensure_client(self) -> Any:
         """The client; ``ImportError`` where none was given and the package redis is not installed."""
@@ -75,24 +108,50 @@ class RedisTicketQueue(BaseTicketQueue):
 
     def register(self) -> tuple[int, str]:
         # One script: between an INCR and a ZADD of its own a later ticket could take itself for the head.
-        member = _text(self.ensure_client().eval(_REGISTER, 2, *self._keys, os.urandom(16).hex(), int(self._clock() * 1000)))
-        return int(member.split(":")[0]), member
+        least = max(self._waiting.copy(), default=0)  # the counter may have been deleted
+        now = int(self._clock() * 1000)
+        member = _text(self.ensure_client().eval(_REGISTER, 2, *self._keys, os.urandom(16).hex(), now, least))
+        ticket = int(member.split(":")[0])
+        self._members[member] = self._given[ticket] = member
+        self._waiting.add(ticket)
+        return ticket, member
 
     def _head(self) -> str | None:
-        head = self.ensure_client().zrange(self._keys[1], 0, 0)
+        head = self.ensure_client().zrange(self._keys[1], 0, 0)  # anybody's member: it may be any bytes
         return _text(head[0]) if head else None
 
     def is_head(self, ticket: int) -> bool:
-        head = self._head()
-        return head is not None and head.split(":")[0] == str(ticket)
+        given = self._given.get(ticket)
+        if given is None:
+            head = self._head()
+            return head is not None and head.split(":")[0] == str(ticket)
+        known = self._members[given]
+        if ticket not in self._waiting:
+            return self._head() == known
+        number, _, rest = known.partition(":")
+        here, first = self.ensure_client().eval(_WAIT, 2, *self._keys, known, number, rest)
+        if (now := _text(here)) != known:
+            log(f"{self.name}: ticket {ticket} was taken out while it waited; it goes on as {now.partition(':')[0]}")
+            self._members[given] = now
+        if here != first:
+            return False
+        self._waiting.discard(ticket)
+        return True
 
     def remove(self, member: str) -> None:
-        self._take_out(member)
+        try:
+            self._take_out(self._members.get(member, member))
+            self._members.pop(member, None)
+        except Exception as error:  # noqa: BLE001  # of whatever client; who leaves can do nothing about it
+            log(f"{self.name}: {member} could not be removed: {error}")
+        for ticket in [ticket for ticket, given in list(self._given.items()) if given == member]:
+            self._waiting.discard(ticket)
+            self._given.pop(ticket, None)
 
     def _take_out(self, member: str) -> bool:
         patience = int((self.stale_timeout or 0) * 1000)
         now = int(self._clock() * 1000)
-        return bool(self.ensure_client().eval(_REMOVE, 2, self._keys[1], self._since, member, now, patience))
+        return bool(self.ensure_client().eval(_REMOVE, 2, self._keys[1], self._since, _bytes(member), now, patience))
 
     def cleanup_stale(self) -> None:
         head = self._head() if self.stale_timeout is not None else None
@@ -110,8 +169,15 @@ class RedisTicketQueue(BaseTicketQueue):
         return bool(self.ensure_client().zcard(self._keys[1]) == 0)
 
     def maybe_cleanup(self) -> None:
-        self.ensure_client().eval(_CLEANUP, 3, *self._keys, self._since)
+        try:
+            self.ensure_client().eval(_CLEANUP, 3, *self._keys, self._since)
+        except Exception as error:  # noqa: BLE001  # of whatever client; what is left over costs three keys
+            log(f"{self.name}: could not be cleaned up: {error}")
 
 
 def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode()
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+def _bytes(member: str) -> bytes:
+    return member.encode("utf-8", "surrogateescape")

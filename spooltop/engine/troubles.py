@@ -47,15 +47,16 @@ def in_words(error: OSError, path: str, doing: str) -> SpooltopError:
     if error.errno == errno.EROFS:
         return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice="mount it for writing")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice=f"run it as its owner: sudo -u {_owner(path)} …")
+        return Refused(f"{doing}: {os.strerror(error.errno)}", path=path, advice=_as_owner(path))
     if error.errno == errno.EXDEV:
         return SpooltopError(f"{doing}: the boxes are on different file systems", path=path, advice="mount the spool as a whole")
     return SpooltopError(f"{doing}: {os.strerror(error.errno) if error.errno else error}", path=path, advice=advice(error))
 
 
-def _owner(path: str) -> str:
-    """Whose the spool is: the name of the user that ``new`` belongs to, or the number."""
+def _as_owner(path: str) -> str:
+    """What to try where something in the spool may not be written by this user."""
     import pwd  # only for somebody who may not write
+    import shlex
 
     try:
         uid = os.stat(os.path.join(path, "new")).st_uid
@@ -63,8 +64,12 @@ def _owner(path: str) -> str:
         try:
             uid = os.stat(path).st_uid
         except OSError:
-            return "OWNER"
+            return "run it as its owner: sudo -u OWNER …"
+    if uid == os.geteuid():
+        root = shlex.quote(path)
+        return f"you own it, but not all that is in it: sudo chown -R --reference={root}/new {root}/.spooltop"
     try:
-        return pwd.getpwuid(uid).pw_name
+        owner = pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"'#{uid}'"
+        owner = f"'#{uid}'"
+    return f"run it as its owner: sudo -u {owner} …"

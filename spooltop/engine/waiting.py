@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import threading
+import time
 from collections.abc import Iterable
 
 __all__ = ["LONGEST", "Watch"]
@@ -23,7 +25,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Watch:
-    """Wakes when a name appears in a directory, or when ``wake`` is called. ``live`` is False where inotify is not to be had."""
+    """Wakes when a name appears in a directory, or when ``wake`` is called. ``live`` is False where inotify is not to be had.
+
+    Several threads may wait: one of them polls and wakes all the others. The descriptors are closed by ``close``, or when no
+    thread refers to the watch any more.
+    """
+
+    _event = -1
+    _inotify: int | None = None
 
     def __init__(self, dir_fd: int) -> None:
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -35,10 +44,33 @@ class Watch:
             self._poll.register(self._inotify, select.POLLIN)
         self.wakes = 0
         """How often ``wake`` was called."""
+        self.events = 0
+        """How often a wait ended because something may have appeared."""
+        self._turn = threading.Condition(threading.Lock())
+        self._polled = False
 
-    def wait(self, timeout: float) -> None:
-        """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest."""
-        self._read(fd for fd, _ in self._poll.poll(max(1, int(min(timeout, self.longest) * 1000 + 0.999))))
+    def wait(self, timeout: float, seen: int | None = None) -> None:
+        """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest. At once
+        where ``events`` is not ``seen`` any more: another thread was told of what came since the caller looked."""
+        seconds = min(timeout, self.longest)
+        with self._turn:
+            seen = self.events if seen is None else seen
+            end = time.monotonic() + seconds
+            while self._polled and self.events == seen and seconds > 0:
+                self._turn.wait(seconds)
+                seconds = end - time.monotonic()
+            if self.events != seen or seconds <= 0:
+                return
+            self._polled = True
+        found = []
+        try:
+            found = [fd for fd, _ in self._poll.poll(max(1, int(seconds * 1000 + 0.999)))]
+            self._read(found)
+        finally:
+            with self._turn:
+                self._polled = False
+                self.events += bool(found)
+                self._turn.notify_all()
 
     @property
     def longest(self) -> float:
@@ -67,10 +99,11 @@ class Watch:
         os.eventfd_write(self._event, 1)
 
     def close(self) -> None:
-        for fd in (self._event, self._inotify):
-            if fd is not None and fd >= 0:
-                os.close(fd)
-        self._event, self._inotify = -1, None
+        fds, self._event, self._inotify = self.fds, -1, None
+        for fd in fds:
+            os.close(fd)
+
+    __del__ = close
 
 
 def _inotify(dir_fd: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -53,9 +54,9 @@ def meant(text: str, present: Json, kind: str = "", field: str | None = None) ->
 
 
 def _json(text: str) -> Json:
-    """Raises ``ValueError`` also for what JSON has no word for (NaN)."""
+    """Raises ``ValueError`` also for what JSON has no word for (NaN, a number beyond the largest)."""
     try:
-        value: Json = json.loads(text, parse_constant=_refuse)
+        value: Json = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
     return value
@@ -63,3 +64,10 @@ def _json(text: str) -> Json:
 
 def _refuse(constant: str) -> Json:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large for a number")
+    return value

@@ -23,12 +23,14 @@ __all__ = [
 class Item:
     """One thing to do: the row as it was shown and the identity it is pinned by. ``warning`` is shown with ``!``. ``words`` say
     what will be done where it is no message that moves ("imessage: 89632 → 89640 in /opt/memex/cursors.json"); ``row`` has
-    the source as its id then and the file as its name, and its box means nothing."""
+    the source as its id then and the file as its name, and its box means nothing. ``value`` is what a cursor is set to, as a
+    snapshot shows it."""
 
     row: Row
     ref: Ref
     warning: str = ""
     words: str = ""
+    value: Json = None
 
     @property
     def id(self) -> str:
@@ -129,7 +131,7 @@ class Plan:
     shell, with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``,
     ``text`` …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are ids that were named and that no
     message here has (not escaped). ``poison`` counts the items that were in work so often that they may be what kills: a
-    requeue with ``hold_poison`` holds these and requeues the others.
+    requeue with ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo takes back.
     """
 
     operation: str
@@ -146,6 +148,7 @@ class Plan:
     options: Mapping[str, Json] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     poison: int = 0
+    undone: Action | None = None
 
     @property
     def deletes(self) -> bool:

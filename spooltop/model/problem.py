@@ -11,7 +11,7 @@ from .words import Box
 __all__ = ["CODES", "Problem", "Severity"]
 
 CODES = (
-    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "claims-dead", "new-growing", "new-old",
+    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "failing", "claims-dead", "new-growing", "new-old",
     "cursor-unreadable", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
     "lock-blocked", "lock-failures", "claim-long", "tmp-abandoned", "tmp-old", "lock-stale", "ticket-orphan",
     "unsafe-writer", "conflict", "clock-skew", "claims-unknown", "muted",

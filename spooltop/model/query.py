@@ -3,7 +3,8 @@
 ====================  =======================================================================
 ``text``              somewhere in the name, id, source, owner's command, evidence, note or reason as shown
 ``age:>10m``          in its box for longer (``>`` ``>=`` ``<`` ``<=``)
-``src:imessage``      from this source; ``src:""`` from none that is known
+``src:imessage``      from a source with this in its name (also ``source:``); ``src:=imessage`` from just this one, ``src:""``
+                      from none that is known
 ``pid:4312``          held or written by this process
 ``tries:>3``          in work so often; ``tries:3`` exactly
 ``verdict:dead``      alive, dead, unknown, writing, abandoned
@@ -32,8 +33,8 @@ from .words import Verdict
 
 __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
-KEYS = ("age", "src", "pid", "tries", "verdict")
-OLDER = operator.gt
+KEYS = ("age", "src", "source", "pid", "tries", "verdict")
+OLDER = operator.ge
 """How an age is compared to "older than"."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -42,7 +43,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 @dataclass(frozen=True, slots=True)
 class Query:
     """A parsed filter. ``terms`` are (term, wanted); wanted is False behind ``!``. ``incomplete`` are terms left out by a
-    lenient parse, as typed, and ``hint`` says what the first of them lacks. ``str()`` gives words that parse to the same query.
+    lenient parse, as typed, and ``hint`` says what the first of them lacks, or which key is none. ``str()``
+    gives words that parse to the same query.
     """
 
     terms: tuple[tuple[Term, bool], ...] = ()
@@ -71,7 +73,7 @@ class Query:
             if wanted and isinstance(term, Text) and _PLAIN.fullmatch(term.needle):
                 found.append(term.needle.encode())
             elif wanted and isinstance(term, Source) and _PLAIN.fullmatch(term.name):
-                found.append(b",s=" + term.name.encode())
+                found.append((b",s=" if term.whole else b"") + term.name.encode())
         return tuple(found)
 
     @property
@@ -129,6 +131,7 @@ def parse(text: str, *, lenient: bool = False) -> Query:
     for word in words:
         try:
             terms.append(_term(word))
+            hint = hint or _no_key(word)
         except UsageError as error:
             if not lenient:
                 raise
@@ -210,7 +213,16 @@ def _keyed(key: str, value: str, *, quoted: bool) -> Term:
         return IsVerdict(Verdict(value.lower()))
     if not value and not quoted:
         raise UsageError("src: names no source", advice='write src:imessage, or src:"" for messages of no known source')
-    return Source(value)
+    whole = value.startswith("=") or not value
+    return Source(value.removeprefix("="), whole)
+
+
+def _no_key(word: _Word) -> str:
+    """What to say of text that looks like a term, "" where it does not."""
+    keyed = KEYED.fullmatch(word.text.removeprefix("!"))
+    if keyed is None or word.quoted_at is not None or keyed[1] in KEYS:
+        return ""
+    return f"unknown key {keyed[1]}: searched as text; keys are {', '.join(f'{name}:' for name in KEYS)}"
 
 
 def _number(key: str, text: str, advice: str) -> int:
@@ -221,9 +233,9 @@ def _number(key: str, text: str, advice: str) -> int:
 
 def _refuse_misspelt(key: str, value: str) -> None:
     """Names hold colons too, so only what compares, or is one slip away from a key, is taken for a wrong key."""
-    near = difflib.get_close_matches(key.lower(), (*KEYS, "source"), 1, cutoff=0.8)
+    near = difflib.get_close_matches(key.lower(), KEYS, 1, cutoff=0.8)
     if near or value[:1] in ("<", ">"):
-        right = "src" if near == ["source"] else near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)
+        right = near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)
         raise UsageError(
             f"{key}: is no key of the filter", advice=f'write {right}{":" if near else ""}, or "{key}:{value}" in quotes as text'
         )

@@ -1,14 +1,104 @@
-"""Values of JSON fields that nobody is to be shown. Works on what cannot be parsed too: a payload that is cut off, or lines."""
+"""Hides the values of the JSON fields that the settings name: in payloads, text, cursor values, plans and logs.
+
+Works on data that cannot be parsed too: a payload that is cut off, or JSON lines.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 from collections.abc import Collection
 
-__all__ = ["REDACTED", "redact"]
+from .words import Json
+
+__all__ = ["REDACTED", "Redactor", "redact", "unredact"]
 
 REDACTED = "‹redacted›"
+
+_MARKED = re.compile("‹redacted( [0-9a-f]{6})?›")
+_WIDE = (("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1), ("utf-32-le", 0), ("utf-32-be", 0))
+"""Encodings whose ASCII characters contain NUL, and the byte at which the text may begin."""
+_DEEPEST_VALUE = 100
+"""Levels of nested values that are looked into; deeper ones are hidden as a whole."""
+
+
+class Redactor:
+    """Hides the values of ``fields``, whatever their case. ``key`` seeds the marks that tell hidden values apart."""
+
+    def __init__(self, fields: Collection[str] = (), key: bytes | None = None) -> None:
+        self._fields = frozenset(field.casefold() for field in fields)
+        self._key = os.urandom(16) if key is None else key
+
+    def __bool__(self) -> bool:
+        return bool(self._fields)
+
+    def data(self, data: bytes) -> bytes:
+        """A payload, see ``redact``."""
+        return redact(data, self._fields)
+
+    def text(self, text: str) -> str:
+        """Text that may contain JSON."""
+        return redact(text.encode("utf-8", "surrogatepass"), self._fields).decode("utf-8", "surrogatepass") if self else text
+
+    def value(self, value: Json) -> Json:
+        """A parsed JSON value.
+
+        >>> Redactor(["token"]).value({"id": 1, "Token": [2]})
+        {'id': 1, 'Token': '‹redacted›'}
+        """
+        return self._value(value, marked=False, depth=0) if self else value
+
+    def section(self, source: str, value: Json, *, marked: bool = False) -> Json:
+        """The value of ``source`` in a cursor file, where the source is a field as well. ``marked``: hidden values that differ
+        get different marks, so that a history of them still tells whether one changed, and whether an old one came back.
+
+        >>> hide = Redactor(["token"], b"key").section
+        >>> hide("teams", {"token": "a"}, marked=True) == hide("teams", {"token": "b"}, marked=True)
+        False
+        """
+        if not self:
+            return value
+        return self._hidden(value, marked) if source.casefold() in self._fields else self._value(value, marked=marked, depth=0)
+
+    def _hidden(self, value: Json, marked: bool) -> str:
+        if not marked:
+            return REDACTED
+        digest = hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), key=self._key, digest_size=3)
+        return f"‹redacted {digest.hexdigest()}›"
+
+    def _value(self, value: Json, *, marked: bool, depth: int) -> Json:
+        if isinstance(value, str):
+            return self.text(value) if '"' in value else value
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth >= _DEEPEST_VALUE:
+            return self._hidden(value, marked)
+        if isinstance(value, list):
+            return [self._value(one, marked=marked, depth=depth + 1) for one in value]
+        hidden = {name: self._hidden(one, marked) for name, one in value.items() if name.casefold() in self._fields}
+        return {name: hidden.get(name) or self._value(one, marked=marked, depth=depth + 1) for name, one in value.items()}
+
+
+def unredact(value: Json, original: Json) -> Json:
+    """``value`` with each hidden value in it as it is in ``original``, so that a section that was shown redacted, or a command
+    that was copied, can be stored without losing what it hides. Raises ``ValueError`` where ``original`` has no such value.
+
+    >>> unredact({"cursor": 5, "token": "‹redacted›"}, {"cursor": 4, "token": "abc"})
+    {'cursor': 5, 'token': 'abc'}
+    """
+    if isinstance(value, str) and "‹redacted" in value:
+        if _MARKED.fullmatch(value) and original is not None:
+            return original
+        raise ValueError(f"{value} has no value to stand for")
+    if isinstance(value, dict):
+        before = original if isinstance(original, dict) else {}
+        return {name: unredact(one, before.get(name)) for name, one in value.items()}
+    if isinstance(value, list):
+        olds = original if isinstance(original, list) and len(original) == len(value) else [None] * len(value)
+        return [unredact(one, old) for one, old in zip(value, olds, strict=True)]
+    return value
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
@@ -29,7 +119,16 @@ def redact(data: bytes, fields: Collection[str]) -> bytes:
     >>> redact(b'{"id":1,"Token":"abc","a":{"password":[1,{"x":"]"}]}}', ["token", "password"]).decode()
     '{"id":1,"Token":"‹redacted›","a":{"password":"‹redacted›"}}'
     """
-    return _redact(data, {field.casefold() for field in fields}, 0) if fields else data
+    if not fields:
+        return data
+    wanted = {field.casefold() for field in fields}
+    if b"\0" in data:
+        for codec, start in _WIDE:
+            text = data[start:].decode(codec, "replace").encode()
+            hidden = _redact(text, wanted, 0)
+            if hidden != text:
+                data = data[:start] + hidden.decode().encode(codec)
+    return _redact(data, wanted, 0)
 
 
 def _redact(data: bytes, wanted: Collection[str], depth: int) -> bytes:

@@ -42,13 +42,15 @@ class Row:
     """Why it was set aside (``held``, ``rejected``, ``trash``)."""
     expires_at: float | None = None
     """When its retention in the trash ends; None: it has no end."""
+    ended: str | None = None
+    """How the last attempt ended (``exit-1``, ``timeout``, ``died``, the class of an exception); None where nothing tells."""
 
     def judged(self, verdict: Verdict | None, evidence: str, owner: Owner | None) -> Row:
         """The same with another verdict. As ``dataclasses.replace`` does it, in a fifth of the time: there may be a million."""
         return Row(
             self.key, self.box, self.id, self.name, self.size, self.enqueued_at, self.in_box_since, self.since_is_bound,
             self.source, self.attempt, verdict, evidence, owner, self.note, self.not_before, self.canary, self.written_at,
-            self.reason, self.expires_at,
+            self.reason, self.expires_at, self.ended,
         )  # fmt: skip
 
     def age(self, now: float) -> float | None:

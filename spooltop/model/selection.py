@@ -26,6 +26,10 @@ class Selection:
     filter: str = ""
     everything: bool = False
 
+    def old_enough(self, in_box_age: float | None) -> bool:
+        """True where ``in_box_age`` is ``older_than`` or more; False where nobody knows how long it has been there."""
+        return self.older_than is None or (in_box_age is not None and in_box_age >= self.older_than)
+
     @property
     def named(self) -> bool:
         """True where the messages are named one by one."""

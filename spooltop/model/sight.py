@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from .can import Can
 from .row import Row
-from .words import Box, Json, Key
+from .words import DIED, Box, Json, Key
 
 __all__ = [
-    "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorWrite", "Disk", "Flow", "Lock",
-    "LockParty", "Passage", "Poll", "Sight", "SourceAges", "VerdictCounts", "Watch", "Who",
+    "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorVersion", "CursorWrite", "Disk", "Flow",
+    "Lock", "LockParty", "Passage", "Poll", "Return", "Sight", "SourceAges", "Tried", "VerdictCounts", "Watch", "Who",
 ]  # fmt: skip
 
 
@@ -97,10 +97,51 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Return:
+    """One attempt whose message a consumer gave back. ``ended`` is how it ended, None where the name does not tell; ``delayed``:
+    the message has to wait before the next one."""
+
+    id: str
+    at: float
+    ended: str | None
+    delayed: bool
+
+    @property
+    def failed(self) -> bool:
+        """True where the attempt ended by itself: no death, and not given back to be taken at once."""
+        return _failed(self.ended, self.delayed)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One message in ``new`` or ``cur`` that has been tried in vain ``attempts`` times; ``ended`` and ``delayed`` as in
+    ``Return``."""
+
+    id: str
+    box: Box
+    attempts: int
+    ended: str | None
+    delayed: bool
+
+    @property
+    def failed(self) -> bool:
+        """True where the last attempt ended by itself: no death, and not given back to be taken at once."""
+        return _failed(self.ended, self.delayed)
+
+
+def _failed(ended: str | None, delayed: bool) -> bool:
+    return ended != DIED and (ended is not None or delayed)
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """What came and went since the last look. ``exact`` is False where events may be missing: counts are lower bounds then.
     ``measured`` is False where nothing was watched since (the first look). Canaries are not counted. ``done`` are those that left
     in the time of the flow before: only a look later it is known that they came back nowhere.
+
+    ``retried`` counts attempts whose message went back to ``new`` by its consumer or by ``recover``, ``requeued`` those that an
+    operator put back. ``returns`` are the newest of the former; ``recovered`` are ids with such a return that are done after all.
+    ``shifted`` is by how much operators changed the depth of ``new``, and whoever removed files there: that is no flow.
     """
 
     since: float = 0.0
@@ -113,6 +154,10 @@ class Flow:
     passages: tuple[Passage, ...] = ()
     exact: bool = True
     measured: bool = False
+    retried: int = 0
+    returns: tuple[Return, ...] = ()
+    recovered: tuple[str, ...] = ()
+    shifted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +188,8 @@ class LockParty:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock file. ``kind``: flock, posix, ofd, soft, ticket (a queue of them), none. ``verdict``: held, free, blocked, stale,
-    unknown."""
+    """One lock file. ``kind``: flock, posix, ofd, soft (its existing is the lock), mkdir (a directory that is one), ticket (a
+    queue of them), redis, none. ``verdict``: held, free, blocked, stale, unknown."""
 
     path: str
     kind: str
@@ -152,6 +197,8 @@ class Lock:
     waiters: tuple[LockParty, ...] = ()
     verdict: str = "unknown"
     evidence: str = ""
+    failed: bool = False
+    """True where it could not be looked at, as a server that does not answer; ``evidence`` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +210,20 @@ class CursorWrite:
     old: Json
     new: Json
     writer: LockParty
+
+
+@dataclass(frozen=True, slots=True)
+class CursorVersion:
+    """A content that a cursor file had between two looks. ``read_at``: when it was read; ``mtime``: when it was written by the
+    file's own time. ``unread``: how many writes between the version before and this one were not read; None: not known.
+    """
+
+    read_at: float
+    mtime: float
+    sections: Mapping[str, Json]
+    inode: int = 0
+    unread: int | None = None
+    writer: LockParty | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +249,16 @@ class CursorSource:
     """Whether ``.cursors.lock`` stands beside it: without it nobody locks by it. None: not looked."""
     writer: LockParty | None = None
     """Who published what was read, where the kernel was asked to tell (fanotify(7)) and did."""
+    earlier: tuple[CursorVersion, ...] = ()
+    """What it held since the look before and holds no more, oldest first."""
+    read_at: float | None = None
+    """When it was read, None: at the time of the look."""
+    unread: int | None = None
+    """As of a ``CursorVersion``: how many writes just before this content were not read."""
+    left_out: int = 0
+    """Sources of this file that are not among ``sections``, because they are too many or their names too long."""
+    cut: frozenset[str] = frozenset()
+    """Sources whose section is too large to be kept: its short fields alone, or how long it is, stand in ``sections``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +289,7 @@ class CursorSection:
     """Who wrote it, where the journal or the kernel tells; nobody is guessed."""
     lock_there: bool | None = None
     back: bool = False
-    """True where it put the cursor back: to a smaller value, or to a token that it had before."""
+    """True where the cursor went back: to a smaller value, or to a token that it had before."""
     lost: bool = False
     """True where that was a lost update and no rewind."""
     journaled: bool = False
@@ -227,7 +298,7 @@ class CursorSection:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who runs this, and what they may do, in words: ("memex", "may change")."""
+    """Who runs this, and what they may do, in words: ("memex", "read-write")."""
 
     user: str
     uid: int
@@ -263,6 +334,9 @@ class Sight:
     tmp: tuple[Row, ...] = ()
     counts: VerdictCounts = field(default_factory=VerdictCounts)
     judged_all: bool = True
+    tried: tuple[Tried, ...] = ()
+    """Messages that were tried before, as their names tell; ``tried_all`` False where there may be more. Canaries left out."""
+    tried_all: bool = True
     strange: tuple[Row, ...] = ()
     conflicts: tuple[Key, ...] = ()
     flow: Flow = field(default_factory=Flow)
@@ -277,6 +351,8 @@ class Sight:
     """How often the engine's own locks were had in the last five minutes, as far as it counts."""
     locks_given_up: int = 0
     """How often they were waited for in vain."""
+    suppressed: Mapping[str, int] = field(default_factory=dict)
+    """How many puts were none, since their ``key`` or ``id`` was there, by source ("" for none), as far as it is counted."""
     consumers: int | None = None
     """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""
     last_claim_at: float | None = None

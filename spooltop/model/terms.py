@@ -56,15 +56,18 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """From this source; of an empty name: from none that is known."""
+    """From a source with this in its name as shown, or ``whole``: with just this name; of an empty name: from none that is
+    known."""
 
     name: str
+    whole: bool = False
 
     def holds(self, row: Row, now: float) -> bool | None:
-        return escape(row.source or "") == self.name
+        source = escape(row.source or "")
+        return source == self.name if self.whole else self.name in source
 
     def __str__(self) -> str:
-        return "src:" + _quote(self.name, always=not self.name)
+        return "src:" + ("=" if self.whole and self.name else "") + _quote(self.name, always=not self.name)
 
 
 @dataclass(frozen=True, slots=True)

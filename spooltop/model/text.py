@@ -10,9 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 
-__all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "unescape"]
+__all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "suppressed_words", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
@@ -45,15 +46,14 @@ def escape(name: str) -> str:
     """
     if name.isprintable() and "\\" not in name:
         return name
-    out: list[str] = []
-    for char in name:
-        if char == "\\":
-            out.append("\\\\")
-        elif char.isprintable():
-            out.append(char)
-        else:
-            out.extend(f"\\x{byte:02x}" for byte in _bytes(char))
-    return "".join(out)
+    return "".join(map(_escaped, name))
+
+
+@lru_cache(maxsize=4096)
+def _escaped(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in _bytes(char))
 
 
 def bare_all(names: Sequence[str]) -> Sequence[str]:
@@ -120,3 +120,13 @@ def program(command: str) -> str:
     first = words[0].rsplit("/", 1)[-1] or words[0]
     script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and not words[1].startswith("-") else ""
     return script if script and _INTERPRETERS.fullmatch(first) else first
+
+
+def suppressed_words(by_source: Mapping[str, int]) -> str:
+    """How many puts were duplicates, in all and by source; "" for none.
+
+    >>> suppressed_words({"mail": 2, "": 1}), suppressed_words({})
+    ('duplicates suppressed: 3 (without a source 1, mail 2)', '')
+    """
+    each = ", ".join(f"{escape(source) or 'without a source'} {many:,}" for source, many in sorted(by_source.items()))
+    return f"duplicates suppressed: {sum(by_source.values()):,} ({each})" if by_source else ""

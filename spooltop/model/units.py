@@ -40,40 +40,40 @@ def _long(seconds: float) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """An age in at most 4 cells, in steps of 10 s below a minute, then of minutes. ``—`` for None.
+    """An age in at most 4 cells: seconds below 10 s, then steps of 10 s below a minute, then minutes. ``—`` for None. Every age
+    is rounded here, bounds included, so that one age reads the same wherever it is shown.
 
     >>> [age(s) for s in (0, 9.9, 42, 61, 7199, 90000, 300000, None)]
-    ['<10s', '<10s', '40s', '1m', '1h', '25h', '3d', '—']
+    ['0s', '9s', '40s', '1m', '1h', '25h', '3d', '—']
     """
     if seconds is None or math.isnan(seconds):
         return "—"
     if seconds < 10:
-        return "<10s"
+        return f"{max(0, int(seconds))}s"
     if seconds < MINUTE:
         return f"{int(seconds // 10) * 10}s"
     return _long(seconds)
 
 
 def at_most(seconds: float | None) -> str:
-    """An age that is an upper bound, in at most 5 cells, rounded up to the next step. ``—`` for None.
+    """An age that is an upper bound, in at most 5 cells, rounded as every age. ``—`` for None.
 
-    >>> [at_most(s) for s in (3, 42, 2460, 2461, None)]
-    ['≤10s', '≤50s', '≤41m', '≤42m', '—']
+    >>> [at_most(s) for s in (0.4, 3, 42, 2461, None)]
+    ['≤1s', '≤3s', '≤40s', '≤41m', '—']
     """
-    if seconds is None or math.isnan(seconds) or math.isinf(seconds):
+    if seconds is None or not math.isfinite(seconds):
         return "—"
-    step = 10.0 if seconds < MINUTE else MINUTE if seconds < HOUR else HOUR if seconds < 2 * DAY else DAY
-    return "≤" + age(max(10.0, math.ceil(seconds / step) * step))
+    return "≤" + age(max(1.0, seconds))
 
 
 def at_least(seconds: float | None) -> str:
     """An age that is a lower bound, in at most 5 cells. ``—`` for None.
 
     >>> [at_least(s) for s in (3, 42, 900, None)]
-    ['≥0s', '≥40s', '≥15m', '—']
+    ['≥3s', '≥40s', '≥15m', '—']
     """
     shown = age(seconds)
-    return shown if shown == "—" else "≥0s" if shown.startswith("<") else "≥" + shown
+    return shown if shown == "—" else "≥" + shown
 
 
 def duration(seconds: float | None) -> str:
@@ -112,13 +112,11 @@ def span(seconds: float | None) -> str:
     """How long something was watched, with two units.
 
     >>> [span(s) for s in (0, 12, 312, 7500, 200000)]
-    ['<10s', '12s', '5m12s', '2h05m', '2d07h']
+    ['0s', '12s', '5m12s', '2h05m', '2d07h']
     """
     if seconds is None or not math.isfinite(seconds):
         return "—"
     whole = max(0, int(seconds))
-    if whole < 10:  # a screen at rest is painted again after so long
-        return "<10s"
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-__all__ = ["ASIDE", "LIVE", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
+__all__ = ["ASIDE", "DIED", "LIVE", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -31,6 +31,8 @@ class Box(StrEnum):
     __hash__ = str.__hash__  # equal to its word, and found by it; and without a call into Python
 
 
+DIED = "died"
+"""How an attempt ended whose consumer did not end it: ``recover`` or an operator took the claim away."""
 LIVE = (Box.TMP, Box.NEW, Box.CUR)
 ASIDE = (Box.HELD, Box.REJECTED, Box.TRASH)
 

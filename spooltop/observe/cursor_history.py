@@ -1,20 +1,28 @@
-"""One source's cursor as it was seen to move: every write, which of them put it back, and its own rhythm."""
+"""One source's cursor as it was seen to move: every write, which of them reverted it, and its own rhythm."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.cursor_values import direction, order, pick, shown
 from ..model.sight import CursorSection, CursorWrite, LockParty
 from ..model.words import Json
 
-__all__ = ["RING", "Change", "CursorHistory", "key_of"]
+__all__ = ["OFTEN", "RING", "Change", "CursorHistory", "Write", "key_of"]
 
 RING = 200
-"""Writes kept of each source."""
+"""Writes kept of each source, at most."""
+_KEPT = 256
+"""Characters of a section above which its history keeps the cursor alone, and of a cursor above which it keeps the beginning."""
+_STALE = 3
+"""Moves that a stale copy is behind at most: a cursor that went back over more was rewound, where nothing else proves it lost."""
+OFTEN = 3
+"""Times that a cursor must return to one value where no other source shares its file."""
 _GAPS = 20
 _FEWEST_GAPS = 2
 _REMEMBERED = 3600.0
@@ -24,48 +32,91 @@ _NEAR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """One write of the file as far as it is not about one source. ``also``: other sources that changed in it, ``advanced``: those
+    that went forward, ``kept``: those that changed and did not go back. ``exact``: nothing else was written since the version
+    before; False: something was, and was not read; None: not known. ``repeated``: the whole file is as it was once before.
+    ``journaled``: under the lock, of one section alone, so that it can lose nobody's update. ``writer`` where it was seen."""
+
+    inode: int = 0
+    also: tuple[str, ...] = ()
+    advanced: tuple[str, ...] = ()
+    kept: bool = False
+    exact: bool | None = None
+    repeated: bool = True
+    held_by: tuple[LockParty, ...] = ()
+    writer: LockParty | None = None
+    lock_there: bool | None = None
+    journaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """One write that changed the value. ``advanced`` are other sources that went forward in the same write. ``known``: the
-    source itself had this value before; ``back``: it went back, or for a token without order, to one that it had before.
-    ``journaled``: under the lock, of that section alone, so that it can lose nobody's update. ``writer`` where it was seen.
-    """
+    """One write that changed the value. ``back``: it went back, or for a token without order, to one that it had before.
+    ``over``: the moves that it went back over, None where they are too many to be those since a stale copy was read, or it never
+    had this value. ``lost``: an update was lost in it."""
 
     at: float
     old: Json
     new: Json
     back: bool
-    known: bool
-    also_changed: tuple[str, ...] = ()
-    advanced: tuple[str, ...] = ()
-    journaled: bool = False
-    writer: LockParty | None = None
+    write: Write
+    over: int | None = None
+    lost: bool = False
+
+    @property
+    def advanced(self) -> tuple[str, ...]:
+        return self.write.advanced
+
+    @property
+    def writer(self) -> LockParty | None:
+        return self.write.writer
 
 
 def key_of(value: Json, field: str | None = None) -> str:
     """What two equal cursors have in common: the kind and the text of what ``pick`` finds."""
-    picked = pick(value, field)
+    picked = pick(_bounded(value, field), field)
     return f"{type(picked).__name__}:{picked!r}"
+
+
+def _bounded(value: Json, field: str | None) -> Json:
+    """What the history keeps of a section: itself, or where it is long its cursor, or the beginning of that."""
+    if not isinstance(value, str | list | dict) or len(text := json.dumps(value)) <= _KEPT:
+        return value
+    picked = pick(value, field)
+    if not isinstance(picked, list | dict | str) or len(text := json.dumps(picked)) <= _KEPT:
+        return picked
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    begin = text.strip('"')[: _KEPT - 96]
+    return f"{begin}… ({len(text)} characters, {digest})"
 
 
 class CursorHistory:
     """Grows by ``write``, ``told`` and ``arrived``; everything else is read off it. ``field`` names what in a section is the
     cursor, None where that is found by itself. ``before``: ``value`` is what stood there before the first write that the
-    journal tells of, and not what a look found."""
+    journal tells of, and not what a look found. ``often``: how many times it must return to one value, where nothing else in
+    those writes tells a lost update from a rewind. ``room``: writes that may be kept."""
 
     def __init__(
-        self, at: float, value: Json, inode: int, held_by: tuple[LockParty, ...], *, seen_at: float, field: str | None = None,
-        writer: LockParty | None = None, lock_there: bool | None = None, before: bool = False,
+        self, at: float, value: Json, write: Write = Write(), *, seen_at: float, field: str | None = None, before: bool = False,
+        often: int = OFTEN, room: Callable[[], int] = lambda: RING,
     ) -> None:  # fmt: skip
         self.field = field
         self._before = before
+        self._often = often
+        self._room = room
+        value = _bounded(value, field)
         self.value = value
+        self.reverts = 0
+        """Lost updates since it was watched, and those before that the journal tells of."""
         self.first_seen = seen_at
         self.written_at = at
+        self._back = 0
         self.moved_at: float = at
         self.moved_is_bound = True
-        first = CursorSection(at, value, inode, (), held_by, shown(value, field), writer, lock_there)
-        self.ring: deque[CursorSection] = deque([first], maxlen=RING)
-        self.journal_writes: deque[float] = deque(maxlen=RING)
+        first = _section(at, value, write, shown(value, field), back=False)
+        self.ring: deque[CursorSection] = deque([first])
+        self.journal_writes: deque[float] = deque()
         """When the journal told of a write, also of one that changed nothing."""
         self.repeated = 0
         """Writes since the last move that left the value as it was."""
@@ -73,8 +124,8 @@ class CursorHistory:
         self.busy_repeats = 0
         """Those of them before each of which messages of this source had arrived."""
         self._arrived = 0
-        self.changes: deque[Change] = deque(maxlen=RING)
-        self.writes: deque[float] = deque(maxlen=RING)
+        self.changes: deque[Change] = deque()
+        self.writes: deque[float] = deque()
         self._forward: deque[float] = deque(maxlen=_GAPS + 1)
         self._seen: dict[str, int] = {self.key(value): 0}
         self._top: Json = value
@@ -109,29 +160,14 @@ class CursorHistory:
         """So many messages of this source came into ``new``."""
         self._arrived += messages
 
-    def write(
-        self,
-        at: float,
-        value: Json,
-        inode: int,
-        also: tuple[str, ...],
-        advanced: tuple[str, ...],
-        held_by: tuple[LockParty, ...],
-        writer: LockParty | None = None,
-        *,
-        lock_there: bool | None = None,
-        journaled: bool = False,
-    ) -> None:
+    def write(self, at: float, value: Json, write: Write) -> None:
         """Takes one write of this source's section, also one that changed nothing."""
+        value = _bounded(value, self.field)
         recent = {write.at for write in itertools.islice(self.ring, min(_RECENT, len(self.writes)))}
         while at in recent:
             at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
         step = self.direction_to(value)
-        self.ring.appendleft(
-            CursorSection(
-                at, value, inode, also, held_by, self.shown(value), writer, lock_there, back=step < 0, journaled=journaled
-            )
-        )
+        self.ring.appendleft(_section(at, value, write, self.shown(value), back=step < 0))
         self.writes.append(at)
         self.written_at = at
         key = self.key(value)
@@ -141,31 +177,86 @@ class CursorHistory:
             self.repeats_ever += 1
             self.busy_repeats += self._arrived > 0
             self._arrived = 0
+            self._trim()
             return
         self.repeated = self.busy_repeats = self._arrived = 0
-        self.changes.append(
-            Change(at, self.value, value, step < 0, key in self._seen, also, advanced, journaled, writer)
-        )
+        over = self._moves_since(key) if step < 0 else None
+        self.changes.append(Change(at, self.value, value, step < 0, write, over))
+        if step < 0:
+            self._back += 1
+            self._judge(self.changes[-1], known=key in self._seen)
         if step > 0:
             self._forward.append(at)
         if key not in self._seen:
-            if len(self._seen) > 10 * RING:
-                del self._seen[next(iter(self._seen))]
             self._seen[key] = max(self._seen.values(), default=-1) + 1
         comparable = self.step(self._top, value)
         if comparable == 1 or (comparable is None and step > 0 and not self._behind_token(value)):
             self._top = value
         self.value = value
         self.moved_at, self.moved_is_bound = at, False
+        self._trim()
+
+    def _moves_since(self, key: str) -> int | None:
+        """How many moves ago it had the value with this key, None where that is longer ago than a stale copy is."""
+        recent = itertools.islice(reversed(self.changes), _STALE)
+        return next((moves for moves, change in enumerate(recent, 1) if self.key(change.old) == key), None)
+
+    def _judge(self, change: Change, *, known: bool) -> None:
+        """Marks ``change``, which is the newest, as a lost update where it is one, and those before that it proves to be some.
+
+        Whoever writes a stale copy of the whole file brings his own source forward and others back, in one write. So it is one
+        where another source went forward in the very write that brought this one back to a value of its own. Where it is not
+        known what one write did, or nothing else changed, a person may have set it back: it counts when it happens again.
+        """
+        write = change.write
+        if write.journaled or not known or write.exact is False:
+            return
+        stale = change.over is not None
+        if (write.advanced and write.exact) or ((write.advanced or write.kept) and stale):
+            self._lose([change], 1)
+        elif stale and write.repeated:
+            self._lose(self._returns(change), self._often)
+
+    def _returns(self, last: Change) -> list[Change]:
+        """``last`` and those just before it that brought back the same value, and may be the end of a stale copy too."""
+        key, found, moves = self.key(last.new), [last], 0
+        for change in itertools.islice(reversed(self.changes), 1, None):
+            moves += 1
+            if moves > _STALE or last.at - change.at > _REMEMBERED:
+                break
+            if change.over is not None and self.key(change.new) == key and not change.write.journaled:
+                found.append(change)
+                moves = 0
+        return found
+
+    def _lose(self, changes: Sequence[Change], least: int) -> None:
+        if len(changes) < least:
+            return
+        lost = {change.at for change in changes if not change.lost}
+        self.reverts += len(lost)
+        for place, change in enumerate(self.changes):
+            if change.at in lost:
+                self.changes[place] = replace(change, lost=True)
+
+    def _trim(self) -> None:
+        room = self._room()
+        for kept in (self.changes, self.writes, self.journal_writes):
+            while len(kept) > room:
+                kept.popleft()
+        while len(self.ring) > room:
+            self.ring.pop()
+        while len(self._seen) > 10 * room:
+            del self._seen[next(iter(self._seen))]
 
     def _behind_token(self, value: Json) -> bool:
         """True where the high-water mark is a token that came later than ``value``."""
         top = self._seen.get(self.key(self._top))
         return order(self.pick(value)) is None and top is not None and top > self._seen.get(self.key(value), top)
 
-    def told(self, one: CursorWrite, now: float) -> None:
+    def told(self, one: CursorWrite, now: float, *, known: bool = False) -> None:
         """Takes one line of the journal. A write that was seen already gets its writer. What the line replaced, where that is not
-        what stood here, was written in between by somebody who keeps no journal."""
+        what stood here, was written in between by somebody who keeps no journal; where each write is ``known``, the line is of
+        one that was not read, and its place is not known."""
         at = min(one.at, now)
         self.journal_writes.append(at)
         recent = list(itertools.islice(self.ring, _RECENT + 1))
@@ -183,15 +274,18 @@ class CursorHistory:
                     seen, writer=one.writer, held_by=seen.held_by or (one.writer,), also_changed=(), journaled=True
                 )
                 for turn in range(len(self.changes) - 1, -1, -1):
-                    if self.changes[turn].at == seen.at:
-                        self.changes[turn] = replace(
-                            self.changes[turn], also_changed=(), advanced=(), journaled=True, writer=one.writer
-                        )
+                    change = self.changes[turn]
+                    if change.at == seen.at:
+                        self.reverts -= change.lost
+                        write = replace(change.write, also=(), advanced=(), journaled=True, writer=one.writer)
+                        self.changes[turn] = replace(change, write=write, lost=False)
                         break
                 return
         if self.key(one.old) != self.key(self.value):
-            self.write(at, one.old, 0, (), (), ())
-        self.write(at, one.new, 0, (), (), (one.writer,), writer=one.writer, journaled=True)
+            if known:
+                return
+            self.write(at, one.old, Write())
+        self.write(at, one.new, Write(held_by=(one.writer,), writer=one.writer, journaled=True))
 
     @property
     def top(self) -> Json:
@@ -204,7 +298,7 @@ class CursorHistory:
         return step == 1 if step is not None else self.key(self.value) != self.key(self._top)
 
     def recovered(self, change: Change) -> bool:
-        """True where it has since gone past what it had when ``change`` put it back."""
+        """True where it has since gone past what it had when ``change`` reverted it."""
         later = [other.new for other in self.changes if other.at > change.at]
         steps = [self.step(change.old, value) for value in later]
         place = self._seen.get(self.key(change.old), -1)
@@ -213,18 +307,15 @@ class CursorHistory:
             for step, value in zip(steps, later, strict=True)
         )
 
-    def put_backs(self, now: float) -> list[Change]:
-        """Lost updates of the last hour, oldest first: back at an earlier value of its own in a write that changed another key,
-        or put back to the same value at least twice. A single step back for itself is a rewind and not among them, nor is any
-        that the journal tells of: such a write knew what it replaced.
-        """
-        back = [
-            change for change in self.changes if change.back and not change.journaled and change.at >= now - _REMEMBERED
-        ]
-        times: dict[str, int] = {}
-        for change in back:
-            times[self.key(change.new)] = times.get(self.key(change.new), 0) + 1
-        return [change for change in back if (change.known and change.also_changed) or times[self.key(change.new)] > 1]
+    def lost_updates(self, now: float) -> list[Change]:
+        """Those of the last hour, oldest first. A single step back by itself is a rewind and not among them, nor is any that the
+        journal tells of: such a write knew what it replaced."""
+        return [change for change in self.changes if change.lost and change.at >= now - _REMEMBERED]
+
+    @property
+    def steps_back(self) -> int:
+        """How often it was seen to go back, lost updates and rewinds."""
+        return self._back
 
     @property
     def every(self) -> float | None:
@@ -254,8 +345,14 @@ class CursorHistory:
         return [later - earlier for earlier, later in itertools.pairwise(moments) if later > earlier]
 
 
+def _section(at: float, value: Json, write: Write, words: str, *, back: bool) -> CursorSection:
+    return CursorSection(
+        at, value, write.inode, write.also, write.held_by, words, write.writer, write.lock_there, back=back,
+        journaled=write.journaled,
+    )  # fmt: skip
+
+
 def _median(values: Sequence[float]) -> float:
-    """As ``statistics.median``, whose import takes longer than all else here."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    """The lower of the two middle values where there are two: between the interval of a poller and one pause of it, their mean
+    would be an interval that never was."""
+    return sorted(values)[(len(values) - 1) // 2]

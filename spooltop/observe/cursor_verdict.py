@@ -11,7 +11,7 @@ from ..model.text import escape, program
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
 
-__all__ = ["ASK_FOR_LOGS", "judge", "put_back_words", "suspects", "suspects_of", "writers_of"]
+__all__ = ["ASK_FOR_LOGS", "judge", "revert_words", "suspects", "suspects_of", "writers_of"]
 
 ASK_FOR_LOGS = "; idle or stopped? give --poll-log"
 """Where nothing but a file of several sources is known."""
@@ -22,22 +22,25 @@ _REPEATS = 2
 """Writes of the same value, with messages of the source before each, that are no accident any more."""
 
 
-def judge(history: CursorHistory, now: float, *, shared: bool, window: float) -> tuple[str, str, int]:
-    """(verdict, evidence, put-backs): the put-backs of the last ``window`` seconds, or where there are none, of the last hour."""
-    put = history.put_backs(now)
-    recent = [change for change in put if change.at >= now - window]
-    if put and (len(recent) > 1 or not history.recovered(put[-1])):
-        words = put_back_words(history, put, now, window=window)
-        return "reverted", words + suspects(recent or put) + _written_by(recent or put), len(recent or put)
-    before = f"; put back {len(put)}×, last {age(now - put[-1].at)} ago" if put else ""
+def judge(
+    history: CursorHistory, now: float, *, shared: bool, window: float, at_least: bool = False
+) -> tuple[str, str, int]:
+    """(verdict, evidence, reverts): the lost updates of the last ``window`` seconds, or where there are none, of the last hour.
+    ``at_least``: there may be more that were not seen."""
+    lost = history.lost_updates(now)
+    recent = [change for change in lost if change.at >= now - window]
+    if lost and (len(recent) > 1 or not history.recovered(lost[-1])):
+        words = revert_words(history, lost, now, window=window, at_least=at_least)
+        return "reverted", words + suspects(recent or lost) + _written_by(recent or lost), len(recent or lost)
+    before = f"; reverted {len(lost)}×, last {age(now - lost[-1].at)} ago" if lost else ""
     if history.below_top:
         back = next((change for change in reversed(history.changes) if change.back), None)
         since = f" {age(now - back.at)} ago" if back else ""
         by = f" by {_name(back.writer)}" if back and back.writer else ""
         how = f"went back {history.shown(back.old)}→{history.shown(back.new)}{since}{by}; " if back else ""
-        return "rewound", f"{how}its highest was {history.shown(history.top)}{before}", len(put)
+        return "rewound", f"{how}its highest was {history.shown(history.top)}{before}", len(lost)
     verdict, words = _pace(history, now, shared=shared)
-    return verdict, words + before, len(recent or put)
+    return verdict, words + before, len(recent or lost)
 
 
 def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:
@@ -95,41 +98,44 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
     return words if history.repeats_ever else f"{words}; or nothing was new: it was never written without a move"
 
 
-def put_back_words(history: CursorHistory, put: Sequence[Change], now: float, *, window: float) -> str:
-    """``put back 89636→89632, 5× in 5m``: the last of them, and how many there were."""
-    last = put[-1]
-    recent = [change for change in put if change.at >= now - window]
+def revert_words(
+    history: CursorHistory, lost: Sequence[Change], now: float, *, window: float, at_least: bool = False
+) -> str:
+    """``reverted 89636→89632, 5× in 5m``: the last of them, and how many there were."""
+    last = lost[-1]
+    recent = [change for change in lost if change.at >= now - window]
     watched = min(window, now - history.first_seen)
-    often = f"{len(recent)}× in {age(watched)}" if recent else f"{len(put)}×, last {age(now - last.at)} ago"
-    return f"put back {history.shown(last.old)}→{history.shown(last.new)}, {often}"
+    bound = "at least " if at_least else ""
+    often = f"{len(recent)}× in {age(watched)}" if recent else f"{len(lost)}×, last {age(now - last.at)} ago"
+    return f"reverted {history.shown(last.old)}→{history.shown(last.new)}, {bound}{often}"
 
 
-def suspects_of(put: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
-    """(source, in how many of those writes it advanced), most first, of the put-backs that ``judge`` counts."""
-    recent = [change for change in put if change.at >= now - window] or put
+def suspects_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
+    """(source, in how many of those writes it advanced), most first, of the lost updates that ``judge`` counts."""
+    recent = [change for change in lost if change.at >= now - window] or lost
     times = Counter(source for change in recent for source in change.advanced)
     return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
 
-def writers_of(put: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
+def writers_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
     """(who, in how many of those writes), most first, where the writer was seen. A poller that is started anew each time is one
     by its command."""
-    recent = [change for change in put if change.at >= now - window] or put
+    recent = [change for change in lost if change.at >= now - window] or lost
     times = Counter(_name(change.writer) for change in recent if change.writer is not None)
     return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
 
-def suspects(put: Sequence[Change], *, most: int = 2) -> str:
+def suspects(lost: Sequence[Change], *, most: int = 2) -> str:
     """Which sources' advances those writes carried: who wrote is not seen, so this is said as what it is."""
-    times = suspects_of(put, 0.0, window=0.0)
+    times = suspects_of(lost, 0.0, window=0.0)
     if not times:
         return ""
-    words = ", ".join(f"{escape(source)} advanced in {n} of {len(put)}" for source, n in times[:most])
+    words = ", ".join(f"{escape(source)} advanced in {n} of {len(lost)}" for source, n in times[:most])
     return f"; {words} of these writes"
 
 
-def _written_by(put: Sequence[Change]) -> str:
-    times = writers_of(put, 0.0, window=0.0)
+def _written_by(lost: Sequence[Change]) -> str:
+    times = writers_of(lost, 0.0, window=0.0)
     return "".join(f"; {n} written by {name}" for name, n in times[:1])
 
 

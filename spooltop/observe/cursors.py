@@ -1,19 +1,24 @@
-"""Cursor files over time: who moved, who was put back, who vanished."""
+"""Cursor files over time: who moved, who was reverted, who vanished.
+
+What is kept has a budget, whatever the files hold: 2,000 sources, and 12,000 writes of all of them together.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from ..model.sight import CursorSection, CursorSource, LockParty, Poll
+from ..model.sight import CursorSection, CursorSource, CursorVersion, CursorWrite, LockParty, Poll
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from ..model.words import Json
-from .cursor_history import Change, CursorHistory
+from .cursor_history import OFTEN, RING, Change, CursorHistory, Write, key_of
 from .cursor_verdict import judge, suspects_of, writers_of
 from .polls import PollHistory
 
@@ -22,6 +27,14 @@ __all__ = ["CursorWatch"]
 _COMMON = re.compile(r"cursors\.(json\.)?tmp|cursors\.json~")
 _BY_PID = re.compile(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
 _LEFT_BEHIND = 60.0
+_NEAR = 3.0
+"""Seconds within which a line of the journal is about a version that was read."""
+_SOURCES = 2_000
+_WRITES = 12_000
+_STATES = 10
+"""Contents of a file that are remembered, each by a hash: a stale copy is not older."""
+_OFTEN = 2
+"""Times that a cursor must return to one value, in a file that is otherwise as it was once before, to be told as reverted."""
 
 
 @dataclass(slots=True)
@@ -42,13 +55,26 @@ class _File:
     lock_there: bool | None = None
     journaled: bool = False
     """True once the journal told of a write."""
+    read_at: float = 0.0
+    content: int = 0
+    """A hash of what it holds, which changes with each section by itself."""
+    contents: deque[int] = field(default_factory=lambda: deque(maxlen=_STATES))
+    """The same of what it held before."""
+    unread: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RING))
+    """(when, how many) writes that were not read."""
+    left_out: int = 0
+    cut: frozenset[str] = frozenset()
+
+    def is_repeated(self) -> bool:
+        """True where it holds now what it held once before."""
+        return self.content in self.contents
 
 
 class CursorWatch:
     """Takes the cursor files of each look and says what became of every source. A source that vanishes stays."""
 
     def __init__(self, window: float, fields: Mapping[str, str] | None = None) -> None:
-        """Put-backs are counted over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
+        """Lost updates are told over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
         self._window = window
         self._fields = fields or {}
         self._files: dict[str, _File] = {}
@@ -105,11 +131,16 @@ class CursorWatch:
         """Files that do not parse now: path → (why, how many sources they had)."""
         return {file.path: (file.error, len(file.histories)) for file in self._files.values() if file.error}
 
-    def put_backs(self, path: str, source: str, now: float) -> tuple[CursorHistory, list[Change]] | None:
-        """The put-backs of a source in a file, oldest first, with its history."""
+    def lost_updates(self, path: str, source: str, now: float) -> tuple[CursorHistory, list[Change]] | None:
+        """Those of a source in a file, oldest first, with its history."""
         file = self._files.get(path)
         history = file.histories.get(source) if file else None
-        return None if history is None else (history, history.put_backs(now))
+        return None if history is None else (history, history.lost_updates(now))
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Cursor file → sources in it that are not watched, because they are too many or their names too long."""
+        return {file.path: file.left_out for file in self._files.values() if file.left_out}
 
     def highest(self, source: Json, file: Json) -> Json:
         """The high-water mark of ``source`` in ``file`` (None: in the first that has it), None where it was never seen."""
@@ -126,69 +157,178 @@ class CursorWatch:
         return len(history.changes) if history else 0
 
     def _read(self, file: _File, source: CursorSource, now: float) -> None:
+        lines = list(source.journal)
+        file.journaled = file.journaled or bool(lines)
+        own = self._lines_of(file, source, lines)
+        for version in source.earlier:
+            self._take(file, source, version, own, lines, version.read_at)
         if source.sections is None:
             if not file.error:
                 file.error_since = now
             file.error = source.error or "does not parse"
             return
         file.error = ""
+        file.left_out, file.cut = source.left_out, source.cut
         stamp = (source.inode, source.mtime, source.size)
-        first = file.good_at is None
-        file.good_at = now
         same = stamp == file.stamp and source.sections == file.sections
-        if same and not source.journal:
+        if same and not lines:
+            file.good_at = now
             return
-        at = self._written_at(source.mtime, now, first=first)
+        read_at = now if source.read_at is None else max(now, source.read_at)
+        last = CursorVersion(read_at, source.mtime, source.sections, source.inode, source.unread, source.writer)
+        self._take(file, source, last, own, lines, read_at, same=same, newest=True)
+        file.good_at, file.stamp = now, stamp
+
+    def _lines_of(self, file: _File, source: CursorSource, lines: list[CursorWrite]) -> list[CursorWrite]:
+        """Takes those from ``lines`` that tell of just what one of the versions changed, in the order of both."""
+        if source.unread is None or file.good_at is None or source.sections is None:
+            return []
+        found, before, place = [], file.sections, 0
+        for after in (*(version.sections for version in source.earlier), source.sections):
+            for turn in range(place, len(lines)):
+                one = lines[turn]
+                key = partial(key_of, field=self._field(one.source))
+                if (
+                    one.source in before and one.source in after and key(before[one.source]) == key(one.old) != key(one.new)
+                    and key(after[one.source]) == key(one.new)
+                ):  # fmt: skip
+                    found.append(one)
+                    place = turn + 1
+                    break
+            before = after
+        for one in found:
+            lines.remove(one)
+        return found
+
+    def _take(
+        self, file: _File, source: CursorSource, version: CursorVersion, own: list[CursorWrite], lines: list[CursorWrite],
+        now: float, *, same: bool = False, newest: bool = False,
+    ) -> None:  # fmt: skip
+        """One version of the file. ``own`` are lines of the journal that tell of versions, ``lines`` all others; what is taken is
+        removed. ``same``: it is the one of the look before; ``newest``: all lines are about it or what came before."""
+        first = file.good_at is None
+        at = self._written_at(file, version.mtime, now, first=first)
         before = file.sections
-        told = self._take_journal(file, source, now)
+        told: set[str] = set()
+        unread = version.unread
+        if unread is None or first or same:
+            told = self._take_lines(file, version.sections, lines, now, known=unread is not None and not first)
+        elif lines:
+            told = self._take_unread(file, version, lines)
+            unread = max(0, unread - len(told))
         if same and not told:
             return
-        both = {} if first else {**before, **source.sections}
-        changed = [name for name in both if _differs(before, source.sections, name)]
-        advanced = [] if first else list(_advanced(file, source.sections, changed))
+        if unread:
+            file.unread.append((now, unread))
+        exact = None if version.unread is None else version.unread == 0
+        both = {} if first else {**before, **version.sections}
+        changed = [name for name in both if _differs(before, version.sections, name)]
+        self._note_content(file, version.sections, changed if not first else list(version.sections))
+        steps = {} if first else dict(_steps(file, version.sections, changed))
         # what the journal tells of stood in a write of its own, even where one look found both
-        alone = {name for name in told if name in source.sections and _stands(file, name, source.sections[name])}
-        for name, value in source.sections.items():
+        alone = {name for name in told if name in version.sections and _stands(file, name, version.sections[name])}
+        held_by = source.lock_holders if newest else ()
+        for name, value in version.sections.items():
             history = file.histories.get(name)
+            plain = Write(version.inode, held_by=held_by, writer=version.writer, lock_there=source.lock_there)
             if history is None:
-                file.histories[name] = CursorHistory(
-                    at, value, source.inode, source.lock_holders, seen_at=now, field=self._field(name), writer=source.writer,
-                    lock_there=source.lock_there,
-                )  # fmt: skip
+                file.histories[name] = self._history(file, at, value, plain, name, seen_at=now)
             elif name in told and history.key(history.value) == history.key(value):
                 history.value = value  # the journal told of this write
             elif (not file.shared and not same) or name in changed or name in told:
                 # in a shared file a write that left this section as it was is as likely another source's
                 also = tuple(other for other in changed if other != name and other not in alone)
-                history.write(
-                    at, value, source.inode, also, tuple(other for other in advanced if other in also), source.lock_holders,
-                    source.writer, lock_there=source.lock_there,
+                write = replace(
+                    plain, also=also, advanced=tuple(other for other in also if steps.get(other, 0) > 0),
+                    kept=any(steps.get(other, -1) >= 0 for other in also), exact=exact, repeated=first or file.is_repeated(),
                 )  # fmt: skip
+                history.write(at, value, self._journaled(write, name, history, value, own))
             file.gone_since.pop(name, None)
         for name in file.histories:
-            if name not in source.sections:
+            if name not in version.sections:
                 file.gone_since.setdefault(name, at if not first else now)
-        file.stamp, file.sections = stamp, source.sections
+        file.sections, file.read_at, file.good_at = version.sections, now, now
+        self._forget_gone(file)
+        if newest and lines and self._take_lines(file, version.sections, lines, now, known=True):
+            for name, value in version.sections.items():
+                history = file.histories[name]
+                if history.key(history.value) != history.key(value):
+                    history.write(at, value, Write(version.inode, exact=exact, lock_there=source.lock_there))
 
-    def _take_journal(self, file: _File, source: CursorSource, now: float) -> frozenset[str]:
-        """What the journal tells of writes, also of before the first look; the sources it is about."""
-        file.journaled = file.journaled or bool(source.journal)
-        for one in source.journal:
+    def _history(
+        self, file: _File, at: float, value: Json, write: Write, source: str, *, seen_at: float, before: bool = False
+    ) -> CursorHistory:
+        return CursorHistory(
+            at, value, write, seen_at=seen_at, field=self._field(source), before=before, room=self._room,
+            often=_OFTEN if file.shared else OFTEN,
+        )  # fmt: skip
+
+    def _room(self) -> int:
+        """Writes that may be kept of each source."""
+        return max(6, min(RING, _WRITES // max(1, sum(len(file.histories) for file in self._files.values()))))
+
+    def _forget_gone(self, file: _File) -> None:
+        """Those that have been gone longest, where there are too many."""
+        while len(file.histories) > _SOURCES and file.gone_since:
+            gone = min(file.gone_since, key=lambda name: file.gone_since[name])
+            del file.histories[gone], file.gone_since[gone]
+
+    def _note_content(self, file: _File, sections: Mapping[str, Json], changed: Sequence[str]) -> None:
+        file.contents.append(file.content)
+        for name in changed:
+            for held in (file.sections, sections):
+                if name in held:
+                    file.content ^= hash((name, key_of(held[name], self._field(name))))
+
+    def _take_lines(
+        self, file: _File, sections: Mapping[str, Json], lines: list[CursorWrite], now: float, *, known: bool
+    ) -> set[str]:
+        """Takes all that the journal tells of, also of before the first look; the sources it is about. ``known``: each write of
+        the file was heard of."""
+        found = set()
+        for one in lines:
             history = file.histories.get(one.source)
-            if history is None and one.source in (source.sections or {}):
+            if history is None and one.source in sections:
                 began = min(one.at, now)
                 value = one.new if one.old is None else one.old  # None: there was nothing before
-                field = self._field(one.source)
-                history = file.histories[one.source] = CursorHistory(
-                    began, value, 0, (), seen_at=began, field=field, before=one.old is not None
-                )
+                history = self._history(file, began, value, Write(), one.source, seen_at=began, before=one.old is not None)
+                file.histories[one.source] = history
             if history is not None:
-                history.told(one, now)
-        return frozenset(one.source for one in source.journal if one.source in file.histories)
+                history.told(one, now, known=known)
+                found.add(one.source)
+        lines.clear()
+        return found
 
-    def _written_at(self, mtime: float, now: float, *, first: bool) -> float:
+    def _take_unread(self, file: _File, version: CursorVersion, lines: list[CursorWrite]) -> set[str]:
+        """Takes from ``lines`` those that tell of writes before this version that were not read, and those that changed nothing;
+        the sources that the former are about."""
+        found: set[str] = set()
+        for one in list(lines):
+            history = file.histories.get(one.source)
+            if history is None or one.at > version.read_at + _NEAR or history.key(one.old) != history.key(history.value):
+                continue
+            changed_nothing = history.key(one.old) == history.key(one.new)
+            missed = len(found) < (version.unread or 0)
+            if changed_nothing or missed:
+                lines.remove(one)
+                history.told(one, version.read_at, known=True)
+                found |= set() if changed_nothing else {one.source}
+        return found
+
+    def _journaled(self, write: Write, source: str, history: CursorHistory, value: Json, lines: list[CursorWrite]) -> Write:
+        """``write`` with its writer, where one of the lines tells of just this."""
+        one = next((one for one in lines if one.source == source and _is_of(one, history, value)), None)
+        if one is None:
+            return write
+        lines.remove(one)
+        history.journal_writes.append(one.at)
+        return replace(
+            write, also=(), advanced=(), kept=False, journaled=True, writer=one.writer, held_by=write.held_by or (one.writer,)
+        )
+
+    def _written_at(self, file: _File, mtime: float, now: float, *, first: bool) -> float:
         """The file's own time of writing where it is believable, else when it was seen."""
-        earliest = 0.0 if first else self._looked_at - 1.0
+        earliest = 0.0 if first else min(self._looked_at, file.read_at) - 1.0
         return mtime if earliest < mtime <= now else now
 
     def _cursors(self, file: _File, now: float) -> Iterator[Cursor]:
@@ -198,17 +338,24 @@ class CursorWatch:
                 source=name if file.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
                 evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.lock_holders,
             )  # fmt: skip
+        since = now - self._window
+        unread = sum(many for at, many in file.unread if at >= since)
         for source, history in file.histories.items():
-            verdict, evidence, put_back = self._verdict(file, source, history, now)
             polls = self._polls.get(source) or PollHistory()
+            by_log = polls.unexplained(history.steps_back)
+            verdict, evidence, recent = self._verdict(file, source, history, now, at_least=bool(unread or by_log))
             shown = history.shown(history.value)
-            verdict, evidence = polls.judge(verdict, evidence, shown, history.moved_at, now)
-            put = history.put_backs(now)
-            since = now - self._window
+            before = verdict
+            verdict, evidence = polls.judge(
+                verdict, evidence, shown, history.moved_at, now, unexplained=by_log, window=self._window
+            )
+            if verdict == "reverted" != before:
+                recent = by_log
+            lost = history.lost_updates(now)
             writes = sum(1 for at in history.writes if at >= since)
             yield Cursor(
                 source=source,
-                value=history.value,
+                value=file.sections.get(source, history.value),
                 shown=shown,
                 field=history.field,
                 verdict=verdict,
@@ -219,14 +366,18 @@ class CursorWatch:
                 moved_is_bound=history.moved_is_bound,
                 every=history.every,
                 writes=writes if writes or not file.shared else None,
-                put_back=put_back,
-                history=_with_losses(history, put),
+                writes_unread=unread,
+                reverts=history.reverts + by_log,
+                reverts_recent=recent,
+                reverts_is_bound=bool(unread or by_log),
+                history=_with_losses(history, lost),
                 lock_holders=file.lock_holders,
-                suspects=suspects_of(put, now, window=self._window),
-                put_back_by=writers_of(put, now, window=self._window),
+                suspects=suspects_of(lost, now, window=self._window),
+                reverted_by=writers_of(lost, now, window=self._window),
                 unsafe=tuple(self._unsafe_words(file, history)),
                 polls=polls.newest_first,
                 same_start=polls.same_start,
+                cut=source in file.cut,
             )
 
     def _unsafe_words(self, file: _File, history: CursorHistory) -> Iterator[str]:
@@ -244,7 +395,9 @@ class CursorWatch:
     def _field(self, source: str) -> str | None:
         return self._fields.get(source, self._fields.get("*"))
 
-    def _verdict(self, file: _File, source: str, history: CursorHistory, now: float) -> tuple[str, str, int]:
+    def _verdict(
+        self, file: _File, source: str, history: CursorHistory, now: float, *, at_least: bool
+    ) -> tuple[str, str, int]:
         name = escape(os.path.basename(file.path))
         if file.away_since is not None:
             return "missing", f"{name} is gone for {age(now - file.away_since)}; last {history.shown(history.value)}", 0
@@ -254,7 +407,7 @@ class CursorWatch:
         if source in file.gone_since:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
-        return judge(history, now, shared=file.shared, window=self._window)
+        return judge(history, now, shared=file.shared, window=self._window, at_least=at_least)
 
 
 def _stands(file: _File, name: str, value: Json) -> bool:
@@ -262,9 +415,14 @@ def _stands(file: _File, name: str, value: Json) -> bool:
     return history.key(history.value) == history.key(value)
 
 
-def _with_losses(history: CursorHistory, put: Sequence[Change]) -> tuple[CursorSection, ...]:
-    lost = {change.at for change in put}
-    return tuple(replace(write, lost=True) if write.back and write.at in lost else write for write in history.ring)
+def _is_of(one: CursorWrite, history: CursorHistory, value: Json) -> bool:
+    """True where the line tells of the write that brings the source from what it has to ``value``."""
+    return history.key(one.old) == history.key(history.value) and history.key(one.new) == history.key(value)
+
+
+def _with_losses(history: CursorHistory, lost: Sequence[Change]) -> tuple[CursorSection, ...]:
+    times = {change.at for change in lost}
+    return tuple(replace(write, lost=True) if write.back and write.at in times else write for write in history.ring)
 
 
 def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> bool:
@@ -273,8 +431,9 @@ def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -
     return before.get(name) != after.get(name) and repr(before.get(name)) != repr(after.get(name))  # NaN is as it was
 
 
-def _advanced(file: _File, after: Mapping[str, Json], changed: Sequence[str]) -> Iterator[str]:
+def _steps(file: _File, after: Mapping[str, Json], changed: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """(source, 1 forward, 0 as it was, -1 back) of those that changed and stand there."""
     for name in changed:
         history = file.histories.get(name)
-        if history is not None and name in after and history.direction_to(after[name]) > 0:
-            yield name
+        if history is not None and name in after:
+            yield name, history.direction_to(after[name])

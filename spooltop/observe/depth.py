@@ -63,15 +63,34 @@ class TrendWatch:
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque()
+        self._shifted = 0
+        self._listed_from = 0.0
+        self._unsure = False
 
     def clear(self) -> None:
         self._samples.clear()
 
-    def add(self, at: float, depth: int | None) -> None:
-        """Takes one sample a second. None (not visible, or only a lower bound) breaks the series: a slope across it would lie."""
+    def shift(self, since: float, by: int) -> None:
+        """Takes ``by`` messages, which operators moved into the box after ``since``, out of the series. Depths of this look and
+        since then may hold them already or not yet: they are no samples."""
+        if not by:
+            return
+        self._shifted += by
+        self._listed_from = since
+        self._unsure = True
+        while self._samples and self._samples[-1][0] >= since:
+            self._samples.pop()
+
+    def add(self, at: float, depth: int | None, listed_at: float = math.inf) -> None:
+        """Takes one sample a second. None (not visible, or only a lower bound) breaks the series: a slope across it would lie.
+        ``listed_at`` is when the box was listed."""
         if depth is None:
             self._samples.clear()
             return
+        unsure, self._unsure = self._unsure, False
+        if unsure or listed_at < self._listed_from:
+            return
+        depth -= self._shifted
         if len(self._samples) > 1 and at - self._samples[-2][0] < 1.0:
             self._samples.pop()
         self._samples.append((at, float(depth)))

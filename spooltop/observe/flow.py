@@ -79,6 +79,7 @@ class FlowRing:
             done=done,
             done_window=done_window,
             requeued=sum(flow.requeued for flow in self._flows),
+            retried=sum(flow.retried for flow in self._flows),
             lower_bound=not all(flow.exact for flow in self._flows),
             new_per_s=new_per_s,
             slope_window=slope_window,

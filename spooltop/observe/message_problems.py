@@ -9,7 +9,8 @@ from ..model.row import Row
 from ..model.selection import Selection
 from ..model.text import escape, program
 from ..model.units import age, at_most, count, fit, interval, rate
-from ..model.words import Box, Verdict
+from ..model.words import DIED, Box, Verdict
+from .failing import Failing
 from .seen import Seen
 
 __all__ = ["message_problems"]
@@ -51,6 +52,11 @@ def _new(seen: Seen) -> Iterator[Problem]:
             text,
             view="new",
         )
+    elif seen.watched < limits.no_consumer and (alone := seen.unattended) is not None and alone >= limits.no_consumer:
+        verb = "waits" if box.count == 1 else "wait"
+        yield Problem(
+            "no-consumer", Severity.CRITICAL, f"nobody holds a presence lock while {waiting} {verb} for {age(alone)}", view="new"
+        )
     oldest = None if box.oldest_at is None else seen.now - box.oldest_at
     trend = seen.trend
     if trend.growing and trend.per_s is not None and trend.window >= limits.new_growing:
@@ -68,7 +74,10 @@ def _new(seen: Seen) -> Iterator[Problem]:
 def _claims(seen: Seen) -> Iterator[Problem]:
     sight, limits = seen.sight, seen.thresholds
     of = {verdict: [row for row in sight.claims if row.verdict is verdict] for verdict in Verdict}
-    poison = [row for row in of[Verdict.DEAD] if (row.attempt or 0) >= limits.poison_deaths]
+    # Of the attempts before, the name tells how the last one ended: one that failed was no death.
+    poison = [
+        row for row in of[Verdict.DEAD] if (row.attempt or 0) >= limits.poison_deaths and row.ended in (None, DIED)
+    ]
     if poison:
         worst = max(poison, key=lambda row: row.attempt or 0)
         text = (
@@ -78,6 +87,8 @@ def _claims(seen: Seen) -> Iterator[Problem]:
         )
         selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
         yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)
+    if seen.failing is not None:
+        yield _failing(seen.failing)
     dead = max(sight.counts.dead, len(of[Verdict.DEAD]))
     if dead:
         one = dead == 1
@@ -98,6 +109,22 @@ def _claims(seen: Seen) -> Iterator[Problem]:
         older = limits.claim_unknown or None
         selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=older)
         yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection)
+
+
+def _failing(failing: Failing) -> Problem:
+    many, often = len(failing.messages), failing.retries
+    text = f"{_most(many, not failing.at_least)} {'message' if many == 1 else 'messages'} retried {_many(often, 'time', 'times')}"
+    if failing.window is not None:
+        text += f" in {interval(failing.window)}"
+    text += ", none done" if many > 1 else ", not done"
+    if failing.ended:
+        kind, dash, number = failing.ended.partition("-")
+        ended = f"{kind} {number}" if dash and kind in ("exit", "signal") else failing.ended
+        text += f"; last {fit(escape(ended), 24, cut='right').rstrip()}"
+    # The list of one box: what is in work just now comes back to it, or is done.
+    box = Box.NEW if any(one.box is Box.NEW for one in failing.messages) else Box.CUR
+    selection = Selection(box=box, ids=tuple(one.id for one in failing.messages))
+    return Problem("failing", Severity.CRITICAL, text, many, selection, at_least=failing.at_least)
 
 
 def _long_words(rows: Sequence[Row], now: float) -> str:
@@ -145,7 +172,7 @@ def _odd(seen: Seen) -> Iterator[Problem]:
 
 def _older(rows: Iterable[Row], now: float, limit: float) -> list[Row]:
     """As a selection by ``older_than`` takes them; without a limit all."""
-    return [row for row in rows if not limit or (row.in_box_age(now) or 0.0) > limit]
+    return [row for row in rows if not limit or Selection(older_than=limit).old_enough(row.in_box_age(now))]
 
 
 def _many(n: int, one: str, more: str) -> str:

@@ -9,11 +9,13 @@ from ..model.snapshot import Snapshot
 from ..model.words import Box, Json
 from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
+from .failing import FailingWatch
 from .flow import FlowRing
 from .problems import problems
 from .seen import Seen
+from .state_problems import lock_problem
 from .thresholds import Thresholds
-from .unjudged import not_judged, not_visible
+from .unjudged import not_judged, not_judged_codes, not_visible
 from .waiting import WaitingWatch
 
 __all__ = ["Observer"]
@@ -29,6 +31,7 @@ class Observer:
         self._flow = FlowRing()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
+        self._failing = FailingWatch(self.thresholds.failing_attempts, self.thresholds.failing_releases)
         self._depths: dict[Box, DepthHistory] = {}
         self._cursors = CursorWatch(self.thresholds.cursor_window, cursor_fields)
         self._watched_since: float | None = None
@@ -45,7 +48,8 @@ class Observer:
         new = sight.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
         self._flow.add(sight.flow)
-        self._trend.add(now, new.count if new is not None and counted else None)
+        self._trend.shift(sight.flow.since, sight.flow.shifted)
+        self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
         self._waiting.add(sight)
         history = {}
         for box, state in sight.boxes.items():
@@ -64,15 +68,20 @@ class Observer:
             thresholds=self.thresholds,
             watched=now - self._watched_since,
             untouched=self._waiting.untouched(now),
+            failing=self._failing.add(sight),
         )
         return Snapshot(
             sight=sight,
             rates=rates,
             cursors=cursors,
             problems=problems(seen),
+            lock_problems={
+                lock.path: code for lock in sight.locks if (code := lock_problem(lock, now, self.thresholds)) is not None
+            },
             history=history,
             cell=CELL,
             not_judged=tuple(not_judged(seen)),
+            not_judged_codes=tuple(not_judged_codes(seen)),
             not_visible=tuple(not_visible(seen)),
         )
 
@@ -89,6 +98,7 @@ class Observer:
             self._flow.clear()
             self._trend.clear()
             self._waiting.clear()
+            self._failing.clear()
             self._depths.clear()
             self._watched_since = None
         self._jumped = jumped

@@ -25,6 +25,10 @@ _KEPT = 50
 _PROVEN = ("reverted", "rewound", "missing", "unreadable")
 _NEAR = 3.0
 """Seconds within which a line of the log and the write that it tells of are one."""
+_STALE = 3
+"""Polls whose starts count: one that starts again where one of them did found what was saved since undone."""
+_LEAST = 2
+"""Saves that must be undone by the log alone before that is told: once may be a person."""
 _FRESH = 300.0
 """Seconds for which a poll counts as recent while its rhythm is not learnt."""
 
@@ -83,9 +87,20 @@ class PollHistory:
 
     def __init__(self) -> None:
         self._polls: deque[Poll] = deque(maxlen=_KEPT)
+        self._lost = 0
+        self._last_lost: tuple[Poll, Poll] | None = None
 
     def add(self, poll: Poll) -> None:
+        starts = [one.start for one in itertools.islice(reversed(self._polls), _STALE) if one.new]
+        if self._polls and poll.start != self._polls[-1].end and poll.start in starts:
+            self._lost += 1
+            self._last_lost = (self._polls[-1], poll)
         self._polls.append(poll)
+
+    def unexplained(self, steps_back: int) -> int:
+        """Saves that the log tells of and that were undone, besides so many steps back that were seen in the file."""
+        more = self._lost - steps_back
+        return more if more >= _LEAST else 0
 
     @property
     def newest_first(self) -> tuple[Poll, ...]:
@@ -101,9 +116,12 @@ class PollHistory:
             count += 1
         return count
 
-    def judge(self, verdict: str, evidence: str, stands: str, moved_at: float, now: float) -> tuple[str, str]:
+    def judge(
+        self, verdict: str, evidence: str, stands: str, moved_at: float, now: float, *, unexplained: int = 0, window: float = 0.0
+    ) -> tuple[str, str]:
         """The verdict and evidence of the cursor file, with what the log adds; ``stands`` is the cursor as shown, ``moved_at``
-        when it last moved. What the file proves (a put-back, a rewind, a file that is gone) stays the verdict."""
+        when it last moved, ``unexplained`` as the method of that name says; what was undone longer ago than ``window`` is past.
+        What the file proves (a lost update, a rewind, a file that is gone) stays the verdict."""
         if not self._polls:
             return verdict, evidence
         last = self._polls[-1]
@@ -114,9 +132,14 @@ class PollHistory:
             words = f"its poll log found new ones {same}× from the same start {escape(last.start)}, last {age(silent)} ago"
             if verdict in _PROVEN:
                 return verdict, f"{evidence}; {words}"
+            words = f"lost at least {same - 1}×: {words}"
             if over and every is not None and verdict != "advancing":
                 return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before; {words}"
             return "stalled", words
+        if unexplained and self._last_lost is not None and verdict not in _PROVEN and now - self._last_lost[1].at <= window:
+            saved, again = self._last_lost
+            words = f"reverted {escape(saved.end)}→{escape(again.start)}, at least {unexplained}× by its poll log"
+            return "reverted", f"{words}, last {age(max(0.0, now - again.at))} ago"
         if verdict not in ("unmoved", "new", "stopped"):
             return verdict, evidence
         evidence = evidence.removesuffix(ASK_FOR_LOGS)
@@ -126,7 +149,8 @@ class PollHistory:
             return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before"
         lost = sum(1 for poll in self._polls if poll.new and poll.end != stands and poll.at > moved_at + _NEAR)
         if lost > 1:
-            return "stalled", f"its poll log found new ones {lost}× since it moved, last {age(silent)} ago"
+            words = f"its poll log found new ones {lost}× since it moved, last {age(silent)} ago"
+            return "stalled", f"lost at least {lost - 1}×: {words}"
         if last.new == 0 and last.end == stands:
             return "idle", f"its poller ran {age(silent)} ago and has nothing new"
         return verdict, evidence

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from ..model.sight import Sight
 from ..model.snapshot import Cursor, Rates
+from ..model.words import Box
 from .cursors import CursorWatch
 from .depth import Trend
+from .failing import Failing
 from .thresholds import Thresholds
 
 __all__ = ["Seen"]
@@ -25,6 +27,19 @@ class Seen:
     thresholds: Thresholds
     watched: float
     untouched: float | None
+    failing: Failing | None = None
+
+    @property
+    def unattended(self) -> float | None:
+        """Seconds for which messages wait that no consumer can be about to take, as one look tells: nobody holds a presence lock,
+        and no claim is held by anybody who may be at work. None where somebody may."""
+        sight = self.sight
+        box = sight.boxes.get(Box.NEW)
+        if sight.consumers != 0 or box is None or not box.count or box.oldest_at is None or sight.counts.alive:
+            return None
+        if sight.counts.unknown or not sight.judged_all:
+            return None
+        return self.now - max(box.oldest_at, min(sight.last_claim_at or 0.0, self.now))
 
     @property
     def now(self) -> float:
@@ -37,5 +52,5 @@ class Seen:
 
     @property
     def has_boxes(self) -> bool:
-        """False for cursors or tickets alone: that they have no boxes is no trouble."""
-        return self.sight.layout not in ("cursors", "tickets")
+        """False for cursors, tickets or lock files alone: that they have no boxes is no trouble."""
+        return self.sight.layout not in ("cursors", "tickets", "locks")

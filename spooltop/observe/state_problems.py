@@ -11,10 +11,11 @@ from ..model.sight import Lock
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age, count, fit, percent
-from .cursor_verdict import put_back_words, writers_of
+from .cursor_verdict import revert_words, writers_of
 from .seen import Seen
+from .thresholds import Thresholds
 
-__all__ = ["state_problems"]
+__all__ = ["lock_problem", "state_problems"]
 
 _NAME_CELLS = 40
 
@@ -36,7 +37,8 @@ def _cursors(seen: Seen) -> Iterator[Problem]:
     for cursor in seen.cursors:
         name = escape(cursor.source)
         if cursor.verdict == "reverted":
-            yield _cursor("cursor-reverted", Severity.CRITICAL, f"{name} {_reverted(seen, cursor)}", cursor, cursor.put_back)
+            text = f"{name} {_reverted(seen, cursor)}"
+            yield _cursor("cursor-reverted", Severity.CRITICAL, text, cursor, cursor.reverts_recent)
         elif cursor.verdict == "missing":
             yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
         elif cursor.verdict in ("rewound", "stopped", "stalled"):
@@ -48,13 +50,13 @@ def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int
 
 
 def _reverted(seen: Seen, cursor: Cursor) -> str:
-    found = seen.cursor_watch.put_backs(cursor.file, cursor.source, seen.now)
+    found = seen.cursor_watch.lost_updates(cursor.file, cursor.source, seen.now)
     if not found or not found[1]:
         return cursor.evidence
-    history, put = found
+    history, lost = found
     window = seen.thresholds.cursor_window
-    recent = [change for change in put if change.at >= seen.now - window] or put
-    text = put_back_words(history, put, seen.now, window=window)
+    recent = [change for change in lost if change.at >= seen.now - window] or lost
+    text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
     carried = Counter(source for change in recent for source in change.advanced).most_common(1)
     written = writers_of(recent, seen.now, window=window)
     if written:
@@ -73,20 +75,35 @@ def _given_up(seen: Seen) -> Iterator[Problem]:
         yield Problem("lock-failures", Severity.WARNING, text, sight.locks_given_up, view="locks")
 
 
+def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
+    """The code of what is wrong with a lock at ``now`` (epoch seconds); None where nothing is. All that calls a lock BLOCKED or
+    STALE goes by it."""
+    taken = _taken(lock)
+    if lock.verdict == "stale":
+        if lock.kind == "ticket":
+            return "ticket-orphan"
+        return "lock-stale" if taken is not None and now - taken > limits.lock_stale else None
+    if lock.waiters and lock.holders and taken is not None and now - taken > limits.lock_blocked:
+        return "lock-blocked"
+    return None
+
+
+def _taken(lock: Lock) -> float | None:
+    return min((party.since for party in lock.holders if party.since is not None), default=None)
+
+
 def _locks(seen: Seen) -> Iterator[Problem]:
     stale: list[Lock] = []
     for lock in seen.sight.locks:
-        taken = min((party.since for party in lock.holders if party.since is not None), default=None)
-        if lock.kind == "ticket" and lock.verdict == "stale":
+        taken, code = _taken(lock), lock_problem(lock, seen.now, seen.thresholds)
+        if code == "ticket-orphan":
             text = f"{_base(lock.path)}: {escape(lock.evidence)}"
             text += f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''} behind it" if lock.waiters else ""
             yield Problem("ticket-orphan", Severity.WARNING, text, 1 + len(lock.waiters), view="locks", subject=lock.path)
             continue
-        if lock.verdict == "stale" and taken is not None and seen.now - taken > seen.thresholds.lock_stale:
+        if code == "lock-stale":
             stale.append(lock)
-        if not lock.waiters or not lock.holders:
-            continue
-        if taken is not None and seen.now - taken > seen.thresholds.lock_blocked:
+        if code == "lock-blocked" and taken is not None:
             holder = lock.holders[0]
             who = " ".join(escape(str(part)) for part in (holder.pid, holder.command) if part)
             text = f"{_base(lock.path)} held {age(seen.now - taken)}"

@@ -27,6 +27,10 @@ class Thresholds:
     claim_unknown: float = 0.0
     tmp_old: float = 300.0
     poison_deaths: int = 3
+    failing_attempts: int = 3
+    """A message that was tried so often, and not because its consumers died, fails."""
+    failing_releases: int = 10
+    """So many attempts that ended in vain in five minutes, with none of their messages done, are told before that."""
     lock_blocked: float = 60.0
     lock_stale: float = 300.0
     """A lock that is its own file, of a holder that is gone, is told once it stood for so long."""

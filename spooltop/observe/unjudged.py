@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..model.problem import CODES
 from ..model.text import escape
+from ..model.words import Box
 from .flow import WINDOW
 from .seen import Seen
 
-__all__ = ["not_judged", "not_visible"]
+__all__ = ["not_judged", "not_judged_codes", "not_visible"]
 
 _NAMED = 4
 
@@ -28,6 +30,40 @@ def not_judged(seen: Seen) -> Iterator[str]:
         yield f"cursors (need 2 writes of each source; {names}{more})"
 
 
+def not_judged_codes(seen: Seen) -> Iterator[str]:
+    """The codes of problems that cannot be told yet, or not from here, in the order of the codes."""
+    found = set(_codes(seen))
+    return (code for code in CODES if code in found)
+
+
+def _codes(seen: Seen) -> Iterator[str]:
+    sight, limits = seen.sight, seen.thresholds
+    if seen.has_boxes and not seen.mail:
+        boxes = sight.boxes
+        new = boxes.get(Box.NEW)
+        if new is None or new.count is None:
+            yield from ("no-consumer", "failing", "new-growing", "new-old")
+        else:
+            if new.count and seen.watched < limits.no_consumer and seen.unattended is None:
+                yield "no-consumer"
+            if seen.trend.per_s is None or seen.trend.window < limits.new_growing:
+                yield "new-growing"
+        if Box.CUR in boxes and boxes[Box.CUR].count is None:
+            yield from ("poison", "failing", "claims-dead", "claim-long", "claims-unknown")
+        if Box.TMP in boxes and boxes[Box.TMP].count is None:
+            yield from ("tmp-abandoned", "tmp-old")
+    # Journals and poll logs count as moves: what they tell needs no second look.
+    few = [cursor for cursor in seen.cursors if seen.cursor_watch.moves(cursor.file, cursor.source) < 2]
+    if few:
+        yield from ("cursor-reverted", "cursor-rewound")
+        if any(cursor.every is None for cursor in few):
+            yield from ("cursor-stalled", "cursor-stopped")
+    if seen.cursors and seen.watched <= 0:
+        yield "cursor-missing"
+    if seen.watched < limits.lock_blocked and any(lock.waiters for lock in sight.locks):
+        yield "lock-blocked"
+
+
 def not_visible(seen: Seen) -> Iterator[str]:
     sight = seen.sight
     for box, state in sight.boxes.items() if seen.has_boxes else ():
@@ -35,6 +71,8 @@ def not_visible(seen: Seen) -> Iterator[str]:
             yield f"{box} ({escape(state.error)})" if state.error else str(box)
         elif not state.complete:
             yield f"all of {box}"
+    for path, sources in seen.cursor_watch.left_out.items():
+        yield f"{sources:,} more sources in {escape(path.rpartition('/')[2])}"
     if sight.watch.mode == "scan" and seen.has_boxes:
         why = f": {escape(sight.watch.reason)}" if sight.watch.reason else ""
         yield f"what comes and goes between two looks ({sight.watch.period or 0:g}s apart{why})"

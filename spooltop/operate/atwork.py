@@ -15,7 +15,7 @@ _NAMED_AT_MOST = 3
 
 
 def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str:
-    """``At work now: 1 consumer (5201), last claim <10s ago.`` ``now`` and ``last_claim_at`` (what somebody else saw, who has
+    """``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (what somebody else saw, who has
     watched for longer) are epoch seconds. Consumers that show themselves only by their claims count while they hold one."""
     claimed = max((at for at in (sight.last_claim_at, last_claim_at) if at is not None), default=None)
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
@@ -25,7 +25,7 @@ def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str
     if count:
         pids = ", ".join(str(pid) for _, pid in people)
         named = f" ({escape(pids)})" if people and len(people) == count <= _NAMED_AT_MOST else ""
-        return f"At work now: {count:,} {'consumer' if count == 1 else 'consumers'}{named}{last}."
+        return f"At work now: {count:,} {'consumer' if count == 1 else 'consumers'}{named}{last or ', last claim not known'}."
     if claimed is not None and now - claimed <= RECENT:
         return f"Nobody is seen at work now{last}."
     return f"Nobody is at work now{last}: they will wait in new."

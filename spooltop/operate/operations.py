@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
-from ..model.audit import AuditTrail
+from ..model.audit import AuditLine, AuditTrail
 from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
+from ..model.redact import Redactor
 from ..model.results import columns_of_results
 from ..model.selection import Selection
 from ..model.text import escape
@@ -53,7 +54,8 @@ class Operations:
     """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
     (``--as spool``); ``clock`` gives epoch seconds; ``copies`` takes each audit line besides, without its items (a line of
     syslog has an end); ``at_work`` says who would take what goes to ``new``, in a sentence; ``retention``:
-    seconds after which what is in the trash has expired, 0: never."""
+    seconds after which what is in the trash has expired, 0: never; ``redactor`` hides values in commands, records and the audit
+    log."""
 
     def __init__(
         self,
@@ -68,9 +70,12 @@ class Operations:
         copies: Callable[[str], None] | None = None,
         at_work: Callable[[], str] | None = None,
         retention: float = 0.0,
+        redactor: Redactor | None = None,
     ) -> None:
         self._operator = operator
         self._target = target
+        self._path = os.path.abspath(target)
+        """For commands, which are typed anywhere."""
         self._clock = clock
         self._who = who
         self._new_operation = new_operation
@@ -79,6 +84,7 @@ class Operations:
         self._copies = copies
         self._at_work = at_work
         self._retention = retention
+        self._redactor = redactor or Redactor()
 
     def plan(
         self,
@@ -108,8 +114,9 @@ class Operations:
             count = chosen.setdefault("count", 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise UsageError(f"inject: {count!r} is no number of messages", advice="give --count 1 or more")
+        undone: Action | None = None
         if action is Action.UNDO:
-            chosen["undoes"] = self._which(str(chosen.get("undoes") or ""), progress)
+            chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
         selection = scope(action, selection)
         now = self._clock()
         found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
@@ -132,11 +139,12 @@ class Operations:
             notes=notes,
             force=force,
             command=command_words(
-                action, self._target, selection, found.items, force=force, options=chosen, flags=self._flags
+                action, self._path, selection, found.items, force=force, options=self._shown(chosen), flags=self._flags
             ),
             options=chosen,
             missing=found.missing,
             poison=found.poison,
+            undone=undone,
         )
         doubtful = plan.deletes or (action is Action.RESTORE and force)
         if action is not Action.UNDO:
@@ -149,8 +157,9 @@ class Operations:
         if rate is not None:
             options["rate"] = rate
         command = command_words(
-            plan.action, self._target, plan.selection, plan.items, force=plan.force, options=options, flags=self._flags
-        )
+            plan.action, self._path, plan.selection, plan.items, force=plan.force, options=self._shown(options),
+            flags=self._flags,
+        )  # fmt: skip
         return replace(plan, options=options, command=command)
 
     def apply(
@@ -232,7 +241,16 @@ class Operations:
 
     def audited(self, operation: str) -> AuditTrail:
         """What the audit log tells of ``operation``, a whole id. Raises ``Unreadable``."""
-        return trail_of(self._operator.audit_logs(), operation)
+        trail = trail_of(self._operator.audit_logs(), operation)
+        if not self._redactor:
+            return trail
+        text = self._redactor.text  # also in lines that were written before the setting was made
+
+        def hidden(line: AuditLine) -> AuditLine:
+            results = tuple(one._replace(reason=text(one.reason)) for one in line.results)
+            return replace(line, names=tuple(map(text, line.names)), results=results)
+
+        return replace(trail, lines=tuple(map(hidden, trail.lines)))
 
     def close(self) -> None:
         self._operator.close()
@@ -254,20 +272,31 @@ class Operations:
                 f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
             )
 
+    def _shown(self, options: Mapping[str, Json]) -> Mapping[str, Json]:
+        """``options`` as they may be shown and logged."""
+        source = options.get("source")
+        hidden = dict(options)
+        if isinstance(text := options.get("text"), str):
+            hidden["text"] = self._redactor.text(text)
+        for name in {"value", "highest"} & set(options):
+            hidden[name] = self._redactor.section(source if isinstance(source, str) else "", options[name])
+        return hidden
+
     def _allowed(self, action: Action) -> None:
         reason = self._operator.can().why_not(action)
         if reason is not None:
             raise Refused(f"{action}: {reason}", path=self._target)
 
-    def _which(self, asked: str, progress: Progress) -> str:
-        """The one operation whose id begins with ``asked``."""
+    def _which(self, asked: str, progress: Progress) -> tuple[str, Action]:
+        """The one operation whose id begins with ``asked``, and its action."""
         if not asked:
             raise UsageError("undo: which operation?", advice="spooltop ops lists them")
-        found = [record.operation for record in self._operator.operations(progress) if record.operation.startswith(asked)]
+        records = self._operator.operations(progress)
+        found = {record.operation: record.action for record in records if record.operation.startswith(asked)}
         if asked in found:
-            return asked
+            return asked, found[asked]
         if len(found) == 1:
-            return found[0]
+            return next(iter(found.items()))
         if found:
             raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", advice="give more of the id")
         raise NoSuchOperation(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
@@ -288,7 +317,8 @@ class Operations:
         """The line before a change: what is about to happen to which messages."""
         part: Sequence[Item] = plan.items[start : start + BATCH]
         options: dict[str, Json] = {
-            name: value if not isinstance(value, str) else escape(value[:200]) for name, value in plan.options.items()
+            name: value if not isinstance(value, str) else escape(value[:200])
+            for name, value in self._shown(plan.options).items()
         }
         head: dict[str, Json] = {**self._line("before", plan), "count": plan.count, "options": options}
         self._write(head, before_line(head, part))
@@ -326,4 +356,4 @@ class Operations:
 
     def _undo(self, plan: Plan, changed: bool) -> tuple[str, ...]:
         can_undo = plan.action in _UNDOABLE and not plan.deletes
-        return undo_words(plan.target, plan.operation, self._flags) if changed and can_undo else ()
+        return undo_words(self._path, plan.operation, self._flags) if changed and can_undo else ()

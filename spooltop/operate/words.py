@@ -1,21 +1,26 @@
-"""A plan as words of a shell: the same action, to be copied, kept, or typed on another machine."""
+"""A plan as words of a shell: the same action, to be copied, kept, or typed in another directory."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..model.plan import Item, boxes_of
+from ..model.plan import Item, Plan, boxes_of, told_of
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.words import Action, Box, Json
 
-__all__ = ["MOST_IDS", "command_words", "id_word", "undo_words"]
+__all__ = ["MOST_IDS", "command_words", "id_word", "shell_lines", "undo_words"]
 
 MOST_IDS = 200
 """Above so many the ids are taken from stdin (``-``): a command line has an end."""
 
+MOST_LINES = 1_000
+"""Ids in a here-document at most: terminals cut longer clipboards."""
+_END = "END OF IDS"
+"""Ends a here-document."""
 _INJECT_FLAGS = ("count", "size", "text", "file", "source", "rate")
 
 
@@ -31,6 +36,32 @@ def id_word(name: str) -> str:
 
 def undo_words(target: str, operation: str, flags: Sequence[str] = ()) -> tuple[str, ...]:
     return ("spooltop", "undo", target, *flags, operation)
+
+
+def shell_lines(plan: Plan) -> list[str]:
+    """The command of ``plan`` as it is pasted into a shell, not escaped for a screen. Where its ids go to stdin they stand below
+    it, in a here-document; where these are too many for a clipboard, the same selection is made again."""
+    text = shlex.join(plan.command)
+    if plan.command[-1:] != ("-",):
+        return [text]
+    if plan.count > MOST_LINES and not plan.selection.named:
+        return [f"{shlex.join(_ls_words(plan))} | {text}"]
+    ids, names, _, _ = told_of(plan.items)
+    seen = Counter(ids)
+    lines = [id_word(id if seen[id] == 1 else name) for id, name in zip(ids, names, strict=True)]
+    return [f"{text} <<'{_END}'", *(f"\\x{ord(_END[0]):02x}{_END[1:]}" if line == _END else line for line in lines), _END]
+
+
+def _ls_words(plan: Plan) -> list[str]:
+    """The command that lists what the plan's selection names."""
+    chosen = plan.selection
+    words = ["spooltop", "ls", plan.command[2]]
+    words += ["--box", str(chosen.box)] if chosen.box is not None else []
+    words += ["--source", escape(chosen.source)] if chosen.source is not None else []
+    words += ["--older-than", f"{chosen.older_than:.12g}"] if chosen.older_than is not None else []
+    words += ["--verdict", str(chosen.verdict)] if chosen.verdict is not None else []
+    words += ["--filter", chosen.filter] if chosen.filter else []
+    return [*words, "--json"]
 
 
 def command_words(

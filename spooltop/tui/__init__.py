@@ -65,15 +65,21 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     # Read when textual is imported: a sliding page costs 272 kB, and a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "60")
+    os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # or places of the mouse were taken for pixels
     from .looker import Looker
 
     looker = Looker(control)
     looker.start()  # what it waits for, the disk, is waited for while Textual is loaded
-    from .app import SpooltopApp
-    from .lifecycle import need_descriptors, say_no_more
+    try:
+        from .app import SpooltopApp
+        from .lifecycle import need_descriptors, say_no_more
 
-    need_descriptors()
-    app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)
+        need_descriptors()
+        app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)
+    except BaseException:
+        # A thread that outlives the interpreter aborts the process where no descriptor is left to load what ends threads.
+        looker.stop(timeout=1.0)
+        raise
     opening()
     # What was loaded stays: a collection that walks through it would hold up keys for some 50 ms, again and again in a storm.
     gc.freeze()

@@ -28,13 +28,16 @@ from .terminal import TerminalDriver
 
 __all__ = ["SpooltopApp"]
 
+MOMENT = 0.4
+"""Seconds that a plan is on the screen, and nothing is typed that means nothing there, before a key confirms it: what is typed
+as a word is no answer to a plan."""
 STALE_AFTER = 5.0
 """Seconds after which a look that has not come back is called stale."""
 
 
 def first_view(layout: str) -> View:
     """Where a target of this layout has something to show."""
-    return {"cursors": View.CURSORS, "tickets": View.LOCKS}.get(layout, View.OVERVIEW)
+    return {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}.get(layout, View.OVERVIEW)
 
 
 def load_rest() -> None:
@@ -50,6 +53,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     TITLE = "spooltop"
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
+    ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
 
     class Arrived(Message):
         """There is something in the inbox."""
@@ -57,6 +61,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def __init__(
         self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
         monotonic: Callable[[], float] = time.monotonic, looker: Looker | None = None,
+        moment: float = MOMENT,
     ) -> None:
         """``looker`` is one on the same control that looks already."""
         # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
@@ -66,6 +71,9 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.glyphs = ASCII if self.options.ascii else UNICODE
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
         self.looker = looker or Looker(control, quiet=quiet, busy=busy, monotonic=monotonic)
+        self.moment = moment
+        self.going: str | None = None
+        """The command of the view that panels are left for."""
         self.doer = Doer()
         self.inbox = Inbox()
         self.snapshot: Snapshot | None = None

@@ -20,7 +20,7 @@ __all__ = ["COMMANDS", "Command", "by_id", "command_for", "footer", "help_lines"
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR}
-STEPPING = MOVING | {View.PALETTE}
+STEPPING = MOVING | {View.PALETTE, View.SORT}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
 CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
 HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
@@ -28,6 +28,10 @@ FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
 SOURCES = frozenset({View.CURSORS, View.CURSOR})
 UNLOCKING = frozenset({View.LOCKS, View.OVERVIEW})
 WITH_FILE = LISTS | SOURCES | {View.MESSAGE, View.LOCKS}
+TEXTS = PANELS - {View.PLAN, View.RESULT}
+"""Panels that change nothing and may be left for another view by its key."""
+GOES = ROOTS | OVER | TEXTS
+"""Where the key of a view goes there."""
 EVERYWHERE = frozenset(View)
 
 
@@ -45,6 +49,8 @@ class Command:
     dangerous: bool = False
     rank: int = 0
     group: str = "look"
+    also: str = ""
+    """Words that the palette finds it by, besides its own."""
 
     @property
     def key(self) -> str:
@@ -80,10 +86,17 @@ COMMANDS: tuple[Command, ...] = (
             group="plan"),
     Command("copy-result", ("c",), "copy as text", "copy the result as text", frozenset({View.RESULT}), rank=3, group="plan"),
 
-    Command("move-down", ("j", "down"), "down", "move down", STEPPING, group="move"),
-    Command("move-up", ("k", "up"), "up", "move up", STEPPING, group="move"),
+    Command("next-message", ("j", "n"), "next message", "in an open message: the next one of the list", frozenset({View.MESSAGE}),
+            rank=10, group="move"),
+    Command("previous-message", ("k", "N"), "previous message", "in an open message: the one before", frozenset({View.MESSAGE}),
+            group="move"),
+    Command("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move"),
+    Command("scroll-up", ("up",), "scroll back", "in an open message: a line up", frozenset({View.MESSAGE}), group="move"),
+    Command("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move"),
+    Command("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move"),
     Command("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move"),
     Command("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move"),
+    Command("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move"),
     Command("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move"),
     Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
     Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
@@ -101,7 +114,7 @@ COMMANDS: tuple[Command, ...] = (
             why.inject, rank=1, group="change"),
     Command("set", ("enter",), "plan it", "in the form of a cursor: open the plan for the value typed", frozenset({View.SETTING}),
             why.set_cursor, rank=1, group="change"),
-    Command("open", ("enter",), "open", "open: what a line of trouble is about, a message in full, a source's history",
+    Command("open", ("enter",), "open", "open: what a line is about, a message in full, a source's history, a lock's holders",
             ROOTS, why.openable, rank=5, group="move"),
     Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
             rank=9, group="move"),
@@ -109,77 +122,108 @@ COMMANDS: tuple[Command, ...] = (
             why.can_go_back, rank=9, group="move"),
 
     Command("requeue", ("r",), "requeue", "requeue: put claims back to new (opens a plan)", CHANGING, why.requeue, dangerous=True,
-            rank=1, group="change"),
+            rank=1, group="change",
+            also="retry redrive redeliver again"),
     Command("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
-            group="change"),
+            group="change",
+            also="delete remove kill drop discard"),
     Command("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
-            dangerous=True, rank=3, group="change"),
+            dangerous=True, rank=3, group="change",
+            also="pause park stop suspend"),
     Command("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
-            dangerous=True, rank=1, group="change"),
+            dangerous=True, rank=1, group="change",
+            also="resume unpause"),
     Command("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
-            dangerous=True, rank=1, group="change"),
+            dangerous=True, rank=1, group="change",
+            also="undelete put back"),
     Command("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
-            why.empty, dangerous=True, rank=4, group="change"),
+            why.empty, dangerous=True, rank=4, group="change",
+            also="delete purge"),
     Command("empty-expired", ("X",), "delete expired",
             "Aside: delete for good what is in the trash for longer than it is kept (opens a plan; count typed)",
             frozenset({View.ASIDE}), why.empty_expired, dangerous=True, rank=3, group="change"),
     Command("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
-            dangerous=True, rank=1, group="change"),
+            dangerous=True, rank=1, group="change",
+            also="edit change"),
     Command("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of the dead at the head (opens a plan)",
-            UNLOCKING, why.unlock, dangerous=True, rank=1, group="change"),
-    Command("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2, group="change"),
+            UNLOCKING, why.unlock, dangerous=True, rank=1, group="change",
+            also="delete remove"),
+    Command("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2, group="change",
+            also="silence ack snooze"),
     Command("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
-            dangerous=True, group="change"),
-    Command("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change"),
+            dangerous=True, group="change",
+            also="put add create test"),
+    Command("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change",
+            also="undo audit history log journal"),
 
-    Command("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark"),
-    Command("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark"),
+    Command("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark",
+            also="select"),
+    Command("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark",
+            also="select"),
     Command("unmark-all", ("U",), "unmark all", "unmark all", LISTS, why.anything_marked, group="mark"),
 
-    Command("filter", ("slash",), "filter", "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead", LISTS,
-            rank=7, group="look"),
+    Command("filter", ("slash", "f3", "f4"), "filter",
+            "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead; on the Overview: in New", ROOTS | OVER,
+            rank=7, group="look", also="search find grep where"),
+    Command("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text", PANELS, group="look",
+            also="search"),
     Command("next-match", ("n",), "next match", "next that matches the filter, or the last one set", LISTS, why.sought,
             group="look"),
     Command("previous-match", ("N",), "previous match", "the one before that matches the filter, or the last one set", LISTS,
             why.sought, group="look"),
-    Command("sort-left", ("less_than_sign",), "sort left", "sort by the column to the left", LISTS, why.sortable, group="look"),
-    Command("sort-right", ("greater_than_sign",), "sort right", "sort by the column to the right", LISTS, why.sortable,
+    Command("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", LISTS, why.sortable, group="look", also="order by"),
+    Command("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", frozenset({View.SORT}),
+            rank=1, group="look"),
+    Command("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", LISTS, why.sortable,
+            group="look"),
+    Command("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", LISTS, why.sortable,
             group="look"),
     Command("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
     Command("problems", ("exclamation_mark",), "problems only",
             "problems only: all lines of trouble; dead claims; abandoned files",
-            frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look"),
-    Command("freeze", ("Z",), "freeze", "freeze the display, or let it go on", ROOTS, group="look"),
-    Command("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look"),
+            frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look",
+            also="errors trouble"),
+    Command("freeze", ("Z",), "freeze", "freeze the display, or let it go on", ROOTS, group="look",
+            also="pause stop display"),
+    Command("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look",
+            also="utc local timezone"),
     Command("copy", ("y",), "copy", "copy what is chosen (OSC 52, the text shown too): id; in a message its payload",
-            ROOTS | OVER, why.copyable, group="look"),
-    Command("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look"),
+            ROOTS | OVER, why.copyable, group="look",
+            also="yank clipboard"),
+    Command("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look",
+            also="lsof fuser holders"),
     Command("follow", ("F",), "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT}, why.followable,
-            rank=6, group="look"),
+            rank=6, group="look",
+            also="track trace"),
     Command("ask-again", ("R", "f5"), "look again", "in the panel of who has it: look again", frozenset({View.HOLDERS}), rank=2,
             group="look"),
     Command("copy-panel", ("y",), "copy", "in the panel of who has it, or where it is: copy as text",
             frozenset({View.HOLDERS, View.FOLLOW}), rank=3, group="look"),
-    Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look"),
+    Command("which-key", ("delete", "f9"), "delete", "say which key does what this one does elsewhere", ROOTS | OVER,
+            why.which_key, group="change"),
+    Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look",
+            also="refresh reload rescan"),
     Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
-    Command("overview", ("1",), "Over", "Overview", ROOTS | OVER, group="views"),
-    Command("new", ("2",), "New", "New: what waits", ROOTS | OVER, group="views"),
-    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", ROOTS | OVER, group="views"),
-    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", ROOTS | OVER, group="views"),
-    Command("cursors", ("5",), "Cursors", "Cursors of the sources", ROOTS | OVER, group="views"),
-    Command("locks", ("6",), "Locks", "Locks and who holds them", ROOTS | OVER, group="views"),
-    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", ROOTS | OVER,
+    Command("overview", ("1",), "Over", "Overview", GOES, group="views"),
+    Command("new", ("2",), "New", "New: what waits", GOES, group="views"),
+    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", GOES,
             group="views"),
-    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", ROOTS | OVER, group="views"),
-    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", ROOTS | OVER,
+    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", GOES, group="views"),
+    Command("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views"),
+    Command("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views"),
+    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", GOES,
+            group="views"),
+    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views"),
+    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
             group="views"),
 
     Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
             EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING}, rank=8, group="views"),
     Command("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
     Command("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
-    Command("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views"),
+    Command("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views",
+            also="exit close leave"),
 )  # fmt: skip
 
 GROUPS = {
@@ -191,6 +235,9 @@ COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
 """Commands whose label says how many messages they would be about."""
 
 TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside")
+
+VIEW_COMMANDS = frozenset({*TABS, "next-view", "previous-view"})
+"""Commands that put another view in front."""
 
 _BY_ID = {command.id: command for command in COMMANDS}
 
@@ -248,6 +295,8 @@ def label(command: Command, scene: Scene) -> str:
         return poison_words(scene.plan)
     if command.id == "mark-all":
         return f"mark all {scene.rows:,}"
+    if command.id == "open" and scene.view is View.LOCKS:
+        return _BY_ID["who"].label
     if command.id.startswith("confirm-") and scene.plan is not None:
         return plan_words(scene.plan)
     return command.label
@@ -279,21 +328,18 @@ def palette(scene: Scene, text: str) -> list[tuple[Command, str]]:
         (command, command.why_not(scene) or "")
         for command in commands_in(scene.view)
         if command.group != "move" and command.id != "palette"
-        if all(word in f"{command.id} {command.label} {command.help}".lower() for word in words)
+        if all(word in f"{command.id} {command.label} {command.help} {command.also}".lower() for word in words)
     ]
 
 
 def key_table_markdown(commands: Iterable[Command] = COMMANDS) -> str:
-    """The README's list of keys."""
-    lines = ["| key | does |", "|---|---|"]
-    seen: set[tuple[tuple[str, ...], str]] = set()
+    """The README's key table: one row per group, each command by its keys and its label. ``?`` has the full sentences."""
+    lines = ["| | keys |", "|---|---|"]
     for group, title in GROUPS.items():
-        for command in commands:
-            if command.group == group and (command.keys, command.help) not in seen:
-                seen.add((command.keys, command.help))
-                if title:
-                    lines.append(f"| **{title}** | |")
-                    title = ""
-                keys = " ".join(f"`{shown(key)}`" for key in command.keys)
-                lines.append(f"| {keys} | {command.help} |")
+        shown_once = dict.fromkeys(
+            (" ".join(f"`{shown(key)}`" for key in command.keys), command.label)
+            for command in commands
+            if command.group == group and command.views & (ROOTS | OVER | {View.PLAN})
+        )
+        lines.append(f"| **{title}** | {' · '.join(f'{keys} {label}' for keys, label in shown_once)} |")
     return "\n".join(lines) + "\n"

@@ -1,16 +1,23 @@
-"""Where the messages of an operation are now, in words."""
+"""What became of an operation since it was done, in words: where its messages are now, what its cursor is now."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+from ..model.cursor_values import direction, pick, shown
 from ..model.followed import Followed
-from ..model.plan import Outcome, Result
+from ..model.plan import Outcome, Plan, Result
+from ..model.snapshot import Snapshot
+from ..model.text import escape, program
 from ..model.units import age, duration
-from ..model.words import ASIDE, Action, Box, Verdict
+from ..model.words import ASIDE, Action, Box, Json, Verdict
 from .found import Followers
 
-__all__ = ["FOLLOWED_AT_MOST", "FOLLOWS", "followed_ids", "since_then", "waiting"]
+__all__ = [
+    "FOLLOWED_AT_MOST", "FOLLOWS", "CursorSet", "cursor_set", "cursor_since", "followed_ids", "since_then", "waiting",
+]  # fmt: skip
 
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
 """Actions after which messages go on by themselves."""
@@ -24,6 +31,51 @@ def followed_ids(result: Result) -> tuple[str, ...]:
     if result.action not in FOLLOWS:
         return ()
     return tuple(item.id for item in result.items if item.outcome is Outcome.DONE)
+
+
+class CursorSet(NamedTuple):
+    """A cursor that an operation set: the value it got, as a snapshot shows it."""
+
+    source: str
+    file: str
+    value: Json
+
+
+def cursor_set(plan: Plan) -> CursorSet | None:
+    """The cursor that ``plan`` sets, None where it is about something else."""
+    if plan.action is not Action.SET_CURSOR and plan.undone is not Action.SET_CURSOR:
+        return None
+    return next((CursorSet(item.id, item.name, item.value) for item in plan.items[:1]), None)
+
+
+def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> tuple[str, ...]:
+    """Whether the cursor still has the value that it was set to, and who wrote over it. Empty before the first look after it."""
+    if snapshot is None or snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
+        return ()
+    cursor = next((one for one in snapshot.cursors if (one.source, one.file) == (was.source, was.file)), None)
+    if cursor is None or cursor.verdict in ("missing", "unreadable"):
+        return (f"{escape(was.source)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
+    if _same(cursor.value, was.value):
+        return (f"still {cursor.shown}: nobody has written over it for {age(snapshot.taken_at - result.finished_at)}",)
+    first = None
+    for write in cursor.history:  # newest first
+        if _same(write.value, was.value):
+            break
+        first = write
+    step = direction(pick(was.value, cursor.field), pick(cursor.value, cursor.field))
+    after = "" if first is None else f" after {duration(max(0.0, first.at - result.finished_at))}"
+    writer = first.writer if first is not None else None
+    by = "" if writer is None else f" by {writer.pid} {escape(program(writer.command or ''))}".rstrip()
+    change = f"{shown(was.value, cursor.field)} → {cursor.shown}"
+    if step == 1:
+        return (f"advanced{after}{by}: {change}",)
+    return (
+        f"OVERWRITTEN{after}{by}: {change}; a poller that writes back what it read earlier does so: stop it, then set the cursor",
+    )
+
+
+def _same(one: Json, other: Json) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def since_then(result: Result, followers: Followers | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:

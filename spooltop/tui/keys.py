@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["shown"]
+from collections.abc import Iterable
+
+__all__ = ["character_of", "named", "shown"]
 
 _SHOWN = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End",
@@ -10,6 +12,25 @@ _SHOWN = {
     "question_mark": "?", "slash": "/", "colon": ":", "exclamation_mark": "!", "less_than_sign": "<", "greater_than_sign": ">",
     "left_square_bracket": "[", "right_square_bracket": "]",
 }  # fmt: skip
+
+
+def character_of(key: str) -> str | None:
+    """What a key types.
+
+    >>> character_of("y"), character_of("slash"), character_of("enter")
+    ('y', '/', None)
+    """
+    word = shown(key)
+    return word if len(word) == 1 and word.isascii() else None
+
+
+def named(word: str, keys: Iterable[str]) -> str | None:
+    """The one of ``keys`` that a person calls so.
+
+    >>> named("Enter", ["j", "enter"]), named("x", ["j"])
+    ('enter', None)
+    """
+    return next((key for key in keys if shown(key) == word), None)
 
 
 def shown(key: str) -> str:

@@ -29,3 +29,8 @@ class LineEdit:
         else:
             return False
         return True
+
+    def insert(self, text: str) -> None:
+        """Takes what was pasted: its first line, as if it had been typed."""
+        for character in (text.splitlines() or [""])[0]:
+            self.key("", character)

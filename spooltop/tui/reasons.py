@@ -13,12 +13,16 @@ __all__ = [
     "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "empty_expired",
     "followable", "forceable", "has_file", "has_problem_rows", "has_rows", "hold", "holds_poison", "inject", "not_applying",
     "on_a_source", "openable", "paceable", "plan_there", "purge", "release", "requeue", "restore", "set_cursor", "sortable",
-    "sought", "undo", "unlock",
+    "sought", "undo", "unlock", "which_key",
 ]  # fmt: skip
 
 
 def always(scene: Scene) -> str | None:
     return None
+
+
+def which_key(scene: Scene) -> str | None:
+    return "d purges to the trash, r requeues, h holds; each opens a plan first. A process is ended by its own means: kill PID"
 
 
 def has_rows(scene: Scene) -> str | None:
@@ -150,6 +154,8 @@ def unlock(scene: Scene) -> str | None:
         return "no lock file was found here"
     if lock.kind == "redis":
         return "remove: a queue in Redis is only looked at"
+    if lock.kind == "mkdir" or (lock.kind == "none" and lock.verdict == "unknown"):
+        return f"remove: {lock.evidence}; if its holder is gone, remove it by hand"
     if lock.kind not in ("soft", "ticket"):
         return "remove: a kernel lock ends with its holder and a mere file is not held; without the file two could hold it"
     if lock.verdict in ("held", "blocked"):
@@ -208,6 +214,8 @@ def confirmable(grammar: str) -> Callable[[Scene], str | None]:
             return reason
         if scene.plan is not None and not scene.plan.count:
             return "there is nothing to do; Esc leaves"
+        if scene.early:
+            return "the plan has only just been shown: read it, then confirm"
         if scene.confirm != grammar:
             return {
                 "y": f"y does {_things(scene)}",

@@ -38,6 +38,7 @@ class View(StrEnum):
     FOLLOW = "follow"
     SETTING = "setting"
     INJECT = "inject"
+    SORT = "sort"
     HELP = "help"
     PALETTE = "palette"
 
@@ -45,7 +46,7 @@ class View(StrEnum):
 LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 """The views that list messages."""
 
-ORDER = {Box.CUR: Sort("held")}
+ORDER = {Box.CUR: Sort("verdict"), Box.TMP: Sort("verdict")}
 """How a list is sorted at first, where not by age."""
 
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
@@ -85,7 +86,8 @@ class Scene:
     """All that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
-    this one. ``sought`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done;
+    this one. ``sought`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done,
+    ``early`` while no key confirms it yet;
     ``undoable`` says why what is chosen cannot be undone ("" where it can). ``followed`` counts the messages that a result or a
     chronicle follows.
     """
@@ -104,6 +106,7 @@ class Scene:
     lock: Lock | None = None
     plan: Plan | None = None
     applying: bool = False
+    early: bool = False
     undoable: str = ""
     followed: int = 0
     depth: int = 0

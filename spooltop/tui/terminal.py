@@ -59,6 +59,21 @@ class TerminalDriver(LinuxDriver):
             self._app.refresh(layout=True)
             self._app.screen.refresh(layout=True)
 
+    def _enable_mouse_support(self) -> None:
+        """Presses, releases and the wheel (1000), with coordinates of any size (1006). Never movements: each would be a message
+        of the terminal, over a slow line too."""
+        if self._mouse:
+            self.write("\x1b[?1000h\x1b[?1006h")
+            self.flush()
+
+    def _disable_mouse_support(self) -> None:
+        if self._mouse:
+            self.write("\x1b[?1006l\x1b[?1000l")
+            self.flush()
+
+    def _enable_mouse_pixels(self) -> None:
+        """Cells are what is clicked on."""
+
     def stop_application_mode(self) -> None:
         if self._writer is not None:
             self._writer.leave_out()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.detect import Target, identify, mail_signs
-from spooltop.errors import NotASpool, SpooltopError
+from spooltop.backends.directory.detect import Target, identify
+from spooltop.engine import Spool
+from spooltop.errors import MailFolder, NotASpool, SpooltopError
 from spooltop.model.words import Box
+from tests.cli.streams import spooltop
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,31 +72,74 @@ def test_a_mail_folder_is_read_only_and_says_why(real_spools: Path) -> None:
     assert identify(path, as_spool=True) == Target("spool", path)
 
 
-@pytest.mark.parametrize(
-    ("root", "new", "cur"),
-    [
-        (["dovecot-uidlist"], [], []),
-        (["courierimapuiddb"], [], []),
-        (["maildirfolder"], [], []),
-        ([], [], ["x:2,S"]),
-        ([], ["1795220919.M782871P9155Q3.vm"], []),
-        ([], [], ["1795220919.M782871P9155Q3.vm:2,"]),
-    ],
-)
-def test_signs_of_mail(root: list[str], new: list[str], cur: list[str]) -> None:
-    assert mail_signs(root, new, cur)
+MAIL = [
+    ["dovecot-uidlist"],
+    ["courierimapuiddb"],
+    ["maildirfolder"],
+    ["maildirsize"],
+    [".Archive/maildirfolder"],
+    ["cur/x:2,S"],
+    ["cur/1795220920443125.9155.vm:2,S", "cur/x:2,P4242"],
+    ["cur/x:2,"],
+    ["cur/1795220919.M782871P9155Q3.vm:2,"],
+    ["new/1795220919.M782871P9155Q3.vm"],  # Python's mailbox
+    ["new/1795220919.M782871P9155.vm,S=2043,W=2090"],  # Dovecot
+    ["new/1795220919.M782871P9155V0000000000000803I00A1B2C3_0.vm,S=512"],  # Courier
+    ["new/1795220919.Vfd00I1e240M782871.vm"],  # Postfix
+    ["new/1795220919.H782871P9155.vm"],  # exim
+    ["tmp/1795220919.Vfd00I1e240M782871.vm"],
+    ["new/1795220919.M1P1.vm", f"cur/1795220920443125.P5R0123456789abcdef.vm,c={'ab' * 16}.1795222800000000:2,P7"],
+    ["new/1795220919.M1P1.vm", "new/1795220920443125.P5R0123456789abcdef.vm", ".spooltop/format"],
+]  # fmt: skip
+JOBS = [
+    [".spooltop/format", "my-maildirfolder"],
+    ["new/1795220920443386.9155.vm", "new/report.txt", "new/a:2,S"],
+    ["cur/1795220920443125.9155.vm:2,P4242", "cur/x:P4242", "cur/y:2,", "cur/z:2,S1"],
+    ["cur/1795318000.M1P1.vm:P5810"],
+    ["cur/1795318000.M1P1.vm:P5810", "new/1795318001.M2P1.vm"],
+    ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:2,P4242"],
+    ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:P4242"],
+    ["new/1795220920.9155.vm", "new/1795220920443125.P5R0123456789abcdef.vm"],
+    ["new/1795220920.9155.vm", ".spooltop/format"],
+    ["new/1795220919.M1P1.vm,n=0"],
+    ["new/1795220920.42"],
+]
+DOUBTFUL = [
+    ["new/1795220920.9155.vm"],  # qmail, and $(date +%s).$$.$(hostname)
+    ["cur/1795220920.9155.vm"],
+    ["new/1795220920.9155_3.vm"],  # procmail
+    ["new/1795220920_0.9155.vm"],  # mutt
+    [".Archive/tmp/", ".Archive/new/", ".Archive/cur/"],
+]
 
 
-@pytest.mark.parametrize(
-    ("root", "new", "cur"),
-    [
-        ([".spooltop", "my-maildirfolder"], [], []),
-        ([], ["1795220920443386.9155.vm", "report.txt", "a:2,S"], []),
-        ([], [], ["1795220920443125.9155.vm:2,P4242", "x:P4242", "y:2,", "z:2,S1"]),
-    ],
-)
-def test_a_job_spool_shows_no_signs_of_mail(root: list[str], new: list[str], cur: list[str]) -> None:
-    assert mail_signs(root, new, cur) == ()
+def a_folder(path: Path, names: list[str]) -> str:
+    make(path)
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).mkdir(exist_ok=True) if name.endswith("/") else (path / name).touch()
+    return str(path)
+
+
+@pytest.mark.parametrize("names", [*MAIL, *DOUBTFUL], ids=" ".join)
+def test_mail_is_read_only_for_the_dashboard_and_refused_by_the_engine(tmp_path: Path, names: list[str]) -> None:
+    path = a_folder(tmp_path / "s", names)
+    target = identify(path)
+    assert target.kind == "mail"
+    assert target.read_only is not None
+    assert ("cannot be told apart" in target.read_only) is (names in DOUBTFUL)
+    with pytest.raises(MailFolder) as refused:
+        Spool(path)
+    assert refused.value.what in target.read_only
+    assert identify(path, as_spool=True).kind == "spool"
+    Spool(path, as_spool=True).close()
+
+
+@pytest.mark.parametrize("names", JOBS, ids=" ".join)
+def test_a_job_spool_is_one_for_the_dashboard_and_the_engine(tmp_path: Path, names: list[str]) -> None:
+    path = a_folder(tmp_path / "s", names)
+    assert identify(path) == Target("spool", path)
+    Spool(path).close()
 
 
 def test_a_mail_folder_with_many_folders_is_known_by_its_files(tmp_path: Path) -> None:
@@ -117,7 +165,6 @@ def test_one_cursor_file_a_source(tmp_path: Path) -> None:
 def test_tickets(real_spools: Path) -> None:
     path = str(real_spools / "stouputils_lockfifo" / "job.lock.queue")
     assert identify(path) == Target("tickets", path)
-    assert f"spooltop {path}" in said(real_spools / "stouputils_lockfifo")
 
 
 def test_a_typo_names_what_is_near(tmp_path: Path) -> None:
@@ -184,15 +231,102 @@ def test_an_empty_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "layout"), [("dirq_simple", "dirq"), ("huey_filestorage", "huey"), ("jobqueue_filestorage", "job-queue")]
+    ("name", "layout", "advice"),
+    [
+        ("dirq_simple", "dirq", "spooltop locks {}/6b00e590"),
+        ("huey_filestorage", "huey", "spooltop locks {}"),
+        ("jobqueue_filestorage", "job-queue", "spooltop locks {}"),
+    ],
 )
-def test_foreign_layouts_are_named(real_spools: Path, name: str, layout: str) -> None:
-    assert layout in said(real_spools / name)
+def test_layouts_of_others_are_named_with_what_works_there(real_spools: Path, name: str, layout: str, advice: str) -> None:
+    text = said(real_spools / name)
+    assert layout in text and "init" not in text and "tmp, new" not in text
+    command = advice.format(real_spools / name)
+    assert command in text
+    done = spooltop(*command.split()[1:])
+    assert done.code == 0 and "lock" in done.out, done.err
+
+
+MESSAGE = "123_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f.celery.msg"
+
+
+@pytest.mark.parametrize(
+    ("names", "layout", "advice"),
+    [
+        (["active/", "incoming/", "deferred/", "maildrop/"], "a Postfix queue", "postqueue -p; then postsuper -r"),
+        (["queue/", "failed/", "tmp/", "trigger"], "a nullmailer queue", "mailq"),
+        ([f"in/{MESSAGE}", "processed/", "control/"], "kombu's filesystem transport (Celery)", "ls -tr {}/in"),
+        ([MESSAGE], "kombu's filesystem transport (Celery)", "ls -tr {}"),
+        ([",18f0a1b2c3d.4242"], "a directory of nq", "NQDIR={} nqtail follows its jobs"),
+        (["info", "q00000"], "a file queue of persist-queue", "persistqueue import Queue; print(Queue(\"{}\").qsize())"),
+        (["data.db"], "as persist-queue keeps it", "sqlite3 -readonly {}/data.db .schema"),
+        (["info.json", "q00000"], "a FIFO queue of queuelib", "cat {}/info.json"),
+        (["cache.db", "ab/cd/x.val"], "a diskcache", "diskcache import Cache; print(len(Cache(\"{}\")))"),
+        (["temporary/", "obsolete/", "6b00e590/6b00e5b7c2149f/"], "a dirq directory queue", "ls {}/6b00e590"),
+        (["queue/fffe-01a1fb81560d", ".lock"], "a huey FileStorage", "spooltop locks {}"),
+    ],
+)
+def test_layouts_without_a_real_one_at_hand(tmp_path: Path, names: list[str], layout: str, advice: str) -> None:
+    for name in names:
+        (tmp_path / "q" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "q" / name).mkdir(exist_ok=True) if name.endswith("/") else (tmp_path / "q" / name).touch()
+    text = said(tmp_path / "q")
+    assert layout in text and advice.format(tmp_path / "q") in text
+    assert "init" not in text and "tmp, new" not in text
+
+
+def test_an_sqlite_file_is_told_from_one_of_litequeue(tmp_path: Path) -> None:
+    for name, columns in (("queue.db", "data TEXT, message_id TEXT, lock_time INTEGER, done_time INTEGER"), ("other.db", "x")):
+        with closing(sqlite3.connect(tmp_path / name)) as made:
+            made.execute(f"CREATE TABLE Queue ({columns})")
+            made.commit()
+    assert f'sqlite3 -readonly {tmp_path}/queue.db "select status' in said(tmp_path / "queue.db")
+    text = said(tmp_path / "other.db")
+    assert "litequeue" not in text and f"sqlite3 -readonly {tmp_path}/other.db .schema" in text
+
+
+def test_lock_files_are_opened_or_pointed_at(tmp_path: Path, real_spools: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for name in ("a.lock", "b.lck", "b", ".hidden"):
+        (tmp_path / "run" / name).touch()
+    (tmp_path / "run" / "dir.lock").mkdir()
+    assert identify(str(tmp_path / "run")).kind == "locks"
+    assert identify(str(real_spools / "stouputils_lockfifo")).kind == "locks"
+    assert f"spooltop locks {tmp_path}/run" in said(tmp_path / "run" / "a.lock")
+    (tmp_path / "run" / "notes").touch()
+    assert f"3 lock files inside; look at them: spooltop locks {tmp_path}/run" in said(tmp_path / "run")
+    assert identify(str(tmp_path / "run"), otherwise="locks").kind == "locks"
+    make(tmp_path / "s")
+    assert identify(str(tmp_path / "s"), otherwise="locks").kind == "spool"
+    with pytest.raises(NotASpool, match="only the box new of a spool"):
+        identify(str(tmp_path / "s" / "new"), otherwise="locks")
+
+
+def test_cursors_are_opened_by_each_of_their_names(tmp_path: Path) -> None:
+    folder = tmp_path / "x" / "cursors"
+    folder.mkdir(parents=True)
+    for source in ("imessage", "email"):
+        (folder / f"{source}.json").write_text("89632")
+    for path, sources in ((tmp_path / "x", 2), (folder, 2), (folder / "email.json", 1)):
+        done = spooltop("cursors", path, "--json")
+        assert [json.loads(line)["value"] for line in done.out.splitlines()] == [89632] * sources, done.err
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "state.json").write_text('{"imessage": 5}')
+    (tmp_path / "y" / "cursors.json").symlink_to("state.json")
+    for path in (tmp_path / "y", tmp_path / "y" / "cursors.json"):
+        done = spooltop("cursors", path)
+        assert done.code == 5 and f"spooltop cursors --cursor-file {tmp_path}/y/state.json\n" in done.err
+    for words in (["--cursor-file", tmp_path / "y" / "state.json"], [tmp_path, "--cursor-file", tmp_path / "y" / "state.json"]):
+        done = spooltop("cursors", *words, "--json")
+        assert [json.loads(line)["value"] for line in done.out.splitlines()] == [5], done.err
 
 
 def test_something_else_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "d" / "x").mkdir(parents=True)
-    assert "tmp, new and cur are missing" in said(tmp_path / "d")
+    text = said(tmp_path / "d")
+    assert "no tmp/, new/ or cur/ here" in text
+    command = text.partition("make a spool in it: ")[2]
+    assert spooltop(*command.split()[1:]).code == 0 and identify(str(tmp_path / "d" / "spool")).kind == "spool"
 
 
 def test_a_box_that_is_a_link_is_said_so(tmp_path: Path) -> None:

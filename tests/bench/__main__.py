@@ -1,4 +1,4 @@
-"""``python -m tests.bench``: runs measurements, each in a process of its own; ``--write`` puts what they print into the README.
+"""``python -m tests.bench``: runs measurements, each in a process of its own; ``--write`` puts what they print into RESULTS.md.
 
 Nothing else may run on the machine meanwhile. All together take about an hour.
 """
@@ -10,10 +10,13 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
-from ..proof.figures import README, machine
+from ..proof.figures import machine
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
 
 RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (("engine",),),
@@ -28,13 +31,15 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answering", "1000000", "--dir", "/dev/shm"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
+    "cursors": (("cursors", "--dir", "/dev/shm"), ("cursor_files", "20", "--dir", "/dev/shm")),
     "soak": (("soak", "600"),),
+    "payloads": (("payloads",),),
 }
-"""What is run for each section of the README."""
+"""What is run for each section of RESULTS.md."""
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Where the figures of one measurement stand in the README."""
+    """Where the figures of one measurement stand in RESULTS.md."""
     return re.compile(rf"(<!-- bench {name} -->\n)(.*?)(<!-- /bench -->)", re.DOTALL)
 
 
@@ -58,7 +63,7 @@ def _stolen(times: object) -> float:
 
 
 def renewed(text: str, name: str, told: str, stolen: float = 0.0) -> str:
-    """The README's ``text`` with what ``name`` printed in its place."""
+    """The ``text`` of RESULTS.md with what ``name`` printed in its place."""
     spaced = re.sub(r"(?m)^([^|\n].*)\n(?=\|)", r"\1\n\n", told)
     share = f"; {stolen:.1f} % of its time was taken by the host" if stolen >= 0.05 else ""
     when = f"\nMeasured on {machine()}, {time.strftime('%Y-%m-%d')}, by `python -m tests.bench {name}`{share}.\n"
@@ -68,7 +73,7 @@ def renewed(text: str, name: str, told: str, stolen: float = 0.0) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(RUNS)}; all without one")
-    parser.add_argument("--write", action="store_true", help="renew the README")
+    parser.add_argument("--write", action="store_true", help="renew RESULTS.md")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in RUNS]:
         parser.error(f"no measurement {', '.join(unknown)}; there are {', '.join(RUNS)}")
@@ -76,7 +81,7 @@ def main() -> None:
         told, stolen = measured(name)
         print(told, flush=True)
         if args.write:
-            README.write_text(renewed(README.read_text(), name, told, stolen))
+            RESULTS.write_text(renewed(RESULTS.read_text(), name, told, stolen))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Every measurement has its place in the README, and what it prints lands there, and nowhere else."""
+"""Every measurement has its place in RESULTS.md, and what it prints lands there, and nowhere else."""
 
 from __future__ import annotations
 
 import pytest
 
-from ..proof.figures import README
-from .__main__ import RUNS, place, renewed
+from .__main__ import RESULTS, RUNS, place, renewed
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_readme_has_a_place_for_each_measurement(name: str) -> None:
-    assert len(place(name).findall(README.read_text())) == 1
+def test_the_results_have_a_place_for_each_measurement(name: str) -> None:
+    assert len(place(name).findall(RESULTS.read_text())) == 1
 
 
 def test_what_is_printed_stands_in_its_place_alone() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import CursorFile, Spool
+from spooltop.errors import CursorUnreadable, UsageError
 
 from .streams import Done, spooltop, start
 
@@ -203,3 +204,28 @@ def test_cursor_files_are_named_by_an_option_or_a_setting(spool: Path, tmp_path:
     with start("cursors", spool, env={**os.environ, "SPOOLTOP_CURSOR_FILES": f"{other / 'state.json'}:{other}"}) as listing:
         lines = listing.communicate()[0].decode().splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["teams", "5"], ["email", "2"]]
+
+
+@pytest.mark.parametrize("name", ["cursors.json", "cursors/imessage.json"], ids=["shared", "of one source"])
+def test_the_largest_file_that_is_stored_is_shown_and_a_larger_one_is_refused(spool: Path, name: str) -> None:
+    path = spool / name
+    path.parent.mkdir(exist_ok=True)
+    (spool / "cursors.json").unlink()
+    file = CursorFile(path)
+    value = {"cursor": 89632, "note": ""}
+    file.advance("imessage", value)
+    room = (4 << 20) - path.stat().st_size
+    file.advance("imessage", {**value, "note": "x" * room})
+    assert path.stat().st_size == 4 << 20
+    shown = json.loads(spooltop("status", spool, "--json").out)["cursors"]["imessage"]
+    assert (shown["value"]["cursor"], shown["verdict"]) == (89632, "new")
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="4,194,305 bytes, and 4 MB is the most"):
+        file.advance("imessage", {**value, "note": "x" * (room + 1)})
+    assert path.read_bytes() == before and file.read()["imessage"] == json.loads(before).get("imessage", json.loads(before))
+    with path.open("ab") as grown:  # by another hand
+        grown.write(b"\n")
+    shown = json.loads(spooltop("status", spool, "--json").out)["cursors"]
+    assert "over 4 MB, not read" in str(shown)
+    with pytest.raises(CursorUnreadable, match="over 4 MB, not read"):
+        file.advance("imessage", 5)

@@ -69,7 +69,7 @@ def test_a_poll_puts_the_new_rows_and_saves_the_cursor(spool: str) -> None:
     poller = pollers.Poller(spool, "imessage")
     poller.newest += 4
     assert (poller.poll(), poller.poll()) == (4, 0)
-    assert cursors(spool)["imessage"] == 89636
+    assert cursors(spool)["imessage"] == {"cursor": 89636}
     assert [(row["source"], row["rowid"]) for row in payloads(spool)] == [("imessage", 89633 + n) for n in range(4)]
     assert log(spool, "imessage") == ["poll ok: 4 new (cursor 89632 -> 89636)", "poll ok: 0 new (cursor=89636)"]
 
@@ -83,7 +83,7 @@ def test_writing_the_whole_file_puts_the_others_back(spool: str) -> None:
     seen: list[bool] = []
     assert email.poll_whole(read, lambda: seen.append(os.path.exists(os.path.join(spool, "cursors.json.tmp")))) == 1
     assert seen == [True]
-    assert (cursors(spool)["imessage"], cursors(spool)["email"]) == (89632, 204511)
+    assert (cursors(spool)["imessage"], cursors(spool)["email"]) == ({"cursor": 89632}, {"uid": 204511})
     assert imessage.poll() == 4  # the same rows again
     assert not os.path.exists(os.path.join(spool, "cursors.json.tmp"))
 
@@ -159,6 +159,10 @@ def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Kin) -> No
         claim = claimed(box)
         os.unlink(os.path.join(spool, "cur", claim.name))
         consumers.work(kin, claim, 0.0)
+        assert claim.ended and box.depth() == 0
+        box.put(rows.row("teams", 2))
+        consumers.work(kin, claimed(box), 0.0)
+        assert os.listdir(os.path.join(spool, "cur")) == []
 
 
 def test_a_writer_dies_in_tmp(spool: str, kin: Kin) -> None:

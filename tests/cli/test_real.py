@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -377,7 +378,7 @@ def test_the_command_line_loads_no_textual_and_help_nothing_but_argparse(spool: 
 
 
 def test_every_command_can_be_called(tmp_path: Path) -> None:
-    for name in COMMANDS:
+    for name in COMMANDS.keys() - {"help", "version"}:
         words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"]}
         words |= {change: ["id"] for change in ("hold", "release", "restore", "unlock")}
         before = ["--headless", "0", "--dir"] if name == "demo" else []
@@ -389,8 +390,8 @@ def test_an_age_that_is_a_bound_says_so(real_spools: Path) -> None:
     spool = real_spools / "seed_maildirqueue"
     (spool / "cur" / "1795220920443125.9155.vm:2,P4242").touch()
     for words in (["status", spool], ["ls", spool], ["requeue", spool, "--force", "ALL", "--dry-run"]):
-        assert "≤<" not in spooltop(*words).out
-    assert "≤10s" in spooltop("ls", spool, "--box", "cur").out
+        assert "<" not in spooltop(*words).out
+    assert re.search(r"≤\ds", spooltop("ls", spool, "--box", "cur").out)
     moved = [line.split()[2] for line in spooltop("cursors", real_spools / "seed_cursors").out.splitlines()[1:]]
     assert moved and all(one.startswith("≥") for one in moved)
 

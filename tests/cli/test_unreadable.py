@@ -32,7 +32,7 @@ def spool(tmp_path: Path) -> Path:
 
 def operator(spool: Path) -> DirectoryOperator:
     """Of a spool whose ``cur`` does not let itself be listed."""
-    fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time)
+    fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time, hosts="")
 
     def rows(box: Box, progress: Progress) -> Sequence[Row]:
         if box is Box.CUR:

@@ -22,7 +22,8 @@ def test_each_command_has_help_with_an_example(name: str) -> None:
     done = spooltop(name, "-h")
     assert done.code == 0
     assert f"usage: spooltop {name}" in done.out
-    assert re.search(rf"example:\n(.*\n)?.*spooltop {name} (--dir )?/", done.out)
+    assert re.search(rf"example:\n(.*\n)?.*spooltop {name} (--dir )?/", done.out) or name in ("help", "version")
+    assert spooltop("help", name).out == done.out
 
 
 @pytest.mark.parametrize("words", [["-h"], ["--help"]])
@@ -33,7 +34,14 @@ def test_help_names_every_command(words: list[str]) -> None:
         assert f"\n  {name} " in done.out
 
 
+def test_help_is_a_command() -> None:
+    assert spooltop("help").out == spooltop("-h").out
+    done = spooltop("help", "statsu")
+    assert (done.code, done.err) == (2, "spooltop: unknown command 'statsu'; did you mean spooltop help status?\n")
+
+
 def test_version() -> None:
+    assert spooltop("version").out == spooltop("--version").out
     assert spooltop("--version").out == f"spooltop {__version__}\n"
 
 

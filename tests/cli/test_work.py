@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.signals import signals_heard
+from spooltop.cli.terminal import Terminal
+from spooltop.cli.working import Worker
 from spooltop.engine import Spool
 
-from .streams import finish, spooltop, start
+from .streams import Stream, finish, spooltop, start
 
 
 @pytest.fixture
@@ -83,16 +86,24 @@ def test_65_and_100_reject(spool: Spool, code: int) -> None:
     assert f"{name} attempt 1 rejected (exit {code})" in done.err
     assert boxes(spool) == EMPTY
     assert len(rejected(spool)) == 1
+    [row] = [json.loads(line) for line in spooltop("ls", spool.path, "--box", "rejected", "--json").out.splitlines()]
+    assert (row["attempt"], row["last_attempt"]) == (1, f"exit-{code}")
 
 
-@pytest.mark.parametrize(("script", "how"), [("exit 75", "exit 75"), ("exit 1", "exit 1"), ("kill -9 $$", "killed by SIGKILL")])
-def test_everything_else_releases_with_a_delay(spool: Spool, script: str, how: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "how", "ended"),
+    [("exit 75", "exit 75", "exit-75"), ("exit 1", "exit 1", "exit-1"), ("kill -9 $$", "killed by SIGKILL", "signal-9")],
+)
+def test_everything_else_releases_with_a_delay(spool: Spool, script: str, how: str, ended: str) -> None:
     name = spool.put(b"x")
     done = finish(work(spool, "--drain", script=script))
     assert done.code == 1
     assert f"{name} attempt 1 released ({how}), again in 2.0s" in done.err
     [left] = boxes(spool)["new"]
-    assert left.startswith(f"{name},n=1,t=")
+    assert left.startswith(f"{name},n=1,t=") and left.endswith(f",e={ended}")
+    [row] = [json.loads(line) for line in spooltop("ls", spool.path, "--json").out.splitlines()]
+    assert (row["id"], row["attempt"], row["last_attempt"]) == (name, 1, ended)
+    assert f"last attempt  {ended}" in spooltop("show", spool.path, name).out
 
 
 def test_quiet_says_nothing(spool: Spool) -> None:
@@ -146,6 +157,55 @@ def test_a_command_over_its_time_is_killed_with_its_children_and_released(spool:
     assert done.code == 1
     assert f"{name} attempt 1 released (timed out after 0.2s)" in done.err
     assert boxes(spool)["cur"] == []
+
+
+@pytest.mark.parametrize("code", [0, 65])
+def test_a_command_over_its_time_is_released_whatever_it_ends_with(spool: Spool, code: int) -> None:
+    name = spool.put(b"x")
+    script = f"trap 'exit {code}' TERM; while :; do sleep 0.01; done"
+    done = finish(work(spool, "--drain", "--timeout", "0.2s", script=script))
+    assert done.code == 1
+    assert f"{name} attempt 1 released (timed out after 0.2s), again in 2.0s" in done.err
+    [left] = boxes(spool)["new"]
+    assert left.endswith(",e=timeout")
+
+
+def test_a_command_that_ended_before_it_was_told_to_is_acked(spool: Spool, tmp_path: Path) -> None:
+    """The worker is held up between its look for ended commands and its look at the clock, until the command has ended."""
+    spool.put(b"x")
+    calls = 0
+
+    def tick() -> float:
+        nonlocal calls
+        calls += 1
+        if calls <= 2:  # the look for dead consumers, and the start of the command
+            return 0.0
+        if calls == 3:  # the first look at the clock: the command goes on now, and has ended before this returns
+            with (tmp_path / "pid").open() as pid, (tmp_path / "go").open("w") as go:
+                go.write("on\n")
+                go.close()
+                os.waitid(os.P_PID, int(pid.read()), os.WEXITED | os.WNOWAIT)
+        return 1000.0
+
+    os.mkfifo(tmp_path / "go")
+    os.mkfifo(tmp_path / "pid")
+    command = ["sh", "-c", f"echo $$ > {tmp_path}/pid; read x < {tmp_path}/go"]
+    err = Stream()
+    terminal = Terminal(Stream(), Stream(), err, dict(os.environ))
+    assert Worker(spool, command, terminal, timeout=5, drain=True, tick=tick).run() == 0
+    assert calls > 3 and " done after " in err.written
+    assert boxes(spool) == EMPTY
+
+
+def test_a_second_signal_releases_at_once_and_tells_nothing_of_the_message(spool: Spool) -> None:
+    name = spool.put(b"x")
+    with running(*work(spool, script="trap 'exit 0' INT TERM; echo begun; while :; do sleep 0.01; done")) as process:
+        assert line(process) == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        code, _ = end(process)
+    assert code == 0
+    assert boxes(spool)["new"] == [f"{name},n=1"]
 
 
 def test_jobs_run_at_once(spool: Spool, tmp_path: Path) -> None:
@@ -212,6 +272,35 @@ def test_a_mail_folder_is_refused(real_spools: Path) -> None:
         assert (done.code, done.out) == (3, "")
         assert "mail folder" in done.err
     assert sorted(os.walk(mail)) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["new/1795220919.Vfd00I1eM7871.vm", "new/1795220919.H782871P9155.vm", "new/1795220919.9155.vm", "cur/1795220919.9155.vm:2,"],
+)
+def test_mail_is_neither_worked_on_nor_requeued(tmp_path: Path, name: str) -> None:
+    for box in ("tmp", "new", "cur"):
+        (tmp_path / "mail" / box).mkdir(parents=True)
+    (tmp_path / "mail" / name).write_text("mail")
+    before = sorted(os.walk(tmp_path / "mail"))
+    for words in (
+        ["work", tmp_path / "mail", "--drain", "--", "cat"],
+        ["requeue", tmp_path / "mail", "ALL", "--force", "--yes"],
+        ["purge", tmp_path / "mail", "ALL", "--box", name[:3], "--yes"],
+    ):
+        done = spooltop(*words)
+        assert (done.code, done.out) == (3, "")
+        assert "mail folder" in done.err and "--as spool" in done.err
+    assert sorted(os.walk(tmp_path / "mail")) == before
+
+
+def test_a_requeue_by_force_leaves_the_flags_of_mail_in_the_name(tmp_path: Path) -> None:
+    assert spooltop("init", tmp_path / "s").code == 0
+    for name in ("a:P1", "b:2,", "c:2,S"):
+        (tmp_path / "s" / "cur" / name).touch()
+    done = spooltop("requeue", tmp_path / "s", "--as", "spool", "ALL", "--force", "--yes")
+    assert done.code == 0, done.err
+    assert sorted(os.listdir(tmp_path / "s" / "new")) == ["a", "b:2,", "c:2,S"]
 
 
 def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:

@@ -44,6 +44,8 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
     with open_control(str(spool), watch=False, settings={}) as control:
         trail = control.audit(operation)
         assert control.audit("nothing").lines == ()
+        control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": operation}))
+        assert control.audit(operation) == trail  # a line of the undo names the operation, and is none of it
     assert trail.troubles == ()
     assert [line.event for line in trail.lines] == ["before", "after"]
     before, after = trail.lines

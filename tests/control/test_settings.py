@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
 from spooltop.model.kind import ListQuery
-from spooltop.model.redact import REDACTED, redact
+from spooltop.model.redact import REDACTED, Redactor, redact, unredact
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.words import Action, Box, Json
 from spooltop.settings import Settings, files_of, gather, of
+from tests.cli.streams import spooltop
 
 
 @pytest.fixture
@@ -213,3 +215,113 @@ def test_strings_within_strings_without_end_are_hidden_as_a_whole() -> None:
 def test_what_has_no_such_field_stays_as_it_is(data: bytes) -> None:
     assert redact(data, ["token"]) == data
     assert redact(data, []) == data
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32"])
+@pytest.mark.parametrize("before", [b"", b"\x00"])
+def test_wide_encodings_are_redacted(codec: str, before: bytes) -> None:
+    if before and "32" in codec:
+        before = b""
+    data = before + '{"id": 1, "token": "SECRET", "text": "é"}'.encode(codec)
+    for cut in (len(data), len(data) - 17):
+        hidden = redact(data[:cut], ["token"])
+        assert b"CRET" not in hidden.replace(b"\0", b"") and b"i\0" in hidden
+    assert redact(data, ["other"]) == data
+
+
+def test_either_separator_is_taken() -> None:
+    for text in ("token:password", "token,password", "token, password", ":token::password,"):
+        assert of({"SPOOLTOP_REDACT": text}).redact == ("token", "password")
+
+
+SECRET = "s3cret"
+FIELDS = "token,password"
+
+
+def redacting(path: str, **options: Any) -> Control:
+    return open_control(path, **{**options, "settings": {"SPOOLTOP_REDACT": FIELDS}})
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Path:
+    """A spool with a cursor file that has secrets in it."""
+    path = tmp_path / "spool"
+    Spool.create(path, durable=False).close()
+    (path / "cursors.json").write_text(
+        json.dumps({"teams": {"cursor": 7, "token": SECRET}, "password": SECRET, "mail": {"password": SECRET}, "n": 1})
+    )
+    return path
+
+
+def told_everywhere(path: Path) -> str:
+    """What the command line says of the cursors, and the audit log."""
+    told = []
+    for words in (["status"], ["cursors"], ["ops"]):
+        for more in ([], ["--json"]):
+            done = spooltop(words[0], path, *more, opener=redacting)
+            assert done.code == 0
+            told.append(done.out + done.err)
+    audit = path / ".spooltop" / "audit.jsonl"
+    return "".join(told) + (audit.read_text() if audit.exists() else "")
+
+
+def test_no_command_shows_a_redacted_cursor(secretive: Path) -> None:
+    told = told_everywhere(secretive)
+    assert SECRET not in told and "redacted" in told
+
+
+def test_a_redacted_cursor_is_set_and_undone_unseen(secretive: Path) -> None:
+    plan = spooltop("cursors", secretive, "--set", "teams=8", "--dry-run", "--json", opener=redacting)
+    assert SECRET not in plan.out and "redacted" in plan.out
+    done = spooltop(*json.loads(plan.out)["command"][1:], "--yes", opener=redacting)
+    assert (done.code, SECRET in done.out + done.err) == (0, False)
+    assert json.loads((secretive / "cursors.json").read_text())["teams"] == {"cursor": 8, "token": SECRET}
+    own = spooltop("cursors", secretive, "--set", 'mail={"password":"s3cret2"}', "--yes", opener=redacting)
+    assert (own.code, SECRET in own.out + own.err) == (0, False)
+    whole = spooltop("cursors", secretive, "--set", "password=s3cret3", "--yes", opener=redacting)
+    assert (whole.code, SECRET in whole.out + whole.err) == (0, False)
+    sections = json.loads((secretive / "cursors.json").read_text())
+    assert (sections["mail"], sections["password"]) == ({"password": "s3cret2"}, "s3cret3")
+    assert SECRET not in told_everywhere(secretive)
+    assert spooltop("undo", secretive, json.loads(spooltop("ops", secretive, "--json").out.splitlines()[0])["operation"], "--yes",
+                    opener=redacting).code == 0  # fmt: skip
+    assert json.loads((secretive / "cursors.json").read_text())["password"] == SECRET
+
+
+def test_the_mark_of_a_hidden_value_is_never_stored(secretive: Path) -> None:
+    done = spooltop("cursors", secretive, "--set", f'n={{"token":"{REDACTED}"}}', "--type", "json", "--yes")
+    assert (done.code, REDACTED in (secretive / "cursors.json").read_text()) == (2, False)
+
+
+def test_a_hidden_cursor_is_still_watched(secretive: Path) -> None:
+    with opened(secretive, redact=FIELDS) as control:
+        def section() -> tuple[object, str]:
+            [found] = [one for one in control.look(rescan=True).cursors if one.source == "mail"]
+            return found.value, found.verdict
+
+        first, _ = section()
+        (secretive / "cursors.json").write_text(json.dumps({"mail": {"password": "another"}}))
+        second, _ = section()
+        assert first != second and SECRET not in f"{first}" and "another" not in f"{second}"
+
+
+def test_an_injected_secret_is_in_no_plan_and_no_log(secretive: Path) -> None:
+    text = '{"id": 1, "password": "s3cret"}'
+    done = spooltop("inject", secretive, "--text", text, "--yes", opener=redacting)
+    assert (done.code, SECRET in done.out + done.err) == (0, False)
+    assert SECRET not in (secretive / ".spooltop" / "audit.jsonl").read_text()
+    [name] = os.listdir(secretive / "new")
+    assert (secretive / "new" / name).read_text() == text
+
+
+def test_a_section_nested_too_deep_is_hidden_as_a_whole() -> None:
+    value: Json = {"token": SECRET}
+    for _ in range(300):
+        value = [value]
+    assert SECRET not in json.dumps(Redactor(["token"]).value(value))
+
+
+def test_a_list_takes_its_hidden_values_back() -> None:
+    assert unredact([1, {"t": REDACTED}], [1, {"t": "x"}]) == [1, {"t": "x"}]
+    with pytest.raises(ValueError):
+        unredact([1, {"t": REDACTED}], [{"t": "x"}])

@@ -69,7 +69,7 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
         assert (trash.expired, expired_words(trash)) == (1, "1 expired, kept 30d")
         row = control.listing(ListQuery(Box.TRASH)).window(0, 9)[0]
         assert row.expired(clock()) and not row.expired(clock() - 2 * DAY)
-        assert kept_words(row, clock()) == "expired 24h ago" or kept_words(row, clock()) == "expired 23h ago"
+        assert kept_words(row, clock()) == "expired 24h ago"
         assert trashed(spool) == ["a"]  # watching deletes nothing
         purge(control, "b")
         plan = control.plan(Action.EMPTY, Selection(box=Box.TRASH, older_than=control.trash_retention))
@@ -145,8 +145,8 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
     done = spooltop("purge", path, "a", "--expired", "--yes", retention="0.001s")
     assert done.code == 0 and "emptied 1 " in done.out, done.err
     assert trashed(spool) == ["b"]
-    audited = (spool / ".spooltop" / "audit.jsonl").read_bytes()
-    assert b'"action":"empty"' in audited or b'"action": "empty"' in audited
+    audited = [json.loads(line) for line in (spool / ".spooltop" / "audit.jsonl").read_text().splitlines()]
+    assert "empty" in {line["action"] for line in audited}
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,27 @@ from typing import Any
 
 from spooltop.engine.files import Files
 
-OPERATIONS = frozenset(
+CHANGING = frozenset(
     {
-        "close", "content", "create", "fstat", "link", "list", "lock", "mkdir", "open_dir", "open_lasting", "open_read", "own_as",
-        "pwrite", "read", "regular", "rename", "rename_noreplace", "replace", "rmdir", "inodes", "scan", "stat", "sync",
-        "sync_dir", "sync_fs", "truncate", "unlink", "write",
+        "create", "exchange", "keep_times", "link", "mkdir", "open_lasting", "own_as", "pwrite", "rename", "rename_noreplace",
+        "replace", "rmdir", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
-"""What ends in a system call; ``move`` and ``write_all`` are made of these."""
-NEVER_FULL = frozenset(
-    {"close", "fstat", "list", "open_dir", "open_read", "own_as", "pread", "read", "regular", "inodes", "scan", "stat"}
-)
+"""What changes a file or a name; ``open_lasting`` may make one."""
+SYNCING = frozenset({"sync", "sync_dir", "sync_fs"})
+"""What makes changes last."""
+LOOKING = frozenset(
+    {
+        "close", "content", "fstat", "inodes", "list", "lock", "lock_write", "open_dir", "open_read", "read", "regular", "reopen",
+        "scan", "stat", "write_locked",
+    }
+)  # fmt: skip
+"""What leaves everything as it is."""
+COMPOSED = frozenset({"has_moved", "move", "ordered", "write_all", "write_rest"})
+"""What is made of the others; ``ordered`` tells what kind of file system it is, and cannot fail."""
+OPERATIONS = CHANGING | SYNCING | LOOKING
+"""What ends in a system call."""
+NEVER_FULL = (LOOKING | {"own_as"}) - {"content", "lock", "lock_write"}
 
 
 class Interposed(Files):

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.errors import ClaimLost, SpooltopError
+from spooltop.errors import ClaimLost, Refused, SpooltopError
 from tests.engine.helpers import Interposed, failing_at, in_child, killed_at, places
 
 DATA = b"whole " * 1000
+CHANGED = b"what is left " * 1000
 # A claim whose end failed is still held, and closing gives it back.
 gives_back = pytest.mark.filterwarnings("ignore:claim on:ResourceWarning")
 
@@ -55,6 +56,12 @@ def release(spool: Spool) -> None:
     held = spool.claim()
     assert held is not None
     held.release()
+
+
+def release_changed(spool: Spool) -> None:
+    held = spool.claim()
+    assert held is not None
+    held.release(data=CHANGED)
 
 
 def reject(spool: Spool) -> None:
@@ -268,3 +275,127 @@ def test_an_error_at_every_call_of_a_consumer(tmp_path: Path, operation: Callabl
             assert error is None
             return
     raise AssertionError("it never passes")
+
+
+# A release that changes the content
+
+
+def one_of_two(path: Path) -> bytes:
+    """The content of the one message there is; what is left over stands in tmp, where nobody delivers it."""
+    for name in standing(path):
+        assert name.startswith("tmp/") or (path / name).read_bytes() in (DATA, CHANGED), name
+    [(id, data)] = consumed(path)
+    assert id == "here" and all(name.startswith("tmp/") for name in standing(path))
+    return data
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_changed_release_that_is_killed_gives_the_message_once_with_the_old_content_or_the_new(
+    tmp_path: Path, durable: bool
+) -> None:
+    got = []
+    for k in range(1, 500):
+        root = tmp_path / str(k)
+        prepared(root, release_changed)
+
+        def work(root: Path = root, k: int = k) -> None:
+            files = killed_at(k)
+            files.armed = False
+            spool = Spool(root, durable, files=files)
+            files.armed = True
+            release_changed(spool)
+            os._exit(0)
+
+        status = in_child(work)
+        got.append(one_of_two(root))
+        if status == 0:
+            break
+    assert got == sorted(got, reverse=True) and set(got) == {DATA, CHANGED}  # first the old one, from one point on the new one
+    assert got[-1] == CHANGED and len(got) > 10
+
+
+@gives_back
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_error_at_every_call_of_a_changed_release(tmp_path: Path, code: int, done: bool) -> None:
+    for k in range(1, 500):
+        root = tmp_path / str(k)
+        prepared(root, release_changed)
+        files = failing_at(k, code, done=done)
+        error = attempt(root, release_changed, files)
+        assert not isinstance(error, ClaimLost), k
+        data = one_of_two(root)
+        if error is None:
+            assert data == CHANGED, k
+        if len(files.calls) < k:
+            assert error is None
+            return
+    raise AssertionError("it never passes")
+
+
+@gives_back
+def test_a_changed_release_where_files_cannot_be_swapped_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    def before(_number: int, name: str) -> None:
+        if name == "swap":
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    prepared(tmp_path, release_changed)
+    with Spool(tmp_path, False, files=Interposed(before)) as spool:
+        held = spool.claim()
+        assert held is not None
+        with pytest.raises(Refused, match="cannot swap two files in one step, which changed content needs; put the new content"):
+            held.release(data=CHANGED)
+        assert held.data == DATA and os.listdir(tmp_path / "tmp") == []
+        held.release()
+    assert consumed(tmp_path) == [("here", DATA)]
+
+
+@pytest.mark.parametrize("operation", ["create", "swap"])
+def test_a_changed_release_of_a_claim_that_was_taken_away_is_lost_and_changes_nothing(tmp_path: Path, operation: str) -> None:
+    def before(_number: int, name: str) -> None:
+        if name == operation and not taken:
+            taken.append(held.name)
+            os.rename(tmp_path / "cur" / held.name, tmp_path / "new" / held.base)  # by an operator, with force
+
+    taken: list[str] = ["not yet"]
+    prepared(tmp_path, release_changed)
+    with Spool(tmp_path, False, files=Interposed(before)) as spool:
+        held = spool.claim()
+        assert held is not None
+        taken.clear()
+        with pytest.raises(ClaimLost):
+            held.release(data=CHANGED)
+    assert os.listdir(tmp_path / "tmp") == []
+    assert consumed(tmp_path) == [("here", DATA)]
+
+
+def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_is_empty(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False) as spool:
+        (tmp_path / "new/foreign").write_bytes(b"old")
+        os.utime(tmp_path / "new/foreign", (1_700_000_000, 1_700_000_000))
+        spool.put(b"second", source="s")
+        for expected in (b"old", b"from a file"):
+            held = spool.claim()
+            assert held is not None and (held.id, held.data) == ("foreign", expected)
+            with open(tmp_path / "file", "w+b") as file:
+                file.write(b"from a file")
+                file.seek(0)
+                held.release(data=file)
+            assert (tmp_path / "new/foreign").stat().st_mtime == 1_700_000_000
+        (tmp_path / "new/foreign").unlink()
+        held = spool.claim()
+        assert held is not None and held.source == "s"
+        held.release(data=b"")
+        held = spool.claim()
+        assert held is not None and (held.source, held.data, held.attempt) == ("s", b"", 2)
+        held.ack()
+
+
+def test_at_the_limit_of_attempts_a_changed_release_rejects_what_was_changed(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False, max_attempts=1) as spool:
+        spool.put(DATA)
+        held = spool.claim()
+        assert held is not None
+        held.release(data=CHANGED)
+        [path] = [path for path in (tmp_path / ".spooltop/rejected").glob("*/*") if not path.name.startswith(".")]
+        assert path.read_bytes() == CHANGED

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.engine import CursorFile
+from spooltop.control import open_control
+from spooltop.engine import Closed, CursorFile, Spool
 from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX, LOCK, section_span
-from spooltop.errors import CursorMismatch, CursorUnreadable, SpoolFull, UsageError
+from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, SpoolFull, UsageError
 from tests.engine.helpers import Interposed, in_child, killed_at
+
+FILES = [JOURNAL, LOCK, "cursors.json"]
 
 
 def test_a_source_is_stored_and_nothing_else_is_changed(tmp_path: Path) -> None:
@@ -34,7 +37,7 @@ def test_a_file_that_is_not_there_is_made(tmp_path: Path) -> None:
     assert file.read() == {}
     file.advance("a", [1])
     assert json.loads((tmp_path / "cursors.json").read_text()) == {"a": [1]}
-    assert sorted(os.listdir(tmp_path)) == [JOURNAL, LOCK, "cursors.json"]
+    assert sorted(os.listdir(tmp_path)) == FILES
 
 
 def test_one_file_for_each_source(tmp_path: Path) -> None:
@@ -94,11 +97,248 @@ def test_links_and_fifos_are_not_followed_nor_waited_for(tmp_path: Path) -> None
     assert (tmp_path / "precious").read_text() == "{}"
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x"])
-def test_what_is_no_json_is_refused(tmp_path: Path, value: object) -> None:
-    with pytest.raises(UsageError):
-        CursorFile(tmp_path / "cursors.json").advance("a", value)  # type: ignore[arg-type]
+def nested(depth: int) -> object:
+    value: object = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (float("nan"), "not JSON"),
+        (float("-inf"), "not JSON"),
+        ({1, 2}, "not JSON"),
+        (b"x", "bytes"),
+        ({5: 1}, "a key of an object is a str, not int"),
+        ({"a": [{None: 1}]}, "a key of an object is a str, not NoneType"),
+        ("\ud83d", "half a surrogate pair"),
+        ([{"a": {"\udc80": 1}}], "half a surrogate pair"),
+        (nested(100_000), "recursion"),
+    ],
+    ids=["nan", "infinite", "set", "bytes", "int key", "null key", "surrogate", "surrogate key", "deep"],
+)
+def test_what_is_no_json_is_refused_before_anything_is_made(tmp_path: Path, value: object, why: str) -> None:
+    file = CursorFile(tmp_path / "cursors.json")
+    with pytest.raises(UsageError, match=f"the value is not JSON: .*{why}" if why != "not JSON" else why):
+        file.advance("a", value)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expect is not JSON"):
+        file.advance("a", 1, expect=value)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("source", [5, None, True, 1.5, ("a", "b"), b"a"])
+def test_a_source_that_is_no_str_is_refused_before_anything_is_made(tmp_path: Path, source: object, single: bool) -> None:
+    file = CursorFile(tmp_path / "cursors.json", single=single)
+    with pytest.raises(TypeError, match=f"source takes a str, not {type(source).__name__}"):
+        file.advance(source, 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"field takes a str, not {type(source).__name__}" if source is not None else "source"):
+        file.advance("cursors" if source is not None else source, 1, field=source)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="timeout takes seconds or None, not str"):
+        file.advance("cursors", 1, timeout="2")  # type: ignore[arg-type]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("source", ["\ud83d", "\udcff"])
+def test_a_source_that_no_other_program_could_read_is_refused(tmp_path: Path, source: str) -> None:
+    with pytest.raises(UsageError, match="the source is not JSON: half a surrogate pair"):
+        CursorFile(tmp_path / "cursors.json").advance(source, 1)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_name_that_begins_alike_or_differs_in_case_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "cursors.json"
+    path.write_text('{"Email": 1, "email2": 2, "email": 3}')
+    CursorFile(path).advance("email", 4)
+    assert path.read_text() == '{"Email": 1, "email2": 2, "email": 4}'
+
+
+def test_a_key_that_stands_there_twice_is_not_published_over(tmp_path: Path) -> None:
+    path = tmp_path / "cursors.json"
+    text = '{"a": 1, "b": 2, "\\u0061": 3}'
+    path.write_text(text)
+    with pytest.raises(CursorUnreadable, match="it holds the key 'a' 2 times; take all but one out"):
+        CursorFile(path).advance("a", 4)
+    assert path.read_text() == text
+    CursorFile(path).advance("b", 5)  # what others left twice is theirs, and stays as it is
+    assert path.read_text() == text.replace("2", "5")
+    path.write_text('{"a": {"n": 1, "n": 2}}')
+    with pytest.raises(CursorUnreadable, match="it holds the key 'n' 2 times"):
+        CursorFile(path).advance("a", 3, field="n")
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_field_is_stored_and_the_rest_of_its_section_stays(tmp_path: Path, single: bool) -> None:
+    path = tmp_path / "imessage.json"
+    file = CursorFile(path, single=single)
+
+    def text(section: str) -> str:
+        return section + "\n" if single else f'{{"imessage": {section}, "email": 5}}\n'
+
+    path.write_text(text('{"big": 1.10000,  "cursor": 7}'))
+    assert file.advance("imessage", 8, field="cursor", expect=7) == 7
+    assert path.read_text() == text('{"big": 1.10000,  "cursor": 8}')
+    assert file.advance("imessage", "now", field="at") is None
+    assert path.read_text() == text('{"big": 1.10000,  "cursor": 8, "at": "now"}')
+    with pytest.raises(CursorMismatch, match="cursor of imessage is not what was expected") as caught:
+        file.advance("imessage", 9, field="cursor", expect=7)
+    assert caught.value.found == 8
+    file.advance("imessage", 6)  # the whole section, in either kind of file
+    assert path.read_text() == text("6")
+    with pytest.raises(CursorMismatch, match="imessage holds no object, so it has no field cursor"):
+        file.advance("imessage", 9, field="cursor")
+    assert path.read_text() == text("6")
+    for empty in ("null", "{}"):
+        path.write_text(text(empty))
+        assert file.advance("imessage", 9, field="cursor") is None
+        assert path.read_text() == text('{"cursor": 9}')
+    assert [line["new"] for line in map(json.loads, (tmp_path / JOURNAL).read_text().splitlines())][-1] == {"cursor": 9}
+    path.unlink()
+    file.advance("imessage", 9, field="cursor")
+    assert file.read() == {"imessage": {"cursor": 9}}
+
+
+# The lock
+
+
+def test_a_lock_with_a_second_name_is_refused_and_keeps_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    os.link(tmp_path / "precious", tmp_path / LOCK)
+    before = (tmp_path / "precious").stat()
+    with pytest.raises(CursorUnreadable, match="second name"):
+        CursorFile(tmp_path / "cursors.json").advance("a", 1)
+    after = (tmp_path / "precious").stat()
+    assert (before.st_mode, before.st_uid, before.st_ctime_ns) == (after.st_mode, after.st_uid, after.st_ctime_ns)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "lock"),
+    [
+        (0o755, None, 0o600),
+        (0o775, None, 0o660),
+        (0o777, None, 0o666),
+        (0o1777, None, 0o666),  # the cursor file will be everybody's too
+        (0o755, 0o644, 0o600),
+        (0o755, 0o664, 0o660),
+        (0o755, 0o666, 0o666),
+        (0o775, 0o644, 0o660),  # who may write the directory may replace the file
+        (0o1777, 0o644, 0o600),  # a sticky one lets nobody replace what is another's
+        (0o1777, 0o664, 0o660),
+    ],
+)
+def test_only_who_may_write_the_file_may_lock(tmp_path: Path, folder: int, file: int | None, lock: int) -> None:
+    path = tmp_path / "in/cursors.json"
+    path.parent.mkdir()
+    if file is not None:
+        path.write_text("{}")
+        path.chmod(file)
+    path.parent.chmod(folder)
+    before = os.umask(0o077)  # says nothing: the lock is shared
+    try:
+        CursorFile(path).advance("a", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "in" / LOCK).stat().st_mode) == lock
+    assert sorted(os.listdir(tmp_path / "in")) == FILES
+
+
+def test_a_lock_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    (tmp_path / LOCK).chmod(0o640)
+    CursorFile(tmp_path / "cursors.json").advance("a", 1)
+    assert stat.S_IMODE((tmp_path / LOCK).stat().st_mode) == 0o640
+
+
+HOLD = """
+import fcntl, sys
+lock = open(sys.argv[1], "r+")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def holding(path: Path) -> subprocess.Popen[str]:
+    """A process that holds the lock until it is ended."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    return holder
+
+
+@pytest.mark.parametrize("said", ["", "999999999", "{pid}"])
+def test_a_lock_that_is_not_free_in_time_names_its_holder(tmp_path: Path, said: str) -> None:
+    file = CursorFile(tmp_path / "cursors.json", timeout=3600)
+    file.advance("a", 1)
+    with holding(tmp_path / LOCK) as holder:
+        (tmp_path / LOCK).write_text(said.format(pid=holder.pid))
+        with pytest.raises(LockTimedOut) as caught:
+            file.advance("a", 2, timeout=0.01)
+        holder.communicate()
+    told = str(caught.value)
+    assert f"{LOCK} beside it was not free within 0.01 s: held by pid {holder.pid} (python" in told
+    assert told.endswith("; end that process, or try again; nothing was stored")
+    assert ("though the file names pid 999999999" in told) == (said == "999999999")
+    assert ("though" in told) == (said == "999999999")
+    assert file.advance("a", 2) == 1
+
+
+def test_ten_seconds_are_waited_unless_something_else_is_said(tmp_path: Path) -> None:
+    import inspect
+
+    assert inspect.signature(CursorFile).parameters["timeout"].default == 10
+
+
+@pytest.mark.parametrize("place", ["alone", "spool", "cursors"])
+def test_locks_that_were_given_up_are_a_problem_also_where_nothing_else_was_changed_yet(tmp_path: Path, place: str) -> None:
+    """Of a directory of cursors alone, of a spool that has no .spooltop, and of a file per source."""
+    if place != "alone":
+        Spool.create(tmp_path).close()
+    file = CursorFile(tmp_path / ("cursors/a.json" if place == "cursors" else "cursors.json"))
+    Path(file.path).parent.mkdir(exist_ok=True)
+    for number in range(30):
+        file.advance("a", number)
+    with holding(Path(file.path).parent / LOCK) as holder:
+        for _ in range(10):
+            with pytest.raises(LockTimedOut):
+                file.advance("a", 0, timeout=0)
+        holder.communicate()
+    with open_control(str(tmp_path), watch=False) as control:
+        [problem] = [one for one in control.look().problems if one.code == "lock-failures"]
+    assert "10 of 40" in problem.text
+    assert not (tmp_path / ".spooltop").exists()
+
+
+# The end
+
+
+def test_a_closed_cursor_file_says_so(tmp_path: Path) -> None:
+    with CursorFile(tmp_path / "cursors.json") as file:
+        file.advance("a", 1)
+    file.close()
+    for method in (file.read, lambda: file.advance("a", 2)):
+        with pytest.raises(Closed, match=r"cursors.json: this CursorFile is closed; open it again"):
+            method()
+    assert CursorFile(tmp_path / "cursors.json").read() == {"a": 1}
+
+
+def test_the_directory_that_was_given_is_used_whatever_becomes_of_its_number(tmp_path: Path) -> None:
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    fd = os.open(tmp_path / "mine", os.O_RDONLY)
+    file = CursorFile(tmp_path / "mine/cursors.json", folder=fd)
+    os.close(fd)
+    again = os.open(tmp_path / "other", os.O_RDONLY)
+    assert again == fd
+    file.advance("a", 1)
+    os.close(again)
+    assert os.listdir(tmp_path / "other") == [] and (tmp_path / "mine/cursors.json").exists()
+    before = len(os.listdir("/proc/self/fd"))
+    file.close()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
 def test_expect_compares_and_sets(tmp_path: Path) -> None:
@@ -184,7 +424,7 @@ def test_the_journal_keeps_its_newest_half_and_stays_below_its_limit(tmp_path: P
     assert JOURNAL_MAX * 0.4 < (tmp_path / JOURNAL).stat().st_size <= JOURNAL_MAX
     assert lines[-2]["new"] == "the newest" and lines[-2]["time"] == clock() and lines[-1]["cut"]
     assert {"time", "source", "old", "new", "pid", "command", "file"} <= set(lines[0])
-    assert sorted(os.listdir(tmp_path)) == [JOURNAL, LOCK, "cursors.json"]
+    assert sorted(os.listdir(tmp_path)) == FILES
 
 
 def test_killed_at_every_call_the_file_holds_the_old_or_the_new_value(tmp_path: Path) -> None:
@@ -217,7 +457,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, operat
     with pytest.raises(SpoolFull, match="no space"):
         CursorFile(path, files=Interposed(fail)).advance("a", 2)
     assert CursorFile(path).read() == {"a": 1}
-    assert sorted(os.listdir(tmp_path)) == [JOURNAL, LOCK, "cursors.json"]
+    assert sorted(os.listdir(tmp_path)) == FILES
 
 
 def test_a_full_disk_for_the_journal_does_not_unsay_the_cursor(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_looking_makes_nothing(dirs: SpoolDirs) -> None:
 def test_our_own_directory_is_made_once_with_its_format(dirs: SpoolDirs) -> None:
     fd = dirs.own("a", "b", create=True)
     assert fd == dirs.own("a", "b") and sorted(os.listdir(dirs.path)) == [".spooltop", "cur", "new", "tmp"]
-    assert Path(dirs.path, ".spooltop/format").read_bytes() == b"1\n"
+    assert Path(dirs.path, ".spooltop/format").read_bytes() == b"2\n"
     assert sorted(os.listdir(Path(dirs.path, ".spooltop"))) == ["a", "format"]
     with SpoolDirs(dirs.path) as other:
         assert other.own("a", "b") is not None
@@ -152,6 +152,21 @@ def test_a_move_that_was_done_and_yet_failed_is_found_out(tmp_path: Path) -> Non
     finally:
         os.close(fd)
         os.close(inside)
+
+
+def test_a_put_that_was_done_and_yet_failed_is_found_out(tmp_path: Path) -> None:
+    lies: list[bool] = []
+
+    class Lying(Files):
+        def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+            super().rename_noreplace(name, dir_fd, to, to_fd)
+            if lies:
+                raise OSError(errno.ESTALE, "an answer was lost")
+
+    with Spool.create(tmp_path, False, files=Lying()) as spool:
+        lies.append(True)
+        spool.put(b"x")
+        assert spool.depth() == 1 and os.listdir(tmp_path / "tmp") == []
 
 
 def test_a_move_that_was_cut_off_between_link_and_unlink_is_finished(tmp_path: Path) -> None:

@@ -188,11 +188,13 @@ def test_the_lock_of_an_id_is_given_up_after_its_time_and_counted(tmp_path: Path
     with Spool(tmp_path, lock_timeout=0) as spool:
         spool.put(b"", id="x")
         [path] = (tmp_path / ".spooltop/ids").iterdir()
-        with open(path) as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with open(path, "r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # which whoever may only read can take too
+            assert spool.put(b"", id="x") == "x"
+            assert Files().lock_write(held.fileno())
             with pytest.raises(SpooltopError, match="not free"):
                 spool.put(b"", id="x")
-        assert spool.locks_used() == (1, 1) and spool.depth() == 1
+        assert spool.locks_used() == (2, 1) and spool.depth() == 1
 
 
 def test_a_counter_file_that_has_grown_is_summed_up_and_keeps_its_totals(tmp_path: Path) -> None:

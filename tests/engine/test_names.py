@@ -58,17 +58,40 @@ def test_no_name_breaks_the_parser_and_a_claim_gives_back_what_was_claimed(name:
     st.integers(0, 9999),
     st.none() | st.integers(0, 10**16),
     st.booleans(),
+    st.none() | st.text("abcZ09._-ü ", min_size=1, max_size=8).filter(lambda text: len(names.encode_value(text)) <= 24),
 )
 def test_what_was_said_is_what_is_read(
-    id: str, source: str | None, attempts: int, not_before: int | None, canary: bool
+    id: str, source: str | None, attempts: int, not_before: int | None, canary: bool, ended: str | None
 ) -> None:
-    name = names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary)
+    name = names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary, ended=ended)
     told = names.parse(name, claimed=False)
+    room = names.MAX_NEW - len(names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary))
+    assert told.ended == (ended if ended and len(names.encode_value(ended)) + 3 <= room else None)
     assert (told.id, told.source, told.attempts, told.not_before, told.canary) == (id, source, attempts, not_before, canary)
     assert told.own and "/" not in name and not name.startswith(".") and name.isascii()
     assert names.not_before(name) == not_before
     again = names.parse(names.back_in_new(names.parse(names.in_cur(name, TOKEN, US, 1), claimed=True)), claimed=False)
+    assert again.ended is None
     assert (again.id, again.source, again.attempts, again.not_before, again.canary) == (id, source, attempts + 1, None, canary)
+
+
+@pytest.mark.parametrize(
+    ("said", "stands"), [("x" * 30, "x" * 24), ("ü" * 5, "%C3%BC" * 4), ("a" + "ü" * 4, "a" + "%C3%BC" * 3 + "%C3")]
+)
+def test_how_an_attempt_ended_takes_24_bytes_at_most(said: str, stands: str) -> None:
+    assert names.in_new("x", attempts=1, ended=said) == f"x,n=1,e={stands}"
+
+
+@pytest.mark.parametrize("name", ["x,e=", "x,e=" + "y" * 25, "x,e=a,n=1", "x,n=1,e=a%2f", "x,n=1,e=a,e=b"])
+def test_what_is_no_ending_is_part_of_a_foreign_name(name: str) -> None:
+    assert not names.parse(name, claimed=False).own
+
+
+def test_a_name_in_new_keeps_its_limit_however_its_attempts_ended() -> None:
+    id = "1795220920443125.P1234567R0123456789abcdef." + "h" * 30
+    claimed = names.parse(names.in_cur(f"{id},s={'s' * 40},n=9", TOKEN, US, 1), claimed=True)
+    back = names.back_in_new(claimed, not_before=US, ended="ConnectionResetError")
+    assert len(back) <= names.MAX_NEW and names.parse(back, claimed=False).ended is None
 
 
 @given(st.binary(max_size=60).map(os.fsdecode))

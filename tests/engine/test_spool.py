@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import io
+import json
 import os
 import signal
 import stat
@@ -14,7 +16,7 @@ import pytest
 
 from spooltop.engine import Spool, names
 from spooltop.engine.files import Files
-from spooltop.errors import ClaimLost, MailFolder, NotASpool, SpooltopError, Unreadable, UsageError
+from spooltop.errors import ClaimLost, MailFolder, NotASpool, Refused, SpooltopError, Unreadable, UsageError
 from tests.engine.helpers import Interposed, in_child, places
 
 
@@ -65,6 +67,32 @@ def test_mail_folders_are_refused(tmp_path: Path, sign: str) -> None:
     with pytest.raises(MailFolder):
         Spool(tmp_path)
     Spool(tmp_path, as_spool=True).close()
+
+
+POSTFIX = "1795220919.Vfd00I1e240M782871.vm"
+
+
+def test_mail_that_is_delivered_into_an_open_spool_is_not_claimed(tmp_path: Path) -> None:
+    with Spool.create(tmp_path) as spool:
+        mine = spool.put(b"a job")
+        with spool.claim() as claim:
+            (tmp_path / "new" / POSTFIX).write_bytes(b"mail")
+            assert claim.id == mine
+        for _ in range(2):
+            with pytest.raises(MailFolder, match=POSTFIX):
+                spool.claim()
+    assert os.listdir(tmp_path / "new") == [POSTFIX]
+    assert os.listdir(tmp_path / "cur") == []
+    with Spool(tmp_path, as_spool=True) as spool, spool.claim() as claim:
+        assert claim.data == b"mail"
+
+
+def test_jobs_that_are_named_as_mail_are_claimed_where_others_claim_them(tmp_path: Path) -> None:
+    with Spool.create(tmp_path) as spool:
+        (tmp_path / "cur" / "1795220919.M1P1.vm:P4242").touch()
+        (tmp_path / "new" / "1795220919.M2P1.vm").write_bytes(b"a job")
+        with spool.claim() as claim:
+            assert claim.data == b"a job"
 
 
 def test_real_spools_open_and_their_mail_folder_does_not(real_spools: Path) -> None:
@@ -164,11 +192,42 @@ def test_a_foreign_message_of_that_id_counts(spool: Spool) -> None:
     assert box(spool, "new") == ["order-17"]
 
 
-@pytest.mark.parametrize("wrong", [{"id": "x" * 130}, {"id": ""}, {"source": "s" * 41}, {"source": ""}])
-def test_names_that_do_not_fit_are_refused(spool: Spool, wrong: dict[str, str]) -> None:
-    with pytest.raises(UsageError):
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"id": "x" * 130}, "the id takes 134 bytes in the name, 124 are allowed"),
+        ({"id": ""}, "an id is not empty"),
+        ({"source": "s" * 41}, "a source takes 1 to 40 bytes, this one 41"),
+        ({"source": "é" * 21}, "a source takes 1 to 40 bytes, this one 42"),
+        ({"source": "é" * 20, "id": "x" * 30}, "choose a shorter id or source .the id 30, the source 120; a byte outside"),
+        ({"source": ""}, "a source takes 1 to 40 bytes, this one 0"),
+        ({"not_before": -1.0}, "no time from 1970 to 5000: -1 s since the epoch"),
+        ({"not_before": 1e12}, "no time from 1970 to 5000"),
+    ],
+)
+def test_what_a_name_cannot_carry_is_refused(spool: Spool, wrong: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
         spool.put(b"", **wrong)  # type: ignore[arg-type]
     assert places(Path(spool.path)) == {}
+
+
+def test_a_source_is_measured_before_it_is_escaped(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, host="vm") as spool:
+        spool.put(b"", source="é" * 15)
+        with spool.claim() or pytest.fail("nothing to claim") as claim:
+            assert claim.source == "é" * 15
+
+
+def test_a_long_source_of_another_program_goes_back_to_new(spool: Spool) -> None:
+    drop(spool, f"order,s={'x' * 60}")
+    drop(spool, f"p{'x' * 170},s=it")  # 176 bytes: with its attempts and a time it could not be claimed again
+    for _ in range(2):
+        for claim in list(spool.claims()):
+            claim.release()
+    assert box(spool, "new") == [f"order,s={'x' * 60},n=2", f"p{'x' * 170},s=it,n=2"]
+    for claim in list(spool.claims()):
+        claim.release(delay=1)
+    assert box(spool, "new")[1] == f"p{'x' * 170},s=it,n=2"
 
 
 def test_a_key_is_put_once_even_after_the_ack_until_it_expires(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
@@ -258,6 +317,20 @@ def test_a_durable_put_syncs_the_file_before_the_move_and_new_after_it(tmp_path:
         assert files.calls[:2] == ["unlink", "sync_dir"]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_reject_syncs_what_is_known_before_the_move_and_both_folders_after_it(tmp_path: Path, durable: bool) -> None:
+    files = Interposed()
+    with Spool.create(tmp_path, durable, files=files) as spool:
+        for _ in range(2):  # the first makes the folder
+            spool.put(b"x")
+            claim = spool.claim()
+            assert claim is not None
+            files.calls.clear()
+            claim.reject("no")
+        order = [call for call in files.calls if call.startswith("sync") or call == "rename_noreplace"]
+        assert order == (["sync", "rename_noreplace", "sync_dir", "sync_dir"] if durable else ["rename_noreplace"])
+
+
 def test_root_leaves_nothing_that_locks_the_owner_out(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
@@ -308,7 +381,76 @@ def test_an_exception_gives_it_back_with_a_delay_that_grows(tmp_path: Path, cloc
             clock.advance(delay - 0.1)
             assert spool.claim() is None
             clock.advance(0.2)
+            [name] = box(spool, "new")
+            assert names.parse(name, claimed=False).ended == "ZeroDivisionError"
         assert spool.peek() == id
+
+
+def test_the_name_tells_how_the_last_attempt_ended_and_no_longer_than_it_was_the_last(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False, max_attempts=4) as spool:
+        id = spool.put(b"")
+        for ended, expected in (("exit-1", ",n=1,e=exit-1"), (None, ",n=2"), ("timeout", ",n=3,e=timeout")):
+            claim = spool.claim()
+            assert claim is not None
+            claim.release(ended=ended)
+            assert box(spool, "new") == [id + expected]
+        claim = spool.claim()
+        assert claim is not None
+        claim.release(ended="exit-2")  # the limit
+        [meta] = tmp_path.glob(".spooltop/rejected/*/.*.meta")
+        assert json.loads(meta.read_text())["ended"] == "exit-2"
+
+
+def test_who_interrupts_the_program_says_nothing_of_the_message(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False) as spool:
+        id = spool.put(b"")
+        with pytest.raises(KeyboardInterrupt):
+            with spool.claim():  # type: ignore[union-attr]
+                raise KeyboardInterrupt
+        assert box(spool, "new") == [f"{id},n=1"]
+
+
+@pytest.mark.parametrize("before", [b"1\n", b"", b"one"])
+def test_the_first_claim_raises_the_format_that_stands_there(tmp_path: Path, before: bytes) -> None:
+    with Spool.create(tmp_path, False) as spool:
+        spool.put(b"", id="old")  # makes .spooltop
+        drop(spool, "1795220920443125.P1R0123456789abcdef.vm,n=1,t=5")
+        (tmp_path / ".spooltop/format").write_bytes(before)
+        (tmp_path / ".spooltop/format").chmod(0o640)
+    with Spool(tmp_path, False) as spool:
+        claim = spool.claim()
+        assert claim is not None and (claim.id, claim.attempt) == ("1795220920443125.P1R0123456789abcdef.vm", 2)
+        claim.ack()
+    assert (tmp_path / ".spooltop/format").read_bytes() == b"2\n"
+    assert (tmp_path / ".spooltop/format").stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in (tmp_path / ".spooltop").glob("*format*")) == ["format"]
+
+
+def test_a_newer_format_is_refused_before_the_first_change_and_names_both(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False) as spool:
+        spool.put(b"", id="order-17")
+    (tmp_path / ".spooltop/format").write_bytes(b"3\n")
+    with Spool(tmp_path, False) as spool:
+        for _ in range(2):
+            with pytest.raises(Refused, match="its format is 3, this spooltop knows up to 2; update spooltop"):
+                spool.claim()
+        assert spool.depth() == 1 and (tmp_path / ".spooltop/format").read_bytes() == b"3\n"
+
+
+def test_a_format_that_cannot_be_raised_stops_nobody(tmp_path: Path) -> None:
+    def fail(_number: int, operation: str) -> None:
+        if operation == "replace":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Spool.create(tmp_path, False) as spool:
+        spool.put(b"", id="order-17")
+    (tmp_path / ".spooltop/format").write_bytes(b"1\n")
+    with Spool(tmp_path, False, files=Interposed(fail)) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+    assert (tmp_path / ".spooltop/format").read_bytes() == b"1\n"
+    assert sorted(path.name for path in (tmp_path / ".spooltop").glob("*format*")) == ["format"]
 
 
 def test_poison_is_rejected_at_the_limit_with_its_reason(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
@@ -779,6 +921,8 @@ def test_recover_counts_attempts_and_rejects_at_the_limit(tmp_path: Path) -> Non
         for _ in range(2):
             in_child(work)
             assert len(spool.recover()) == 1
+            [left] = box(spool, "new")
+            assert names.parse(left, claimed=False).ended == "died"
         in_child(work)
         assert spool.recover() == [] and spool.depth() == 0
         [[name]] = places(tmp_path).values()
@@ -940,7 +1084,7 @@ def test_nobody_else_puts_the_same_id_meanwhile(tmp_path: Path) -> None:
         if name == "create":
             [path] = (tmp_path / ".spooltop/ids").iterdir()
             with open(path, "rb+") as file:
-                free.append(Files().lock(file.fileno()))
+                free.append(Files().lock_write(file.fileno()))
 
     Spool.create(tmp_path).close()
     with Spool(tmp_path) as spool:

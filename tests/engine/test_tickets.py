@@ -88,6 +88,29 @@ def test_a_dead_head_is_stale_at_once_and_a_living_one_is_not(tmp_path: Path) ->
     assert queue.is_head(ticket)
 
 
+def test_who_comes_after_a_dead_head_is_not_stale_for_its_long_wait(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
+    queue = FileTicketQueue(tmp_path / "q", stale_timeout=60, clock=clock, gone=lambda pid: pid == 999)
+    dead, waiting = member(1, 999), member(2, 1000)
+    for name in (dead, waiting):
+        (tmp_path / "q" / name).touch()
+        os.utime(tmp_path / "q" / name, (clock() - 3600, clock() - 3600))
+    queue.cleanup_stale()  # the dead one, at once
+    queue.cleanup_stale()
+    assert os.listdir(tmp_path / "q") == [waiting] and queue.is_head(2)
+    clock.advance(60)
+    queue.cleanup_stale()
+    assert queue.is_empty()
+
+
+def test_a_pid_says_nothing_where_other_machines_may_queue(tmp_path: Path) -> None:
+    away = FileTicketQueue(tmp_path / "q", gone=lambda _pid: True, local=lambda _fd: False)
+    _, name = away.register()
+    away.cleanup_stale()
+    assert os.path.exists(tmp_path / "q" / name)
+    FileTicketQueue(tmp_path / "q", gone=lambda _pid: True, local=lambda _fd: True).cleanup_stale()
+    assert away.is_empty()
+
+
 def test_who_waited_behind_another_is_not_stale_for_it(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
     queue = FileTicketQueue(tmp_path, stale_timeout=60, clock=clock, gone=lambda _pid: False)
     names = [queue.register()[1] for _ in range(3)]
@@ -149,6 +172,44 @@ def test_a_queue_that_vanishes_while_it_is_looked_at_is_empty(tmp_path: Path) ->
     queue.cleanup_stale()
     (tmp_path / "q").mkdir()
     assert not queue.is_head(1)
+
+
+def test_a_number_alone_is_given_once_and_enters_nobody(tmp_path: Path) -> None:
+    # LockFifo of stouputils asks its queue for one.
+    queue = FileTicketQueue(tmp_path / "q")
+    assert queue.get_ticket() == 1 and queue.is_empty()
+    assert queue.register()[0] == 2 and queue.get_ticket() == 3
+    (tmp_path / "q/seq").unlink()
+    assert queue.get_ticket() == 3  # the counter was lost, who waits was not
+    queue = FileTicketQueue(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert queue.get_ticket() == 1
+
+
+@pytest.mark.parametrize("wrong", ["file", "seq is a directory", "link to itself"])
+def test_leaving_and_cleaning_up_raise_nothing_and_say_why_they_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: str
+) -> None:
+    queue = FileTicketQueue(tmp_path / "q")
+    _, name = queue.register()
+    if wrong == "seq is a directory":
+        (tmp_path / "q/seq").unlink()
+        (tmp_path / "q/seq").mkdir()
+        (tmp_path / "q" / name).unlink()
+        (tmp_path / "q" / name).mkdir()
+    else:
+        (tmp_path / "q").rename(tmp_path / "elsewhere")
+        if wrong == "file":
+            (tmp_path / "q").touch()
+        else:
+            (tmp_path / "q").symlink_to("q")
+    with caplog.at_level(logging.WARNING, "spooltop.tickets"):
+        queue.remove(name)
+        queue.maybe_cleanup()
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
+        f"{name} could not be removed",
+        "could not be cleaned up",
+    ]
 
 
 def test_a_file_in_place_of_the_queue_is_an_error(tmp_path: Path) -> None:
@@ -313,3 +374,108 @@ def test_redis_the_calls_of_the_examples_of_stouputils(client: Any) -> None:
     queue.remove(member)
     queue.maybe_cleanup()
     assert client.exists("rq:queue") == 0 and client.exists("rq:seq") == 0
+
+
+class Away:
+    """A client whose server is away."""
+
+    def eval(self, *_arguments: object) -> object:
+        raise ConnectionError("connection refused")
+
+
+def test_redis_leaving_and_cleaning_up_raise_nothing_and_say_why_they_failed(caplog: pytest.LogCaptureFixture) -> None:
+    queue = RedisTicketQueue("away", Away())
+    with caplog.at_level(logging.WARNING, "spooltop.tickets"):
+        queue.remove("1:a:2")
+        queue.maybe_cleanup()
+    assert [record.getMessage() for record in caplog.records] == [
+        "away: 1:a:2 could not be removed: connection refused",
+        "away: could not be cleaned up: connection refused",
+    ]
+    with pytest.raises(ConnectionError):
+        queue.register()
+
+
+def test_redis_who_waits_and_was_deleted_is_put_back_with_his_number(client: Any) -> None:
+    # stouputils looks whether the queue is empty and deletes it and its counter in two steps; a member may come in between.
+    ours, another = RedisTicketQueue("deleted", client), RedisTicketQueue("deleted", client)
+    ours.remove(ours.register()[1])
+    second, two = ours.register()
+    client.delete("deleted:queue", "deleted:seq")
+    third, three = another.register()
+    assert (second, third) == (2, 1) and another.is_head(third)  # who came since the deletion is served first
+    assert not ours.is_head(second) and client.zscore("deleted:queue", two) == 2
+    assert another.register()[0] == 3
+    another.remove(three)
+    assert ours.is_head(second)
+    client.delete("deleted:queue", "deleted:seq")
+    first, _ = ours.register()
+    assert ours.is_head(first) and client.get("deleted:seq") == b"1"
+    client.delete("deleted:queue", "deleted:seq")
+    waiting = [ours.register()[0] for _ in range(2)]
+    client.delete("deleted:queue", "deleted:seq")
+    assert waiting == [1, 2] and ours.is_head(1) and client.get("deleted:seq") == b"1"
+
+
+def test_redis_who_asks_first_after_a_deletion_is_the_head_and_the_only_one(client: Any) -> None:
+    queues = [RedisTicketQueue("flushed", client) for _ in range(3)]
+    given = [queue.register() for queue in queues]
+    client.delete("flushed:queue", "flushed:seq")
+    for turn in (1, 0, 2):  # in whatever order they ask, one is told that it is the head until it leaves
+        assert [queue.is_head(ticket) for queue, (ticket, _) in zip(queues, given, strict=True)].count(True) <= 1
+        asked = [queues[at].is_head(given[at][0]) for at in (turn, *({0, 1, 2} - {turn}))]
+        assert asked.count(True) <= 1
+    served = []
+    for _ in range(3):
+        [head] = [at for at in range(3) if at not in served and queues[at].is_head(given[at][0])]
+        served.append(head)
+        queues[head].remove(given[head][1])
+    assert sorted(served) == [0, 1, 2] and queues[0].is_empty()
+
+
+def test_redis_a_later_one_that_asks_first_is_not_joined_by_an_earlier_one(client: Any) -> None:
+    early, late = RedisTicketQueue("late", client), RedisTicketQueue("late", client)
+    first, one = early.register()
+    second, two = late.register()
+    client.delete("late:queue", "late:seq")
+    assert late.is_head(second) and not early.is_head(first) and late.is_head(second)
+    late.remove(two)
+    assert early.is_head(first)
+    early.remove(one)
+    assert early.is_empty()
+
+
+def test_redis_a_number_that_was_given_again_makes_no_two_heads(client: Any, caplog: pytest.LogCaptureFixture) -> None:
+    ours = RedisTicketQueue("twice", client)
+    ticket, name = ours.register()
+    client.delete("twice:queue", "twice:seq")
+    client.incr("twice:seq")
+    theirs = f"1:{'f' * 32}:123456"  # as stouputils writes it
+    client.zadd("twice:queue", {theirs: 1})
+    with caplog.at_level(logging.WARNING, "spooltop.tickets"):
+        assert ticket == 1 and not ours.is_head(ticket)
+    assert "ticket 1 was taken out while it waited; it goes on as 2" in caplog.text
+    ours.remove(theirs)
+    assert ours.is_head(ticket) and ours.is_head(ticket)
+    ours.remove(name)
+    assert ours.is_empty()
+
+
+def test_redis_who_was_told_that_he_is_the_head_is_not_put_back(client: Any, clock) -> None:  # type: ignore[no-untyped-def]
+    holder, other = (RedisTicketQueue("told", client, stale_timeout=60, clock=clock) for _ in range(2))
+    first, one = holder.register()
+    second, _ = other.register()
+    assert holder.is_head(first)
+    clock.advance(60)
+    other.cleanup_stale()  # evicts it: it may still be at work, and hears of it by asking
+    assert other.is_head(second) and not holder.is_head(first) and other.is_head(second)
+    holder.remove(one)
+
+
+def test_redis_a_new_ticket_is_higher_than_those_that_wait_also_where_the_counter_was_deleted(client: Any) -> None:
+    queue = RedisTicketQueue("higher", client)
+    tickets = [queue.register()[0] for _ in range(3)]
+    client.delete("higher:queue", "higher:seq")
+    tickets.append(queue.register()[0])
+    assert tickets == [1, 2, 3, 4]
+    assert [queue.is_head(ticket) for ticket in (4, 1, 2, 3, 4)] == [True, False, False, False, True]

@@ -34,6 +34,9 @@ from spooltop.model.words import Json
         ("8", 7, "text", "8", "a text, as asked"),
         ("[1]", 7, "", [1], "a list"),
         ("8", None, "", 8, "a number"),
+        ("1e999", 5, "", "1e999", "a text"),
+        ("[-1e999]", 5, "", "[-1e999]", "a text"),
+        ("1e999", {"cursor": 7, "x": 1}, "", {"cursor": "1e999", "x": 1}, "a text, in its field cursor"),
     ],
 )  # fmt: skip
 def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: str) -> None:
@@ -42,7 +45,8 @@ def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: 
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("tok", "Expecting value"), ("NaN", "is no JSON"), ("", "Expecting"), ("[" * 20_000, "nested too deep")]
+    ("text", "why"), [("tok", "Expecting value"), ("NaN", "is no JSON"), ("", "Expecting"), ("1e999", "too large"),
+    ("[" * 20_000, "nested too deep")]
 )
 def test_json_that_is_none(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
@@ -61,6 +65,11 @@ def test_what_is_given_as_json_is_taken_as_it_is(value: Json, present: Json) -> 
     assert json.dumps(meant(json.dumps(value), present, "json").value) == json.dumps(value)
 
 
-@given(st.text(max_size=12), VALUES)
-def test_any_text_is_some_value(text: str, present: Json) -> None:
-    json.dumps(meant(text, present).value, allow_nan=False)
+@given(st.text(max_size=12) | st.text("0123456789.eE+-[]{}\"", max_size=12), VALUES)
+def test_any_text_is_itself_or_the_json_that_it_spells(text: str, present: Json) -> None:
+    value = meant(text, present).value
+    assert json.loads(json.dumps(value, allow_nan=False)) == value
+    if not isinstance(present, dict):
+        assert value == text or json.dumps(value) == json.dumps(json.loads(text))
+    elif isinstance(value, dict) and value != present and not text.lstrip().startswith("{"):
+        assert sum(value[name] != present[name] for name in present) == 1 and value.keys() == present.keys()

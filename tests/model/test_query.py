@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model.query import Query, parse
+from spooltop.model.query import Query, is_plain, parse
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
@@ -41,7 +41,8 @@ WAITING = row(box=Box.NEW, in_box_since=NOW - 5)
         ("", True), ("  ", True), ("4290", True), ("!4290", False), ("worker.py", True), ("imess", True), ("Worker", False),
         ("died", True), ('"died with"', True), ("died with", True), ("died without", False), ("age:>10m", True),
         ("age:<10m", False),
-        ("age:>=700", True), ("!age:>10m", False), ("src:imessage", True), ("src:imess", False), ("!src:email", True),
+        ("age:>=700", True), ("!age:>10m", False), ("src:imessage", True), ("src:imess", True),
+        ("src:=imess", False), ("src:=imessage", True), ("source:sage", True), ("src:email", False), ("!src:email", True),
         ("pid:4312", True), ("pid:431", False), ("tries:>3", True), ("tries:4", True), ("tries:=4", True), ("tries:3", False),
         ("tries:<=4", True), ("verdict:dead", True), ("verdict:DEAD", True), ("!verdict:dead", False),
         ("age:>10m verdict:dead src:imessage", True), ("age:>10m verdict:alive", False),
@@ -92,13 +93,17 @@ def test_names_of_others_are_found_as_shown(name: str, text: str) -> None:
     [
         ("age:10m", "age:>10m"), ("age:>", "10m"), ("age:>soon", "10m"), ("tries:x", "tries:>3"), ("pid:>3", "pid:4312"),
         ("verdict:gone", "abandoned"), ("src:", "src:imessage"), ("!", "some text"), ('"open', "two words"),
-        ("source:x", "src:"), ("ages:>3", "age:"), ("verdit:dead", "verdict:"), ("depth:>3", "age:, src:"),
+        ("sourc:x", "source:"), ("ages:>3", "age:"), ("verdit:dead", "verdict:"), ("depth:>3", "age:, src:"),
     ],
 )  # fmt: skip
 def test_wrong_terms_say_what_would_be_right(text: str, advice: str) -> None:
     with pytest.raises(UsageError, match=advice):
         parse(text)
-    assert text.strip('"') in " ".join(parse(text, lenient=True).incomplete) or parse(text, lenient=True).terms
+    lenient = parse(text, lenient=True)
+    if text == '"open':  # a text that goes on
+        assert (lenient.incomplete, len(lenient.terms)) == ((), 1)
+    else:
+        assert (lenient.incomplete, lenient.terms) == ((text,), ())
 
 
 def test_while_typing_a_half_term_is_left_out_and_told() -> None:
@@ -146,3 +151,35 @@ def test_the_test_on_bytes_sorts_out() -> None:
     assert not query.could_match(b"1795222801446548.4291.vm")
     assert Query().empty
     assert not parse("x").needs_stat
+
+
+def test_a_source_is_found_by_a_part_of_its_name_as_it_is_shown() -> None:
+    japanese = row("1795222801446548.1.vm", Box.NEW, source="日本語")
+    assert parse("src:日本").match(japanese, NOW) and not parse("src:=日本").match(japanese, NOW)
+    assert parse("src:日本語").match(japanese, NOW) and not parse("!src:本").match(japanese, NOW)
+
+
+@pytest.mark.parametrize("text", ["foo:3", "!foo:3"])
+def test_a_key_that_is_none_is_said_and_searched_as_text(text: str) -> None:
+    query = parse(text)
+    assert query.hint.startswith("unknown key foo: searched as text") and "src:" in query.hint
+    assert query.match(row("a foo:3 b"), NOW) is not text.startswith("!")
+    assert not parse('"foo:3"').hint and not parse("12:30").hint and not parse("src:x").hint
+
+
+@pytest.mark.parametrize("box", [Box.CUR, Box.TMP])
+def test_where_rows_are_judged_one_without_a_verdict_matches_neither_way(box: Box) -> None:
+    for text in ("verdict:dead", "pid:4312"):
+        assert not parse(text).match(row(box=box), NOW)
+        assert not parse("!" + text).match(row(box=box), NOW)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"1.1.vm,s=%61bc", b"1.1.vm\\", "1.1.vm日".encode(), b"1.1.vm\x1b"],
+    ids=["encoded", "backslash", "letters", "control"],
+)
+def test_a_name_that_is_not_shown_as_its_bytes_is_never_sorted_out_by_them(name: bytes) -> None:
+    assert not is_plain(name) and is_plain(b"1.1.vm,s=abc")
+    assert parse("src:abc").could_match(name) and parse("x1b").could_match(name)
+    assert not parse("src:abc").could_match(b"1.1.vm,s=xyz") and parse("src:bc").could_match(b"1.1.vm,s=abc")

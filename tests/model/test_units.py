@@ -26,13 +26,25 @@ def test_examples_in_the_docs_hold(module: object) -> None:
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (None, "—"), (-5, "<10s"), (0, "<10s"), (10, "10s"), (19.9, "10s"), (59.9, "50s"), (60, "1m"), (3599, "59m"),
-        (3600, "1h"), (47.9 * 3600, "47h"), (48 * 3600, "2d"), (999 * 86400, "999d"), (1000 * 86400, "2y"),
+        (None, "—"), (-5, "0s"), (0, "0s"), (0.9, "0s"), (4.9, "4s"), (9.99, "9s"), (10, "10s"), (19.9, "10s"),
+        (59.9, "50s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (47.9 * 3600, "47h"), (48 * 3600, "2d"),
+        (999 * 86400, "999d"), (1000 * 86400, "2y"),
         (float("inf"), "999y"),
     ],
 )  # fmt: skip
 def test_age_steps(seconds: float | None, shown: str) -> None:
     assert age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "≤1s"), (4.9, "≤4s"), (10.1, "≤10s"), (42, "≤40s"), (59, "≤50s"), (60, "≤1m"), (119, "≤1m"), (7199, "≤1h"),
+        (47.5 * 3600, "≤47h"), (48 * 3600, "≤2d"), (72.5 * 3600, "≤3d"), (float("inf"), "—"),
+    ],
+)  # fmt: skip
+def test_an_upper_bound_is_never_said_to_be_no_time(seconds: float, shown: str) -> None:
+    assert units.at_most(seconds) == shown
 
 
 @given(TIMES)
@@ -42,9 +54,14 @@ def test_times_fit_four_cells(seconds: float) -> None:
     assert cells(interval(seconds)) <= 4
 
 
+@given(st.floats(min_value=1, max_value=1e9))
+def test_an_age_and_its_bounds_are_rounded_alike(seconds: float) -> None:
+    assert {units.at_most(seconds)[1:], units.at_least(seconds)[1:]} == {age(seconds)}
+
+
 @given(st.integers(min_value=0, max_value=60 * 86400))
 def test_an_age_stands_still_within_its_step(seconds: int) -> None:
-    step = 10 if seconds < 60 else 60
+    step = 1 if seconds < 10 else 10 if seconds < 60 else 60
     assert age(seconds) == age(seconds // step * step)
 
 
@@ -84,6 +101,10 @@ def test_counts_and_spans() -> None:
     assert count(310_000, complete=False) == "≥310,000"
     assert span(None) == "—"
     assert span(59.9) == "59s"
+
+
+def test_a_control_character_takes_no_cell() -> None:
+    assert units.cells("a\x1b\tb\x7f\x00") == 2
 
 
 def test_times_of_day() -> None:

@@ -86,17 +86,17 @@ def test_one_who_comes_later_knows_the_past_hour(watching: Watching) -> None:
     assert cursor.history[0].held_by[0].pid == me
 
 
-def test_a_put_back_that_nobody_watched_is_found_by_what_the_next_write_replaced(watching: Watching) -> None:
+def test_a_lost_update_that_nobody_watched_is_found_by_what_the_next_write_replaced(watching: Watching) -> None:
     watching.unsafe(0, imessage=89632, email=1)
     for n in range(3):
         watching.engine(60 * n + 1, "imessage", 89636)
         watching.unsafe(60 * n + 30, imessage=89632, email=2 + n)
     cursor = watching.cursor(160)
-    assert (cursor.verdict, cursor.put_back, cursor.value) == ("reverted", 3, 89632)
-    assert cursor.evidence == "put back 89636→89632, 3× in 2m"
+    assert (cursor.verdict, cursor.reverts_recent, cursor.value) == ("reverted", 3, 89632)
+    assert cursor.evidence == "reverted 89636→89632, 3× in 2m"
 
 
-def test_a_put_back_between_two_looks_is_found_too(watching: Watching) -> None:
+def test_a_lost_update_between_two_looks_is_found_too(watching: Watching) -> None:
     watching.unsafe(0, imessage=5, email=1)
     watching.look(1)
     watching.engine(10, "imessage", 6)
@@ -119,7 +119,17 @@ def test_a_line_that_comes_after_its_write_was_seen_names_the_writer_and_nothing
     after = watching.cursor(12)
     assert told(after)[0] == (10, 6, os.getpid())
     assert len(after.history) == len(before.history)
-    assert after.put_back == 0
+    assert after.reverts_recent == 0
+
+
+def test_a_line_of_later_names_nobody_for_a_write_of_the_same_value_long_before(watching: Watching) -> None:
+    watching.unsafe(0, imessage=5, email=1)
+    watching.look(1)
+    for at, value in ((10, 6), (30, 5)):
+        watching.unsafe(at, imessage=value, email=1)
+        watching.look(at + 1)
+    watching.engine(60, "imessage", 6)
+    assert told(watching.cursor(61))[:3] == [(60, 6, os.getpid()), (30, 5, None), (10, 6, None)]
 
 
 def test_at_the_first_look_too(watching: Watching) -> None:
@@ -130,7 +140,7 @@ def test_at_the_first_look_too(watching: Watching) -> None:
     watching.look(0.1)
     journal.write_bytes(line)
     cursor = watching.cursor(1)
-    assert (cursor.put_back, len(cursor.history), cursor.verdict) == (0, 1, "new")
+    assert (cursor.reverts_recent, len(cursor.history), cursor.verdict) == (0, 1, "new")
 
 
 def test_a_write_of_the_same_value_is_a_write(watching: Watching) -> None:
@@ -142,6 +152,21 @@ def test_a_write_of_the_same_value_is_a_write(watching: Watching) -> None:
         watching.look(10 * n + 1)
     assert watching.cursor(32).writes == 3
     assert watching.cursor(32, "email").writes in (None, 1)
+
+
+@pytest.mark.parametrize(("strange", "verdict"), [(False, "stopped"), (True, "unmoved")])
+def test_in_a_shared_file_it_stopped_only_where_every_write_of_it_is_in_the_journal(
+    watching: Watching, strange: bool, verdict: str
+) -> None:
+    watching.unsafe(0, imessage=1, email=1)
+    watching.look(0.5)
+    for n in range(1, 7):
+        if strange and n == 3:
+            watching.unsafe(60 * n, imessage=n + 1, email=1)
+        else:
+            watching.engine(60 * n, "imessage", n + 1)
+        watching.look(60 * n + 1)
+    assert watching.cursor(360 + 7200).verdict == verdict
 
 
 def test_no_line_is_told_twice_also_after_a_rotation(watching: Watching) -> None:
@@ -164,7 +189,7 @@ def test_only_safe_writers_are_never_accused(watching: Watching) -> None:
     for n in range(40):
         watching.engine(3 * n, ("imessage", "email")[n % 2], n)
         if n % 3 == 0:
-            assert all(cursor.put_back == 0 for cursor in watching.look(3 * n + 0.5).cursors)
+            assert all(cursor.reverts_recent == 0 for cursor in watching.look(3 * n + 0.5).cursors)
     assert {cursor.verdict for cursor in watching.look(121).cursors} == {"advancing"}
 
 
@@ -202,6 +227,14 @@ def test_a_forged_journal_says_nothing_or_something_whole(lines: list[bytes]) ->
         assert isinstance(name, str)
         assert isinstance(write.source, str)
         assert write.writer.pid is not None
+
+
+@pytest.mark.parametrize("missing", ["time", "file", "source", "pid", "old", "new"])
+def test_a_line_without_one_of_its_members_is_no_write(missing: str) -> None:
+    line = {"time": 5.0, "file": "cursors.json", "source": "email", "pid": 7, "command": "poll", "old": None, "new": 1}
+    assert [write.new for _, write in parse_journal(json.dumps(line).encode())] == [1]
+    assert parse_journal(json.dumps({name: value for name, value in line.items() if name != missing}).encode()) == []
+    assert parse_journal(json.dumps({**line, "cut": True}).encode()) == []
 
 
 def test_the_same_value_again_is_not_taken_for_the_write_before_it(watching: Watching) -> None:

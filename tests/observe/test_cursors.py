@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.cursor_values import direction, order, pick, shown
-from spooltop.model.sight import LockParty
+from spooltop.model.sight import CursorWrite, LockParty
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.words import Json
 from spooltop.observe import Observer
-from spooltop.observe.cursor_history import CursorHistory
+from spooltop.observe.cursor_history import CursorHistory, Write
 
 from .sights import T0, CursorDisk, look
 
@@ -33,7 +33,7 @@ class Watcher:
 
 
 def classic() -> tuple[Watcher, CursorDisk]:
-    """imessage saves 89636 and is put back five times in five minutes, twice of them as email saves its own."""
+    """imessage saves 89636 and is reverted five times in five minutes, twice of them as email saves its own."""
     disk = CursorDisk()
     disk.put(0, {"imessage": 89632, "email": 204508})
     watcher = Watcher(disk)
@@ -51,30 +51,30 @@ def test_a_lost_update_is_told_with_what_its_writes_carried() -> None:
     watcher, _ = classic()
     snapshot = watcher.look(300)
     cursor = next(cursor for cursor in snapshot.cursors if cursor.source == "imessage")
-    assert (cursor.verdict, cursor.shown, cursor.put_back, cursor.writes) == ("reverted", "89632", 5, 10)
-    assert cursor.evidence == "put back 89636→89632, 5× in 4m; email advanced in 2 of 5 of these writes"
+    assert (cursor.verdict, cursor.shown, cursor.reverts_recent, cursor.writes) == ("reverted", "89632", 5, 10)
+    assert cursor.evidence == "reverted 89636→89632, 5× in 4m; email advanced in 2 of 5 of these writes"
     problem = snapshot.problems[0]
     assert problem.code == "cursor-reverted"
-    assert problem.text == "imessage put back 89636→89632, 5× in 4m, as email wrote (2 of 5)"
+    assert problem.text == "imessage reverted 89636→89632, 5× in 4m, as email wrote (2 of 5)"
     assert (problem.view, problem.subject, problem.count) == ("cursors", "imessage", 5)
     assert [entry.also_changed for entry in cursor.history[:4]] == [("email",), (), (), ()]
     assert next(cursor for cursor in snapshot.cursors if cursor.source == "email").verdict == "advancing"
 
 
-def test_between_a_save_and_the_next_put_back_it_is_still_reverted() -> None:
+def test_between_a_save_and_the_next_revert_it_is_still_reverted() -> None:
     watcher, disk = classic()
     disk.put(305, {"imessage": 89636})
     assert watcher.cursor(305.2).verdict == "reverted"
 
 
-def test_once_past_it_and_quiet_a_put_back_is_told_as_past() -> None:
+def test_once_past_it_and_quiet_a_lost_update_is_told_as_past() -> None:
     watcher, disk = classic()
     for n in range(20):
         disk.put(310 + 60 * n, {"imessage": 89640 + n})
         watcher.look(310.5 + 60 * n)
     cursor = watcher.cursor(310 + 60 * 19 + 5)
     assert cursor.verdict == "advancing"
-    assert "put back 5×, last 20m ago" in cursor.evidence
+    assert "reverted 5×, last 20m ago" in cursor.evidence
 
 
 def test_once_alone_is_a_rewind_until_it_recovers() -> None:
@@ -85,7 +85,7 @@ def test_once_alone_is_a_rewind_until_it_recovers() -> None:
     disk.put(10, {"imessage": 100})
     cursor = watcher.cursor(11)
     assert cursor.verdict == "rewound"
-    assert cursor.evidence == "went back 500→100 <10s ago; its highest was 500"
+    assert cursor.evidence == "went back 500→100 1s ago; its highest was 500"
     disk.put(20, {"imessage": 200})
     assert watcher.cursor(21).verdict == "rewound"
     disk.put(30, {"imessage": 501})
@@ -105,6 +105,51 @@ def test_back_once_at_its_own_value_with_another_key_is_a_lost_update() -> None:
     assert watcher.cursor(10).verdict == "advancing"
 
 
+def test_two_lost_updates_stay_the_verdict_though_it_went_on() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 10, "email": 1})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    for n in range(2):
+        disk.put(5 + 10 * n, {"imessage": 11 + n})
+        watcher.look(6 + 10 * n)
+        disk.put(7 + 10 * n, {"imessage": 10 + n, "email": 2 + n})
+        watcher.look(8 + 10 * n)
+        disk.put(9 + 10 * n, {"imessage": 11 + n})
+        watcher.look(10 + 10 * n)
+    disk.put(30, {"imessage": 99})
+    cursor = watcher.cursor(31)
+    assert (cursor.verdict, cursor.reverts_recent) == ("reverted", 2)
+
+
+def test_a_line_by_another_process_is_not_of_the_write_that_was_seen() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 5, "email": 1})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    disk.put(5, {"imessage": 6})
+    watcher.look(6, writer=LockParty(1111))
+    line = CursorWrite(T0 + 6.5, "imessage", 5, 6, LockParty(2222))
+    history = watcher.look(7, writer=LockParty(1111), journal=(line,)).cursors[0].history
+    seen = next(one for one in history if one.at == T0 + 5)
+    assert (seen.writer, seen.journaled) == (LockParty(1111), False)
+
+
+def test_lost_twice_within_the_window_is_reverted_though_it_went_past_both() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 10, "email": 1})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    for n in range(2):
+        disk.put(5 + 10 * n, {"imessage": 11})
+        watcher.look(6 + 10 * n)
+        disk.put(7 + 10 * n, {"imessage": 10, "email": 2 + n})
+        watcher.look(8 + 10 * n)
+    disk.put(30, {"imessage": 15})
+    cursor = watcher.cursor(31)
+    assert (cursor.verdict, cursor.reverts_recent) == ("reverted", 2)
+
+
 def test_a_rewind_far_back_beside_another_write_is_no_lost_update() -> None:
     disk = CursorDisk()
     disk.put(0, {"imessage": 500, "email": 1})
@@ -114,7 +159,7 @@ def test_a_rewind_far_back_beside_another_write_is_no_lost_update() -> None:
     assert watcher.cursor(6).verdict == "rewound"
 
 
-def test_tokens_without_order_are_put_back_too() -> None:
+def test_tokens_without_order_are_reverted_too() -> None:
     disk = CursorDisk()
     disk.put(0, {"imessage": "tok-a", "email": 1})
     watcher = Watcher(disk)
@@ -125,7 +170,40 @@ def test_tokens_without_order_are_put_back_too() -> None:
     disk.put(50, {"imessage": "tok-b", "email": 2})
     cursor = watcher.cursor(51)
     assert cursor.verdict == "reverted"
-    assert cursor.evidence.startswith("put back tok-x→tok-b, 1× in 50s; email advanced in 1 of 1")
+    assert cursor.evidence.startswith("reverted tok-x→tok-b, 1× in 50s; email advanced in 1 of 1")
+
+
+def test_a_token_that_returns_moves_forward_past_those_that_came_before_it() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": "tok-a", "email": 1})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    for n, token in enumerate(["tok-b", "tok-c", "tok-b", "tok-c"]):
+        disk.put(10 + 10 * n, {"imessage": token})
+        cursor = watcher.cursor(11 + 10 * n)
+    assert [write.back for write in cursor.history][:4] == [False, True, False, False]
+
+
+def test_without_a_known_interval_a_move_is_recent_for_five_minutes() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"teams": 0})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    disk.put(10, {"teams": 1})
+    assert watcher.cursor(11, "teams").verdict == "advancing"
+    assert watcher.cursor(310, "teams").verdict == "advancing"
+    assert watcher.cursor(311, "teams").verdict == "unmoved"
+
+
+def test_a_pause_at_the_beginning_is_not_taken_for_the_interval() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"teams": 0})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    for n, at in enumerate((8, 88, 96)):  # it was stopped for 80 s; its interval is 8 s
+        disk.put(at, {"teams": n + 1})
+        cursor = watcher.cursor(at + 1, "teams")
+    assert (cursor.verdict, cursor.every) == ("advancing", 8.0)
 
 
 def test_it_learns_the_rhythm_and_says_what_a_shared_file_cannot() -> None:
@@ -183,7 +261,7 @@ def test_a_source_that_vanishes_stays_with_its_last_value() -> None:
     disk.sections = {"email": 2}
     snapshot = watcher.look(6)
     gone = next(cursor for cursor in snapshot.cursors if cursor.source == "imessage")
-    assert (gone.verdict, gone.value, gone.evidence) == ("missing", 5, "not in cursors.json for <10s; last 5")
+    assert (gone.verdict, gone.value, gone.evidence) == ("missing", 5, "not in cursors.json for 1s; last 5")
     assert snapshot.problems[0].code == "cursor-missing"
     disk.put(10, {"imessage": 6})
     assert watcher.cursor(11).verdict == "advancing"
@@ -329,10 +407,10 @@ def test_no_file_breaks_it_and_nothing_it_says_is_unprintable(states: list[dict[
 
 @given(st.lists(st.integers(min_value=0, max_value=3), max_size=40))
 def test_only_forward_moves_never_make_a_lost_update(steps: list[int]) -> None:
-    history = CursorHistory(T0, 0, 1, (), seen_at=T0)
+    history = CursorHistory(T0, 0, seen_at=T0)
     value = 0
     for n, step in enumerate(steps):
         value += step
-        history.write(T0 + n, value, n, ("other",), (), ())
-    assert history.put_backs(T0 + len(steps)) == []
+        history.write(T0 + n, value, Write(n, also=("other",), advanced=("other",), exact=True))
+    assert history.lost_updates(T0 + len(steps)) == []
     assert not history.below_top

@@ -29,7 +29,7 @@ def problem(code: str, source: str) -> Problem:
 
 def snapshot(*problems: Problem, shared: bool = True) -> Snapshot:
     cursors = tuple(
-        Cursor(source, 5, "5", "reverted", "put back", "/c.json", shared)
+        Cursor(source, 5, "5", "reverted", "reverted", "/c.json", shared)
         for source in dict.fromkeys(problem.subject or "" for problem in problems)
     )
     return Snapshot(look(0), Rates(), cursors, problems)

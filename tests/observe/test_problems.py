@@ -48,8 +48,22 @@ def test_no_consumer_after_a_minute_of_watching() -> None:
     assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
 
-def test_a_single_look_accuses_nobody() -> None:
-    assert told(look(0, 4310, oldest=300.0, consumers=0)) == {}
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"consumers": 1}, {"consumers": None}, {"oldest": 59.0}, {"last_claim_at": T0 - 59}, {"counts": VerdictCounts(alive=1)},
+        {"counts": VerdictCounts(unknown=1)}, {"judged_all": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_single_look_accuses_nobody_where_somebody_may_be_at_work(rest: dict[str, Any]) -> None:
+    assert "no-consumer" not in told(look(0, 5, **{"oldest": 180.0, "consumers": 0, **rest}))
+
+
+def test_a_single_look_tells_that_nobody_is_there_to_take_what_waits() -> None:
+    problem = told(look(0, 5, oldest=180.0, consumers=0))["no-consumer"]
+    assert problem.text == "nobody holds a presence lock while 5 wait for 3m"
+    assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,7 @@ def test_growth_is_told_over_its_window() -> None:
 
 
 def test_the_oldest_over_ten_minutes() -> None:
-    assert told(look(0, 7, oldest=599.0)) == {}
+    assert told(look(0, 7, oldest=600.0)) == {}
     problem = told(look(0, 7, oldest=725.0))["new-old"]
     assert problem.text == "the oldest in new waits 12m, with 7 in all"
     assert problem.selection is not None
@@ -125,7 +139,7 @@ def test_claims_of_the_dead() -> None:
 def test_one_dead_claim_and_many() -> None:
     one = claim("a", Verdict.DEAD, LONG_AGO, since_is_bound=True)
     assert told(look(0, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤41m"
-    assert told(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤10s"
+    assert told(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤5s"
     many = tuple(claim(str(n), Verdict.DEAD, -60, pid=4000 + n) for n in range(5))
     seen = look(0, claims=many, counts=VerdictCounts(dead=4310), judged_all=False)
     assert told(seen)["claims-dead"].text == "≥4,310 claims of dead consumers, pid 4000 and 4 more, longest 1m"
@@ -147,7 +161,7 @@ def test_poison_is_what_died_with_three() -> None:
 
 
 def test_a_long_claim_of_a_living_holder() -> None:
-    claims = (claim("a", Verdict.ALIVE, -3300, pid=5200, command="worker.py"), claim("b", Verdict.ALIVE, -600, pid=1))
+    claims = (claim("a", Verdict.ALIVE, -3300, pid=5200, command="worker.py"), claim("b", Verdict.ALIVE, -599, pid=1))
     problem = told(look(0, claims=claims))["claim-long"]
     assert problem.text == "1 claim held 55m by 5200 worker.py: alive"
     assert problem.selection is not None
@@ -310,6 +324,23 @@ def test_stale_locks_are_one_line() -> None:
     assert told(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
 
 
+def test_a_lock_is_a_problem_only_past_its_limit() -> None:
+    holder, waiter = LockParty(7, since=T0), LockParty(8)
+
+    def codes(at: float, *, kind: str = "soft", waiters: tuple[LockParty, ...] = (), verdict: str = "held") -> set[str]:
+        lock = Lock("/s/a.lock", kind, (holder,), waiters, verdict)
+        return set(told(look(at, locks=(lock,)))) | set(observed(at, lock))
+
+    def observed(at: float, lock: Lock) -> list[str]:
+        return list(Observer().add(look(at, locks=(lock,))).lock_problems.values())
+
+    assert codes(86400) == set()
+    assert codes(60, waiters=(waiter,), verdict="blocked") == set()
+    assert codes(61, waiters=(waiter,), verdict="blocked") == {"lock-blocked"}
+    assert codes(300, verdict="stale") == set()
+    assert codes(301, verdict="stale") == {"lock-stale"}
+
+
 def test_two_messages_under_one_id_and_things_that_are_no_messages() -> None:
     strange = Row(key="f", box=Box.NEW, id="f", name="f", note="a fifo, not a message")
     observer = Observer()
@@ -383,6 +414,8 @@ def test_thresholds_are_settings() -> None:
     )
     assert changed == Thresholds(claim_long=15.0, poison_deaths=2)
     assert "claim-long" in told(look(0, claims=(claim("a", Verdict.ALIVE, -16),)), thresholds=changed)
+    twice = look(0, claims=(claim("a", Verdict.DEAD, -9, attempt=2),))
+    assert "poison" in told(twice, thresholds=changed) and "poison" not in told(twice)
     assert Thresholds.from_settings({}) == Thresholds()
 
 

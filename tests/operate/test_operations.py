@@ -33,6 +33,7 @@ class FakeOperator:
         self.refusals = can or Can()
         self.lines = []
         self.full_from = None
+        self.full = False
         self.moved = []
         self.fails_in = None
         self.known = list(known)
@@ -62,7 +63,7 @@ class FakeOperator:
 
     def audit(self, line, *, sync=True):
         if self.full_from is not None and len(self.lines) >= self.full_from:
-            raise AuditFailed("no space", path="/spool")
+            raise AuditFailed("no space", path="/spool", full=self.full)
         self.lines.append((json.loads(line), len(self.moved)))
         self.unsynced = 0 if sync else self.unsynced + 1
 
@@ -83,7 +84,7 @@ def test_the_audit_log_tells_which_spool_wherever_it_is_read():
     plan = operate.plan(Action.REQUEUE, Selection(everything=True))
     operate.apply(plan)
     assert {line["target"] for line, _ in fake.lines} == {os.path.abspath("spool")}
-    assert plan.command[2] == "spool"
+    assert plan.command[2] == os.path.abspath("spool")
 
 
 def test_each_thousand_is_announced_before_it_is_touched_and_reported_after():
@@ -120,6 +121,20 @@ def test_what_cannot_be_audited_does_not_happen():
     with pytest.raises(AuditFailed):
         operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
     assert fake.moved == []
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_frees_space_goes_on_without_its_audit_line_only_where_space_is_short(full):
+    fake = FakeOperator([row(1)])
+    fake.full_from, fake.full = 0, full
+    operate = operations(fake)
+    plan = operate.plan(Action.EMPTY, Selection(everything=True))
+    if full:
+        assert any("not in the audit log: no space" in note for note in operate.apply(plan).notes)
+    else:
+        with pytest.raises(AuditFailed):
+            operate.apply(plan)
+    assert fake.moved == (["1"] if full else [])
 
 
 @pytest.mark.parametrize(("full_from", "moved"), [(1, BATCH), (2, BATCH), (3, 2 * BATCH)])
@@ -186,6 +201,14 @@ def test_progress_and_stop():
     result = operate.apply(plan, on_progress=progress.append, stop=lambda: len(fake.moved) >= BATCH + 7)
     assert progress == [BATCH, BATCH + 7]
     assert (result.stopped, result.untried) == (True, BATCH - 7)
+
+
+def test_what_is_missing_does_not_count_as_tried_where_it_was_stopped():
+    fake = FakeOperator(row(number) for number in range(5))
+    operate = operations(fake)
+    result = operate.apply(operate.plan(Action.REQUEUE, Selection(ids=("lost",))), stop=lambda: len(fake.moved) >= 2)
+    assert [one.outcome for one in result.items] == [Outcome.DONE, Outcome.DONE, Outcome.SKIPPED]
+    assert (result.stopped, result.untried) == (True, 3)
 
 
 def test_named_and_missing_is_skipped_and_no_item_left_untried():

@@ -22,7 +22,7 @@ def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = Fals
         "c41d0a7e92", Action.REQUEUE, TARGET, NOW + 6, Selection(box=Box.CUR),
         [Item(row, i, warning if i == 1 else "") for i, row in enumerate(rows)],
         [Refusal(claims()[0], "5200 worker.py is alive", True)],
-        ("At work now: 2 consumers (5200, 5201), last claim <10s ago.",), confirm, force,
+        ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",), confirm, force,
         ("spooltop", "requeue", TARGET, *(row.id for row in rows)),
     )  # fmt: skip
 

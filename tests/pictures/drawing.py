@@ -30,7 +30,7 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
-    app = SpooltopApp(control, options, quiet=AN_AGE, busy=0.0, monotonic=clock)
+    app = SpooltopApp(control, options, quiet=AN_AGE, busy=0.0, monotonic=clock, moment=0.0)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         try:

@@ -71,7 +71,7 @@ class SceneControl(FakeControl):
             Refusal(one.row, f"{holder(one.row)} is alive{idle if idle[2:] in one.row.evidence else ''}", True)
             for one in plan.refused
         ]
-        notes = ("At work now: 2 consumers (5200, 5201), last claim <10s ago.",)
+        notes = ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",)
         return replace(plan, operation="c41d0a7e92", items=items, refused=refused, notes=notes, made_at=values.NOW + 6)
 
     def apply(self, plan: Plan, *args: Any, **more: Any) -> Result:
@@ -136,20 +136,21 @@ SCENES: tuple[Scene, ...] = (
     Scene("problems", steps=(Step(see=TITLE), _pressed("exclamation_mark", see=("stale lock",)),)),
     Scene("calm", states.calm, (Step(see=("nothing wrong",)),)),
     Scene("first-seconds", states.first_seconds, (Step(see=("Not judged yet",)),)),
-    Scene("read-only", states.read_only, (Step(see=("may look only",)), _pressed("r", see=("sudo -u memex",)))),
-    Scene("stale", steps=(Step(see=TITLE), Step(see=("STALE",), act=_hang))),
+    Scene("read-only", states.read_only, (Step(see=("read-only",)), _pressed("r", see=("sudo -u memex",)))),
+    Scene("stale", steps=(Step(see=TITLE), Step(see=("STALE 40s", "does not answer"), act=_hang))),
+    Scene("stale-list", steps=(_pressed("2", see=("New 4,310", "0640")), Step(see=("STALE 40s",), act=_hang))),
     Scene("demo", states.demo, (Step(see=("DEMO",)),), banner=BANNER),
     Scene("disk-full", states.disk_full, (Step(see=("disk full",)),)),
     Scene("network", states.network, (Step(see=("every 5s",)),)),
     Scene("mail", states.mail, (Step(see=("READ-ONLY", "mail folder")),)),
     Scene("new", steps=(_pressed("2", see=("New 4,310", "0640")),)),
-    Scene("claims", steps=(CLAIMS, _pressed("j", see=("presence lock is free",)))),
+    Scene("claims", steps=(CLAIMS, Step(see=("presence lock is free",)))),
     Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
     Scene("cursors", steps=(_pressed("5", see=("REVERTED",)),)),
     Scene("cursor", steps=(_pressed("5", see=("REVERTED",)), _pressed("enter", see=("What stops it",)))),
     Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
     Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
-    Scene("message", steps=(CLAIMS, _pressed("j", see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
+    Scene("message", steps=(CLAIMS, Step(see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
     Scene("inject", steps=(Step(see=TITLE), _pressed("i", see=("Inject test messages",)))),
     Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
     Scene("operation", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)), _pressed("enter", see=("can be put back",)))),

@@ -26,7 +26,7 @@ def calm() -> Snapshot:
         Box.CUR: BoxState(Box.CUR, 2, True, 2400, False, NOW - 0.2),
     }
     steady = tuple(
-        replace(one, verdict="advancing", evidence="every 60s, last 20s ago", every=60.0, writes=5, put_back=0,
+        replace(one, verdict="advancing", evidence="every 60s, last 20s ago", every=60.0, writes=5, reverts_recent=0,
                 moved_at=NOW - 20 - i * 7, history=())
         for i, one in enumerate(whole.cursors)
     )  # fmt: skip
@@ -37,7 +37,9 @@ def calm() -> Snapshot:
             counts=VerdictCounts(alive=2), locks=whole.sight.locks[2:], ages=ages(waiting(5, 0.4)),
             watch=Watch("live", since=NOW - 3790),
         ),
-        rates=Rates(60, 714, 714, 0, False, 0.0, 300, Percentiles(714, 0.3, 0.5, 0.9), Percentiles(714, 0.1, 0.3, 0.6)),
+        rates=Rates(
+            60, 714, 714, 0, False, 0.0, 300, Percentiles(714, 0.3, 0.5, 0.9), Percentiles(714, 0.1, 0.3, 0.6), retried=0
+        ),
         problems=(),
         cursors=steady,
         history={
@@ -71,7 +73,7 @@ def read_only() -> Snapshot:
     return replace(
         whole,
         sight=replace(
-            whole.sight, can=Can.nothing(why), who=Who("deploy", 1001, "may look only: cur is memex:memex 0750")
+            whole.sight, can=Can.nothing(why), who=Who("deploy", 1001, "read-only: cur is memex:memex 0750")
         ),
     )  # fmt: skip
 
@@ -90,7 +92,7 @@ def disk_full() -> Snapshot:
         sight=replace(
             whole.sight, disk=disk, last_claim_at=NOW - 130, ages=ages(waits), boxes={**whole.sight.boxes, Box.NEW: new}
         ),
-        rates=Rates(60, 0, 1, 0, False, 0.0, 300),
+        rates=Rates(60, 0, 1, 0, False, 0.0, 300, retried=0),
         problems=(full, dead, reverted, idle, *rest),
         history={**whole.history, Box.NEW: (*whole.history[Box.NEW][9:], *(4310.0,) * 9)},
     )
@@ -116,7 +118,7 @@ def network() -> Snapshot:
             disk=Disk("nfs4", 1_210_000_000_000, 2_950_000_000_000), ages=None, locks=(), last_claim_at=None,
             watch=Watch("scan", "nfs4 sends no events", 5.0, NOW - 312),
         ),
-        rates=replace(whole.rates, lower_bound=True, requeued=None, new_per_s=None),
+        rates=replace(whole.rates, lower_bound=True, requeued=None, retried=None, new_per_s=None),
         problems=(blind, unknown),
         cursors=(),
         not_visible=("who lives on web2",),
@@ -138,7 +140,7 @@ def mail() -> Snapshot:
         whole,
         sight=replace(
             whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes, can=Can.nothing(why), claims=(), tmp=(),
-            locks=(), cursors=(), consumers=None, ages=None, who=Who("ann", 1004, "may look only"),
+            locks=(), cursors=(), consumers=None, ages=None, who=Who("ann", 1004, "read-only"),
         ),
         rates=Rates(),
         cursors=(),
@@ -147,7 +149,7 @@ def mail() -> Snapshot:
 
 
 def demo() -> Snapshot:
-    """The demo after twenty seconds: two consumers were killed, a writer died, ``imessage`` was put back."""
+    """The demo after twenty seconds: two consumers were killed, a writer died, ``imessage`` was reverted."""
     whole = trouble()
     old = tmp_files()
     dead = tuple(replace(claim(held, 446_000 + n, 14356 + n), attempt=n + 1) for n, held in enumerate((21.0, 14.0)))
@@ -172,24 +174,25 @@ def demo() -> Snapshot:
     problems = (
         Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers, pid 14356 and 14357, longest 20s", 2,
                 Selection(box=Box.CUR, verdict=Verdict.DEAD)),
-        Problem("cursor-reverted", Severity.CRITICAL, "imessage put back 89636→89632, 4× in 20s, as email wrote (4 of 4)", 4,
+        Problem("cursor-reverted", Severity.CRITICAL, "imessage reverted 89636→89632, 4× in 20s, as email wrote (4 of 4)", 4,
                 view="cursors", subject="imessage"),
         Problem("lock-blocked", Severity.WARNING, "import.lock held 20s by 14360 import.py, 1 waits", 1, view="locks"),
         Problem("claim-long", Severity.WARNING, "1 claim held 20s by 14351 worker.py: alive", 1, Selection(box=Box.CUR)),
         Problem("tmp-abandoned", Severity.WARNING, "1 abandoned in tmp, oldest 20s", 1,
                 Selection(box=Box.TMP, verdict=Verdict.ABANDONED)),
     )  # fmt: skip
-    fresh = {"every": 6.0, "verdict": "advancing", "evidence": "every 6s, last <10s ago", "writes": 4}
+    fresh = {"every": 6.0, "verdict": "advancing", "evidence": "every 6s, last 4s ago", "writes": 4}
     return replace(
         whole,
         sight=replace(
             whole.sight, target="/tmp/spooltop-demo-k3v9x2aq/memex", boxes=boxes, claims=dead + alive, tmp=tmp, locks=(lock,),
             counts=VerdictCounts(alive=3, dead=2, writing=1, abandoned=1), consumers=3, ages=ages(waiting(7, 2.5)),
-            who=Who("ann", 1004, "may change"), watch=Watch("live", since=NOW - 22),
+            who=Who("ann", 1004, "read-write"), watch=Watch("live", since=NOW - 22),
         ),
+        lock_problems={lock.path: "lock-blocked"},
         rates=Rates(22, 62, 59, 0, False, None, 0.0, Percentiles(59, 1.5, 2.4, 2.6), Percentiles(59, 0.5, 0.7, 0.8)),
         cursors=(
-            replace(imessage, every=6.0, writes=8, put_back=4, evidence="put back 89636→89632, 4× in 20s"),
+            replace(imessage, every=6.0, writes=8, reverts_recent=4, evidence="reverted 89636→89632, 4× in 20s"),
             replace(teams, moved_at=NOW - 3, **fresh),
             replace(signal, moved_at=NOW - 4, **fresh),
             replace(email, moved_at=NOW - 2, **fresh),

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from spooltop.model.cursor_values import shown
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
@@ -29,7 +31,7 @@ from spooltop.model.sight import (
     Who,
 )
 from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.words import Box, Json, Owner, Verdict
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""
@@ -69,6 +71,7 @@ def claims() -> tuple[Row, ...]:
     )
 
 
+@cache
 def waiting(n: int = 4310, oldest: float = 424.0) -> tuple[Row, ...]:
     """What waits in ``new``, oldest first: as they came over ``oldest`` seconds, in the last 300 of 424 as fast as now."""
     rows = []
@@ -85,6 +88,7 @@ def waiting(n: int = 4310, oldest: float = 424.0) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+@cache
 def ages(rows: tuple[Row, ...]) -> Ages:
     """How long these have waited, each looked at."""
 
@@ -134,7 +138,7 @@ def problems() -> tuple[Problem, ...]:
     return (
         Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers, pid 4312 and 4313, longest 41m", 2, dead),
         Problem("new-growing", Severity.CRITICAL, "new grows 1.8/s over 5m, oldest waits 7m; 2 consumers take work", view="new"),
-        Problem("cursor-reverted", Severity.CRITICAL, "imessage put back 89636→89632, 5× in 5m, as email wrote (3 of 5)", 5,
+        Problem("cursor-reverted", Severity.CRITICAL, "imessage reverted 89636→89632, 5× in 5m, as email wrote (3 of 5)", 5,
                 view="cursors", subject="imessage"),
         Problem("claim-long", Severity.WARNING, "1 claim held 55m by 5200 worker.py: alive, no CPU for 5m", 1,
                 Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=600)),
@@ -147,15 +151,17 @@ def problems() -> tuple[Problem, ...]:
 def cursors() -> tuple[Cursor, ...]:
     ring = []
     for i in range(5):
-        put_back, moved = NOW - 2 - 60 * i, NOW - 3 - 60 * i
-        ring.append(CursorSection(put_back, 89632, 71, ("email",) if i % 2 == 0 else (), lock_there=True, back=True, lost=True))
-        ring.append(CursorSection(moved, 89636, 71, (), lock_there=True))
+        reverted, moved = NOW - 2 - 60 * i, NOW - 3 - 60 * i
+        also = ("email",) if i % 2 == 0 else ()
+        old, new = ({"cursor": value} for value in (89632, 89636))
+        ring.append(CursorSection(reverted, old, 71, also, shown="89632", lock_there=True, back=True, lost=True))
+        ring.append(CursorSection(moved, new, 71, (), shown="89636", lock_there=True))
     polls = tuple(
         Poll("imessage", NOW - 3 - 60 * i, 4, "89632", "89636", "poll ok: 4 new (cursor 89632 -> 89636)") for i in range(6)
     )
 
-    def one(source: str, value: int, verdict: str, evidence: str, moved: float, **more: Any) -> Cursor:
-        return Cursor(source, value, str(value), verdict, evidence, CURSORS, True, moved_at=NOW - moved, **more)
+    def one(source: str, value: Json, verdict: str, evidence: str, moved: float, **more: Any) -> Cursor:
+        return Cursor(source, value, shown(value), verdict, evidence, CURSORS, True, moved_at=NOW - moved, **more)
 
     def moves(value: int, step: int, every: float, last: float, *also: str) -> tuple[CursorSection, ...]:
         return tuple(
@@ -166,12 +172,13 @@ def cursors() -> tuple[Cursor, ...]:
         )
 
     return (
-        one("imessage", 89632, "reverted", "put back 89636→89632, 5× in 5m; email advanced in 3 of 5 of these writes", 2,
-            every=60.0, writes=10, put_back=5, history=tuple(ring), suspects=(("email", 3),),
+        one("imessage", {"cursor": 89632}, "reverted",
+            "reverted 89636→89632, 5× in 5m; email advanced in 3 of 5 of these writes", 2,
+            every=60.0, writes=10, reverts_recent=5, history=tuple(ring), suspects=(("email", 3),),
             unsafe=("common temp cursors.json.tmp seen",), polls=polls, same_start=6),
         one("teams", 77120, "unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log", 7300, every=60.0),
         one("signal", 5120, "advancing", "every 60s, last 30s ago", 31, every=60.0, writes=5, history=moves(5120, 3, 60, 31)),
-        one("email", 204511, "advancing", "every 60s, last <10s ago", 2, every=60.0, writes=5,
+        one("email", 204511, "advancing", "every 60s, last 4s ago", 2, every=60.0, writes=5,
             history=moves(204511, 1, 60, 2, "imessage")),
         one("messenger", 18003, "unmoved", "within rhythm, every 11m, last 14m ago", 840, every=660.0),
     )  # fmt: skip
@@ -202,14 +209,17 @@ def trouble() -> Snapshot:
         disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000),
         cursors=(CursorSource(CURSORS, True, {}, litter=("cursors.json.tmp",)),), locks=locks(),
         locks_had=604, locks_given_up=3,
-        consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Who("memex", 1000, "may change"),
+        consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Who("memex", 1000, "read-write"),
         watch=Watch("live", since=NOW - 312), generation=1,
     )  # fmt: skip
     return Snapshot(
         sight=sight,
-        rates=Rates(60, 714, 606, 0, False, 1.8, 300, Percentiles(606, 410, 420, 425), Percentiles(606, 0.1, 0.3, 0.6)),
+        rates=Rates(
+            60, 714, 606, 0, False, 1.8, 300, Percentiles(606, 410, 420, 425), Percentiles(606, 0.1, 0.3, 0.6), retried=0
+        ),
         cursors=cursors(),
         problems=problems(),
+        lock_problems={"/opt/memex/leader.lock": "lock-stale"},
         history={
             Box.TMP: (1.0,) * 4 + (2.0,) * 5 + (4.0,) * 11,
             Box.NEW: tuple(float(3797 + 27 * i) for i in range(20)),

@@ -3,7 +3,7 @@
     python -m tests.proof [--quick] [--write] [NAME …]
 
 Each proof is a module with ``NAME``, ``BAR`` (what has to hold) and ``run(quick, say) -> Figure``. The quick parts belong to the
-test suite; the whole ones take minutes, and their table stands in the README.
+test suite; the whole ones take minutes, and their table stands in RESULTS.md.
 """
 
 from __future__ import annotations

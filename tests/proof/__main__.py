@@ -1,4 +1,4 @@
-"""``python -m tests.proof``: runs proofs, prints their table; ``--write`` keeps the figures and renews the README."""
+"""``python -m tests.proof``: runs proofs, prints their table; ``--write`` keeps the figures and renews RESULTS.md."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(PROOFS)}; all without one")
     parser.add_argument("--quick", action="store_true", help="the part that the test suite runs")
-    parser.add_argument("--write", action="store_true", help="keep the figures, renew the README")
+    parser.add_argument("--write", action="store_true", help="keep the figures, renew RESULTS.md")
     parser.add_argument("--seconds", type=float, metavar="N", help="how long the storm of operators lasts, instead of 60")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in PROOFS]:
         parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(PROOFS)}")
     if args.write and args.quick:
-        parser.error("the README shows whole proofs: --write without --quick")
+        parser.error("RESULTS.md shows whole proofs: --write without --quick")
     if args.seconds is not None and (args.quick or args.names != ["operators"]):
         parser.error("--seconds goes with operators alone, and without --quick")
     figures: dict[str, Figure] = {}

@@ -16,9 +16,9 @@ from spooltop.engine import Spool
 from spooltop.errors import SpooltopError
 
 from .forked import command
-from .world import CURSORS, body, build
+from .world import CURSORS, LOCK, body, build, leave_lock
 
-__all__ = ["ACTS", "NAMES", "Ground", "do"]
+__all__ = ["ACTS", "NAMES", "NOTHING", "Ground", "do"]
 
 LABELS = ("d1", "m1", "m2", "m3")
 INJECTED = "injected by a test"
@@ -33,12 +33,45 @@ ACTS: dict[str, tuple[str, ...]] = {
     "undo": ("undo", "ROOT", "OPERATION", "--yes"),
     "empty the trash": ("purge", "ROOT", "--box", "trash", "ALL", "--yes"),
     "set a cursor": ("cursors", "ROOT", "--set", "email=9", "--yes"),
+    "release": ("release", "ROOT", "ALL", "--yes"),
+    "restore": ("restore", "ROOT", "--box", "trash", "ALL", "--yes"),
+    "unlock": ("unlock", "ROOT", LOCK, "--yes"),
+    "recover": ("a consumer recovers", "ROOT"),
+    "put by key": ("a producer puts by a key", "ROOT"),
 }
 COMMON = "as of very many"
 """With what is known of the messages in common, beside their folder."""
 ACTS |= {f"{act}, {COMMON}": (COMMON, *ACTS[act]) for act in ("purge", "empty the trash")}
 NAMES = tuple(ACTS)
-PURGED_FIRST = ("undo", "empty the trash")
+FIRST = {
+    **dict.fromkeys(("undo", "empty the trash", "restore"), ("purge", "ROOT", "--box", "new", "ALL", "--yes")),
+    "release": ("hold", "ROOT", "--box", "new", "ALL", "--yes"),
+}
+"""What is done before the act, with no part in it."""
+
+
+def _reject(spool: Spool) -> int:
+    spool.recover()
+    claim = spool.claim()
+    if claim is not None:
+        with claim:  # an error releases it: it is not left to the end of the process
+            claim.reject("no use for it")
+    return 0
+
+
+def _recover(spool: Spool) -> int:
+    return 0 if spool.recover() else NOTHING
+
+
+def _put_by_key(spool: Spool) -> int:
+    return 0 if spool.put(body("k1"), key="k1") else 1
+
+
+IN_PYTHON: dict[str, Callable[[Spool], int]] = {
+    "a consumer rejects": _reject, "a consumer recovers": _recover, "a producer puts by a key": _put_by_key,
+}  # fmt: skip
+NOTHING = 4
+"""The exit code where there was nothing to do it to: what nobody can judge is not dead."""
 
 
 def do(words: Sequence[str], out: TextIO, err: TextIO) -> int:
@@ -46,18 +79,14 @@ def do(words: Sequence[str], out: TextIO, err: TextIO) -> int:
     if words[0] == COMMON:
         with patch("spooltop.backends.directory.operator._SMALL", 0):
             return do(words[1:], out, err)
-    if words[0] != "a consumer rejects":
+    if words[0] not in IN_PYTHON:
         return command(words, out, err)
     try:
         with Spool(words[1]) as spool:
-            spool.recover()
-            claim = spool.claim()
-            if claim is not None:
-                claim.reject("no use for it")
+            return IN_PYTHON[words[0]](spool)
     except SpooltopError as error:
         err.write(f"spooltop: {error}\n")
         return 1
-    return 0
 
 
 class Ground:
@@ -71,6 +100,8 @@ class Ground:
         folder.mkdir()
         build(self.template, False)
         (self.template / ".cursors.lock").touch()
+        if self.act == "unlock":
+            leave_lock(self.template)
         self.operation = ""
         self._ready: frozenset[tuple[str, int, int, int]] = frozenset()
 
@@ -80,8 +111,8 @@ class Ground:
             return self.words(*self._act)
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.template, self.root)
-        if self.act in PURGED_FIRST:
-            code, out, err = self._told(*self._how, "purge", "ROOT", "--box", "new", "ALL", "--yes")
+        if self.act in FIRST:
+            code, out, err = self._told(*self._how, *FIRST[self.act])
             found = OPERATION.search(out)
             assert code == 0 and found is not None, err
             self.operation = found[1]
@@ -118,7 +149,7 @@ class Ground:
                      *aside.glob("rejected/*/[!.]*"), *aside.glob("trash/*/[!.]*")]:  # fmt: skip
             data = path.read_bytes()
             label = data.decode(errors="replace").partition(":")[0]
-            whole = data == body(label) if label in LABELS else data == INJECTED.encode()
+            whole = data == body(label) if label in (*LABELS, "k1") else data == INJECTED.encode()
             found.setdefault(label if whole else "?", {})[path.stat().st_ino] = str(path.relative_to(self.root))
         return {label: sorted(places.values()) for label, places in found.items()}
 
@@ -131,6 +162,8 @@ class Ground:
             gone = self.act == "empty the trash" and label != "d1"
             if len(places) != 1 and not (gone and not places):
                 wrong.append(f"{label} stands in {places}")
+        if len(census.get("k1", [])) > 1:
+            wrong.append(f"k1 stands in {census['k1']}")
         try:
             cursors = json.loads((self.root / "cursors.json").read_text())
         except (OSError, ValueError) as error:
@@ -153,6 +186,11 @@ class Ground:
             "inject": lambda: len(census.get(INJECTED, [])) == 2,
             "undo": lambda: waiting == list(LABELS[1:]),
             "empty the trash": lambda: not any(label in where for label in LABELS[1:]),
+            "release": lambda: waiting == list(LABELS[1:]),
+            "restore": lambda: waiting == list(LABELS[1:]),
+            "unlock": lambda: not (self.root / LOCK).exists(),
+            "recover": lambda: waiting == list(LABELS),
+            "put by key": lambda: len(census.get("k1", [])) == 1 and census["k1"][0].startswith("new/"),
             "set a cursor": lambda: json.loads((self.root / "cursors.json").read_text())["email"] == 9,
         }
         return begun[self.act]()
@@ -166,7 +204,9 @@ class Ground:
         if self.act == "inject":
             wrong += self._injected_taken_back()
         elif not self.done:
-            code, out, err = self._told(*self._act)
+            if self.act == "unlock":  # what the operator put in its place, who was killed, is as old
+                os.utime(self.root / LOCK, (1.0, 1.0))
+            code, out, err = self._told(*self._act, *(("--force",) if self.act == "unlock" else ()))
             if not self.done:
                 wrong.append(f"again, it ends with {code} and is not done: {out} {err}")
         wrong += self.lost()

@@ -36,16 +36,19 @@ MARK = "/.spooltop-proof"
 STAT = {"stat", "lstat", "fstat", "newfstatat", "statx"}
 LISTING = {"openat", "close", "getdents64", "lseek", "fcntl", "dup", "fstatfs"} | STAT
 DOES: dict[str, set[str]] = {
-    **{key: {"openat"} for key in ("open_dir", "create", "open_read", "open_lasting")},
+    **{key: {"openat"} for key in ("open_dir", "create", "open_read", "open_lasting", "reopen")},
     **dict.fromkeys(("list", "scan", "inodes", "regular"), LISTING),
     **{key: {"fsync"} for key in ("sync", "sync_dir")},
     **dict.fromkeys(("stat", "fstat"), STAT),
     **{key: {"rename", "renameat", "renameat2"} for key in ("rename", "replace")},
     **{key: {"unlinkat"} for key in ("unlink", "rmdir")},
     **{key: {"flock"} for key in ("lock", "lock_whole")},
+    **{key: {"fcntl"} for key in ("lock_write", "write_locked")},
     "close": {"close"}, "write": {"write"}, "pwrite": {"pwrite64"}, "read": {"read"}, "read_at": {"pread64"},
     "content": {"lseek", "pread64"} | STAT, "truncate": {"ftruncate"}, "sync_fs": {"syncfs"}, "link": {"linkat"},
-    "rename_noreplace": {"renameat2"}, "mkdir": {"mkdirat"}, "own_as": {"fchown", "fchmod"} | STAT, "reserve": {"fallocate"},
+    "rename_noreplace": {"renameat2"}, "exchange": {"renameat2"}, "swap": {"renameat2"}, "symlink": {"symlinkat"},
+    "mkdir": {"mkdirat"}, "own_as": {"fchown", "fchmod"} | STAT, "reserve": {"fallocate"},
+    "keep_times": {"utimensat"},
 }  # fmt: skip
 """The system calls that each operation is made of."""
 CHANGES = {

@@ -88,16 +88,16 @@ class ShortWriteIgnored:
 
 
 class PosixLock:
-    def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+    def lock_write(self, fd: int, *, wait: bool = False) -> bool:
         try:
-            fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.lockf(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except (BlockingIOError, PermissionError):
             return False
         return True
 
 
 class NoLock:
-    def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+    def lock_write(self, fd: int, *, wait: bool = False) -> bool:
         return True
 
 
@@ -156,11 +156,22 @@ FAULTS = (
     Fault("a move as unlink and write", MoveByCopy, killed_anywhere),
     Fault("the ack of a claim that was taken away", MissingIsGone, taken_away),
     Fault(
+        "the record of a key on the disk before its message",
+        Change("engine/putting.py", "                    self._drafts.sync_names()\n", "                    pass\n"),
+        power_cut,
+    ),
+    Fault(
+        "a message set aside on the disk before its claim",
+        Change("engine/aside.py", "        dirs.files.sync_dir(dirs.box(Box.NEW))\n", "        pass\n"),
+        power_cut,
+    ),
+    Fault(
         "dead by age",
         Change(
             "engine/presence.py",
-            '    if presence.state == "alive":\n',
-            '    import time\n    if presence.state == "alive" and time.time() - (presence.since or 0) < 600:\n',
+            '    if presence.state == "held":\n',
+            '    import time\n    if presence.state == "held" and time.time() - (presence.since or 0) > 600:\n'
+            '        return Verdict.DEAD, "too old"\n    if presence.state == "held":\n',
         ),
         living_holder,
     ),
@@ -171,16 +182,16 @@ FAULTS = (
     ),
     Fault(
         "the lock on cursors.json itself",
-        Change("engine/cursors.py", "fd = files.open_lasting(LOCK, folder)\n", "fd = files.open_lasting(self._name, folder)\n"),
+        Change("engine/cursors.py", "return files.reopen(LOCK, folder)\n", "return files.reopen(self._name, folder)\n"),
         three_pollers,
     ),
     Fault(
         "the lock file removed",
         Change(
             "engine/cursors.py",
-            "            yield\n        finally:\n            files.close(fd)\n\n    def _count",
+            "            yield\n        finally:\n            files.close(fd)\n\n    def _open_lock",
             "            yield\n        finally:\n            if os.path.exists(f'{self._folder}/{LOCK}'):\n"
-            "                files.unlink(LOCK, folder)\n            files.close(fd)\n\n    def _count",
+            "                files.unlink(LOCK, folder)\n            files.close(fd)\n\n    def _open_lock",
         ),
         three_pollers,
     ),

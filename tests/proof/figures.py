@@ -1,4 +1,4 @@
-"""The figure that a proof ends in, where the last figures are kept, and the table that the README shows."""
+"""The figure that a proof ends in, where the last figures are kept, and the table in RESULTS.md."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-__all__ = ["BEGIN", "END", "FIGURES", "README", "Figure", "load", "machine", "parts", "renew", "section", "store", "table"]
+__all__ = ["BEGIN", "END", "FIGURES", "RESULTS", "Figure", "load", "machine", "parts", "renew", "section", "store", "table"]
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures.json"
-README = HERE.parent.parent / "README.md"
+RESULTS = HERE / "RESULTS.md"
 BEGIN, END = "<!-- proof -->", "<!-- /proof -->"
 
 
@@ -67,7 +67,7 @@ def table(figures: Iterable[Figure]) -> str:
 
 
 def section(order: Sequence[str]) -> str:
-    """What stands in the README between the marks: the figures that are kept, in the ``order`` of their proofs."""
+    """The text between the marks of RESULTS.md: the figures that are kept, in the ``order`` of their proofs."""
     kept = load()
     shown = [kept[name] for name in order if name in kept]
     if not shown:
@@ -77,15 +77,15 @@ def section(order: Sequence[str]) -> str:
 
 
 def parts() -> tuple[str, str, str]:
-    """The README before the mark, between the marks, and after."""
-    before, _, rest = README.read_text().partition(BEGIN)
+    """The text of RESULTS.md before the marks, between them, and after."""
+    before, _, rest = RESULTS.read_text().partition(BEGIN)
     between, found, after = rest.partition(END)
     if not found:
-        raise SystemExit(f"README.md has no {BEGIN} … {END}")
+        raise SystemExit(f"tests/proof/RESULTS.md has no {BEGIN} … {END}")
     return before + BEGIN, between.removeprefix("\n"), END + after
 
 
 def renew(order: Sequence[str]) -> None:
-    """Writes the table of the figures that are kept into the README."""
+    """Writes the table of the kept figures into RESULTS.md."""
     before, _, after = parts()
-    README.write_text(f"{before}\n{section(order)}{after}")
+    RESULTS.write_text(f"{before}\n{section(order)}{after}")

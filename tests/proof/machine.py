@@ -47,8 +47,8 @@ DEAD = -1
 
 @dataclass
 class Message:
-    """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``until``: not
-    claimed before, unless it was ``due`` by a clock that was set back since."""
+    """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``token``: of the last claim;
+    ``until``: not claimed before, unless it was ``due`` by a clock that was set back since."""
 
     data: bytes
     box: Box = Box.NEW
@@ -57,6 +57,7 @@ class Message:
     claim: Claim | None = None
     until: float = 0.0
     due: bool = False
+    token: str | None = None
 
 
 class Consumers(RuleBasedStateMachine):
@@ -74,7 +75,8 @@ class Consumers(RuleBasedStateMachine):
         self.messages: dict[str, Message] = {}
         self.keys: dict[str, str] = {}
         self.lost: list[Claim] = []
-        self.done: list[tuple[str, dict[str, Message]]] = []
+        self.done: list[tuple[str, dict[str, Message], dict[str, tuple[object, ...]]]] = []
+        """Operations, with what each message was before, and where it stood after."""
         self.operations, self.others = self.operator("proof"), self.operator("other")
 
     def operator(self, user: str) -> Operations:
@@ -140,7 +142,7 @@ class Consumers(RuleBasedStateMachine):
         assert message.due or message.until <= self.now + 1e-3
         assert claim.data == message.data
         assert claim.attempt == message.attempts + 1
-        message.box, message.holder, message.claim = Box.CUR, who, claim
+        message.box, message.holder, message.claim, message.token = Box.CUR, who, claim, claim.token
 
     @precondition(lambda self: self.held())
     @rule(data=st.data())
@@ -207,16 +209,17 @@ class Consumers(RuleBasedStateMachine):
         def die() -> None:
             spool = self.opened()
             claims = [claim for _ in range(count) if (claim := spool.claim()) is not None]
-            os.write(writing, "\n".join(claim.id for claim in claims).encode())
+            os.write(writing, "\n".join(f"{claim.id} {claim.token}" for claim in claims).encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
         assert killed_in_child(die)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            for id in pipe.read().decode().split():
+            for line in pipe.read().decode().splitlines():
+                id, token = line.split()
                 message = self.messages[id]
                 assert message.box is Box.NEW, "given out while it was elsewhere"
-                message.box, message.holder = Box.CUR, DEAD
+                message.box, message.holder, message.token = Box.CUR, DEAD, token
 
     @rule(seconds=st.sampled_from((-7200.0, -61.0, 1.0, 61.0, 86400.0, 31536000.0)))
     def jump(self, seconds: float) -> None:
@@ -235,13 +238,19 @@ class Consumers(RuleBasedStateMachine):
         return plan.operation, {one.id for one in result.items if one.outcome is Outcome.DONE}
 
     def requeued(self, operation: str, ids: set[str]) -> None:
-        self.done.append((operation, {id: Message(**vars(self.messages[id])) for id in ids}))
+        before = {id: Message(**vars(self.messages[id])) for id in ids}
         for id, message in self.messages.items():
             if id not in ids:
                 continue  # in their order, not in that of a set of random names: what is drawn later depends on it
             if message.claim is not None:
                 self.lost.append(message.claim)
             self.ends(message, MAX_ATTEMPTS)
+        self.done.append((operation, before, {id: self.standing(id) for id in ids}))
+
+    def standing(self, id: str) -> tuple[object, ...]:
+        """What changes whenever a message goes on: each claim counts an attempt when it ends."""
+        message = self.messages.get(id)
+        return () if message is None else (message.box, message.attempts)
 
     @rule()
     def requeue_the_dead(self) -> None:
@@ -283,8 +292,10 @@ class Consumers(RuleBasedStateMachine):
     @precondition(lambda self: self.done)
     @rule()
     def undo(self) -> None:
-        operation, before = self.done.pop()
+        operation, before, after = self.done.pop()
+        untouched = {id for id, was in before.items() if self.standing(id) == after[id] and self.known(was.token)}
         _, ids = self.applied(Action.UNDO, Selection(), undoes=operation)
+        assert ids == untouched, "what has not gone on is undone, and nothing else"
         for id in ids:
             message, was = self.messages[id], before[id]
             rejected = was.attempts + 1 >= MAX_ATTEMPTS
@@ -302,9 +313,12 @@ class Consumers(RuleBasedStateMachine):
         for who, spool in enumerate(self.spools):
             if spool._consumer.token == told.token:
                 return who
-        known = (self.root / ".spooltop" / "consumers" / str(told.token)).exists()
-        assert known, "given back to a consumer that is forgotten: nobody could tell that it is dead"
+        assert self.known(told.token), "given back to a consumer that is forgotten: nobody could tell that it is dead"
         return DEAD
+
+    def known(self, token: str | None) -> bool:
+        """Whether it can be told that the consumer of this token is dead: else no claim goes back to it."""
+        return (self.root / ".spooltop" / "consumers" / str(token)).exists()
 
     # What must hold after each
 

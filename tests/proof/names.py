@@ -320,7 +320,7 @@ def back(claim: str) -> str:
     if not name.own:
         return name.base
     assert not name.attempts, claim
-    return f"{name.base},n=1"
+    return f"{name.base},n=1,e=died"
 
 
 def group(task: tuple[int, int]) -> list[str]:

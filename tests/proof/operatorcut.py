@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from spooltop.engine import aside
+from spooltop.engine import Spool, aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.kind import BATCH
 from spooltop.model.plan import Outcome
@@ -17,7 +17,7 @@ from spooltop.model.words import ASIDE, LIVE, Action, Box
 from .pagecache import Disk, RecordingFiles
 from .world import body, build, operations
 
-__all__ = ["WORK", "operator_cuts"]
+__all__ = ["TAKEN", "WORK", "operator_cuts", "taken_cuts"]
 
 WORK: tuple[tuple[Action, ...], ...] = (
     (Action.REQUEUE,), (Action.REQUEUE, Action.UNDO), (Action.PURGE,), (Action.PURGE, Action.UNDO),
@@ -26,6 +26,8 @@ WORK: tuple[tuple[Action, ...], ...] = (
 )  # fmt: skip
 """What is done one after the other; the power goes during the last."""
 WAITING = ("m1", "m2", "m3")
+TAKEN = {Action.REQUEUE: Box.NEW, Action.HOLD: Box.HELD, Action.PURGE: Box.TRASH}
+"""What is done to a claim whose consumer died a moment ago, and where it goes."""
 
 
 def operator_cuts(
@@ -76,6 +78,41 @@ def _operator_cuts(
             wrong = [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
             # Only what comes out of a box has them in common; what a message has of its own is not synced.
             yield number, [*wrong, *(_nothing_known(where) if in_common and boxes[-2][1] in LIVE else ())]
+            shutil.rmtree(where)
+
+
+def taken_cuts(base: Path, action: Action, *, old: bool, keeps_order: bool) -> Iterator[tuple[int, list[str]]]:
+    """(number of the event, what was wrong) for each tree that a power cut leaves while an operator takes a claim that no sync
+    has seen. It is never set aside and, as another message, in ``new``."""
+    root = base / "world"
+    build(root, False)
+    disk = Disk(root, keeps_order=keeps_order)
+    files = RecordingFiles(old=old, keeps_order=keeps_order)
+    with Spool(root, False, files=files) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        label = claim.data.decode().partition(":")[0]
+        spool._consumer._forget(claim)  # as if the process died with it
+    began = len(files.events)
+    desk = operations(root, files)
+    plan = desk.plan(action, Selection(box=Box.CUR, ids=(claim.id,)))
+    result = desk.apply(plan)
+    if result.count(Outcome.DONE) != 1:
+        raise AssertionError(f"{action}: {result}")
+    for number, event in enumerate(files.events):
+        disk.apply(event)
+        if number < began:
+            continue
+        for cut in disk.cuts(number):
+            where = base / "cut"
+            disk.lay_out(cut, where)
+            with Spool(where, False) as spool:
+                spool.recover()
+            boxes = {box for found in _stands(where, label).values() for box in found}
+            # A claim that no sync has seen may be in new as well, whoever had it: until then nothing was promised of it.
+            ended = number + 1 == len(files.events)
+            right = boxes == {TAKEN[action]} if ended else boxes and not (Box.NEW in boxes and boxes & {*ASIDE})
+            yield number, [] if right else [f"{label} stands in {sorted(boxes)}"]
             shutil.rmtree(where)
 
 

@@ -70,6 +70,7 @@ def operate(path: Path, history: History, shared: Shared, writer: int) -> None:
                     time.sleep(random.random() * 0.02)  # the world moves on while somebody reads the plan
                     act(control, history, plan)
                     done.append(plan.operation)
+            shared.confirm(writer, 1)
 
 
 def planned(control: Control, path: Path, action: Action, box: Box, *, force: bool) -> Plan | None:
@@ -144,8 +145,12 @@ def storm(folder: str, seconds: float) -> Found:
         )
     for number in range(OPERATORS):
         troupe.start(f"operator{number}", partial(operate, path, shared=shared, writer=PRODUCERS + number))
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    until = 0.0  # the time runs once every operator has come to do something
+    given_up = time.monotonic() + ENDS
+    while until == 0.0 or time.monotonic() < until:
+        acting = all(shared.confirmed(PRODUCERS + number) for number in range(OPERATORS))
+        if until == 0.0 and (acting or time.monotonic() > given_up):
+            until = time.monotonic() + seconds
         time.sleep(random.random() * 0.1)
         # Operators too, but seldom: each has to come to do something.
         role = "operator" if random.random() < 0.04 else "consumer"

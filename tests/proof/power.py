@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.backends.operating.tripwire import CHANGES, Tripwire
+from tests.backends.operating.tripwire import LASTING, Tripwire
 
 from .crash import scratch
 from .disks import Disk, missing
@@ -62,7 +62,7 @@ def cuts(
             reading, writing = os.pipe()
 
             def work(root: Path = root, k: int = k, writing: int = writing) -> None:
-                files = trap(k, lambda: os.kill(os.getpid(), signal.SIGKILL), seen=CHANGES)
+                files = trap(k, lambda: os.kill(os.getpid(), signal.SIGKILL), seen=LASTING)
                 world = Group(root, files, True, lambda line: os.write(writing, f"{line}\n".encode()))
                 files.armed = True
                 for operation in sequence:
@@ -71,7 +71,7 @@ def cuts(
             passed = not killed_in_child(work)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
-                told = Told(pipe.read().decode().splitlines())
+                told = Told(pipe.read().decode().splitlines(), aside=True)
             if commit:
                 disk.commit()
             disk.cut()
@@ -104,7 +104,7 @@ def prepared(folder: Path, kind: str) -> Disk:
         disk = Disk(kind, folder / f"{kind}-{os.getpid()}")
         disk.mount()
         try:
-            build(disk.at / "spool", True)
+            build(disk.at / "spool", True, aside=True)
         finally:
             disk.unmount()
         _prepared[kind] = disk

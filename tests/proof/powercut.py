@@ -62,7 +62,7 @@ def cuts(
     ``kind`` is what does the file operations."""
     template = base / "template"
     if not template.exists():
-        build(template, False)
+        build(template, False, aside=True)
     world = base / "world"
     shutil.copytree(template, world)
     disk = Disk(world)
@@ -85,7 +85,7 @@ def cuts(
             for cut in disk.cuts(number):
                 root = base / "cut"
                 disk.lay_out(cut, root)
-                yield number, after(root, Told(told))
+                yield number, after(root, Told(told, aside=True))
                 shutil.rmtree(root)
     finally:
         shutil.rmtree(world)

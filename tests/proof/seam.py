@@ -9,11 +9,10 @@ from typing import Any
 
 from spooltop.backends.directory.logfiles import LogFiles
 from tests.backends.operating.tripwire import SEEN
-from tests.engine.helpers import OPERATIONS
 
 __all__ = ["CALLS", "OPENING", "Around", "Seam"]
 
-CALLS = SEEN | OPERATIONS
+CALLS = SEEN
 """What ends in a system call; ``move`` and ``write_all`` are made of these."""
 OPENING = frozenset({"open_dir", "create", "open_read", "open_lasting"})
 """Those that give a descriptor."""

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .acts import NAMES, Ground, do
+from .acts import NAMES, NOTHING, Ground, do
 from .calls import CHANGES
 from .crash import scratch
 from .figures import Figure
@@ -79,13 +79,13 @@ def judged(ground: Ground, what: str, ended: Ended) -> list[str]:
     if what == KILL:
         return wrong + ground.finish()
     words = f"{ended.out}{ended.err}"
-    if ended.code not in CODES and not (ended.code == 4 and ground.act == "requeue"):  # what nobody can judge is not dead
+    if ended.code not in CODES and not (ended.code == NOTHING and ground.act in ("requeue", "recover")):
         wrong.append(f"it ended with {ended.code}: {ended.err}")
     if "Traceback" in words or "this is a defect" in words:
         wrong.append(f"no clear line: {ended.err}")
     if ended.code == 0 and not ground.done:
         wrong.append(f"it says that it is done, and is not: {words}")
-    if ended.code and not ended.err.strip() and "failed" not in ended.out and "skipped" not in ended.out:
+    if ended.code not in (0, NOTHING) and not ended.err.strip() and "failed" not in ended.out and "skipped" not in ended.out:
         wrong.append(f"it ended with {ended.code} and says nothing")
     wrong += [f"no line of ours: {line}" for line in ended.err.splitlines() if not line.startswith("spooltop: ")]
     return wrong if ended.code and ground.untouched else wrong + ground.finish()

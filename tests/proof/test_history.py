@@ -26,6 +26,8 @@ HELD = ["10 C?", "11 B 1 m id-m 1 t.1"]
 SECOND = consumer("40 C?", "41 B 1 m id-m 2 u.1", "50 A? 1", "51 A! 1")
 KILLED = {"killer": ["32 K consumer-1. 30", "99 END"]}
 
+CUT = {**PUT, **KILLED, "consumer-1.": [*HELD, "20 A? 1"]}
+
 WELL = {
     "acked": {**PUT, "consumer-1.": ACKED},
     "killed while it held it": {**PUT, **KILLED, "consumer-1.": HELD, "consumer-2.": SECOND},
@@ -34,6 +36,7 @@ WELL = {
     "killed before the put was written down": {
         "producer-1.": ["1 P? m"], "killer": ["9 K producer-1. 8", "99 END"], "consumer-1.": ACKED,
     },
+    "killed in an ack, given out again, acked": {**CUT, "consumer-2.": SECOND},
     "released": {**PUT, "consumer-1.": consumer(*HELD, "20 R? 1", "21 R! 1"), "consumer-2.": SECOND},
     "forced": {
         **PUT, "operator-1.": ["25 F? t.1", "26 F! t.1", "27 END"],
@@ -52,8 +55,23 @@ WELL = {
     },
 }  # fmt: skip
 
+UNCONFIRMED = {"producer-1.": ["1 P? m"], "killer": ["9 K producer-1. 8", "32 K consumer-1. 30", "99 END"]}
+
 WRONG: dict[str, tuple[dict[str, list[str]], tuple[str, ...], str]] = {
     "lost": (PUT, (), "m is lost"),
+    "lost by the one who had it after an ack that was cut off": (
+        {**CUT, "consumer-2.": consumer("40 C?", "41 B 1 m id-m 2 u.1", "50 R? 1", "51 R! 1")}, (), "m is lost",
+    ),
+    "lost by one who was killed while it held it, after an ack that was cut off": (
+        {
+            **CUT, "killer": ["32 K consumer-1. 30", "62 K consumer-2. 60", "99 END"],
+            "consumer-2.": ["40 C?", "41 B 1 m id-m 2 u.1"],
+        },
+        (), "m is lost",
+    ),
+    "lost after its delivery, which its producer was killed before it heard of": (
+        {**UNCONFIRMED, "consumer-1.": HELD}, (), "m is lost",
+    ),
     "left": (PUT, ("m",), "m is left over"),
     "from nowhere": ({"consumer-1.": ACKED}, (), "m was never put"),
     "again after its ack": ({**PUT, "consumer-1.": ACKED}, ("m",), "m was acked and is there again"),

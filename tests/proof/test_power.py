@@ -31,7 +31,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Disk:
     disk = Disk("ext4", folder)
     disk.mount()
     try:
-        build(disk.at / "spool", True)
+        build(disk.at / "spool", True, aside=True)
     finally:
         disk.unmount()
     return disk

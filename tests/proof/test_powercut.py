@@ -12,7 +12,7 @@ from spooltop.engine import Spool
 from spooltop.model.words import Action
 
 from .crash import scratch
-from .operatorcut import WORK, operator_cuts
+from .operatorcut import TAKEN, WORK, operator_cuts, taken_cuts
 from .pagecache import Disk, RecordingFiles
 from .powercut import cuts
 from .world import OPERATIONS
@@ -41,6 +41,16 @@ def test_what_an_operator_was_told_is_so_after_a_power_cut(
     folder: Path, work: tuple[Action, ...], old: bool, keeps_order: bool, in_common: bool
 ) -> None:
     found = list(operator_cuts(folder, work, old=old, keeps_order=keeps_order, in_common=in_common))
+    assert [wrong for _, wrong in found if wrong] == []
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("keeps_order", [True, False])
+@pytest.mark.parametrize("action", TAKEN)
+def test_a_claim_that_no_sync_has_seen_is_in_one_place_after_an_operator_took_it(
+    folder: Path, action: Action, keeps_order: bool
+) -> None:
+    found = list(taken_cuts(folder, action, old=False, keeps_order=keeps_order))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 

@@ -1,4 +1,4 @@
-"""A small spool, the six operations on it, and what is known for certain of each message after a process was cut off.
+"""A small spool, the operations on it, and what is known for certain of each message after a process was cut off.
 
 The child that runs a sequence tells over a pipe when an operation begins and when it has returned. Whatever had returned must
 hold, what was under way may have happened or not, and nothing may be there twice or in part.
@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from spooltop.backends.directory import lockbooks
+from spooltop.backends.directory.besidebooks import SpoolBooks
+from spooltop.backends.directory.lockset import LockOperator
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
-from spooltop.engine import CursorFile, Spool, machine, names, presence
+from spooltop.backends.directory.processes import Processes
+from spooltop.engine import CursorFile, Spool, names, presence
 from spooltop.engine.claim import Claim
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
@@ -24,9 +29,17 @@ from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
-__all__ = ["OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "operations", "requeue_dead"]
+__all__ = [
+    "LOCK", "OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "leave_lock", "operations",
+    "requeue_dead",
+]  # fmt: skip
 
-OPERATIONS = ("put", "claim", "ack", "release", "requeue", "cursor")
+OPERATIONS = (
+    "put", "put_by_key", "claim", "ack", "release", "reject", "recover", "requeue", "release_held", "restore", "unlock", "cursor",
+)  # fmt: skip
+"""What producers and consumers do, and operators; ``release_held`` is an operator's ``release``."""
+LOCK = "leader.lock"
+"""A lock that nobody holds any more."""
 
 CURSORS = {"email": 7, "imessage": 1}
 
@@ -36,8 +49,9 @@ def body(label: str) -> bytes:
     return f"{label}:".encode() + label[-1:].encode() * 5000
 
 
-def build(root: Path, durable: bool) -> None:
-    """Three messages that wait, one claimed by a consumer that died, and a cursor file. All of it synced."""
+def build(root: Path, durable: bool, *, aside: bool = False) -> None:
+    """Three messages that wait, one claimed by a consumer that died, and a cursor file. All of it synced. ``aside``: besides one
+    that is held, one in the trash, and a stale lock."""
     with Spool.create(root, durable) as spool:
         spool.put_many([body("d1"), body("m1"), body("m2"), body("m3")])
     (root / "cursors.json").write_text(json.dumps(CURSORS))
@@ -48,8 +62,25 @@ def build(root: Path, durable: bool) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert killed_in_child(die)
+    if aside:
+        set_aside(root)
     if durable:
         os.sync()
+
+
+def set_aside(root: Path) -> None:
+    with Spool(root) as spool:
+        held, trash = spool.put_many([body("h1"), body("t1")])
+    desk = operations(root)
+    for action, id in ((Action.HOLD, held), (Action.PURGE, trash)):
+        result = desk.apply(desk.plan(action, Selection(box=Box.NEW, ids=(id,))))
+        assert result.count(Outcome.DONE) == 1, result
+    leave_lock(root)
+
+
+def leave_lock(root: Path) -> None:
+    """As a leader leaves it whose lease has ended: it is stale wherever it is looked at from."""
+    (root / LOCK).write_text('{"ownerId": "gone", "expiresAt": 1700000000000}')
 
 
 def killed_in_child(work: Callable[[], None]) -> bool:
@@ -81,7 +112,7 @@ def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
             told = names.parse(name, claimed=box is Box.CUR)
             verdict, evidence = None, ""
             if told.token is not None:
-                verdict, evidence = presence.judge(presence.look(dirs, told.token), machine.this_machine().boot_id, network=False)
+                verdict, evidence = presence.judge(presence.look(dirs, told.token), presence.Vantage.of(dirs))
             attempt = None if told.attempts is None else told.attempts + 1
             yield Row(
                 key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
@@ -107,6 +138,32 @@ def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | 
     desk = operations(root, files, looking)
     plan = desk.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
     return desk.apply(plan).count(Outcome.DONE) if plan.items else 0
+
+
+def whole_box(root: Path, action: Action, box: Box, files: LogFiles | None = None) -> None:
+    """What an operator does to all that stands in a box."""
+    desk = operations(root, files)
+    plan = desk.plan(action, Selection(box=box, everything=True))
+    if plan.items:
+        desk.apply(plan)
+
+
+class Seeing(Processes):
+    """Sees every process, also from within a container, as the first pid namespace does."""
+
+    def in_first_namespace(self) -> bool:
+        return True
+
+
+def unlock(root: Path, files: LogFiles | None = None) -> None:
+    """An operator removes the stale locks."""
+    files = files or LogFiles()
+    books = SpoolBooks(str(root), files, state_dir=f"{root}.state", what=lockbooks.JOURNAL)
+    operator = LockOperator(str(root), books, above=False, files=files, processes=Seeing(), user="proof")
+    desk = Operations(operator, str(root), time.time)
+    plan = desk.plan(Action.UNLOCK, Selection(everything=True))
+    if plan.items:
+        desk.apply(plan)
 
 
 class World:
@@ -153,6 +210,41 @@ class World:
         claim.release()
         self.tell(f"release! {label}")
 
+    def _put_by_key(self) -> None:
+        self.made += 1
+        label = f"k{self.made}"
+        self.tell(f"put? {label}")
+        self.spool.put(body(label), key=label)
+        self.tell(f"put! {label}")
+
+    def _reject(self) -> None:
+        if not self.held:
+            self._claim()
+        label, claim = self.held.pop(0)
+        self.tell(f"reject? {label}")
+        claim.reject("on purpose")
+        self.tell(f"reject! {label}")
+
+    def _recover(self) -> None:
+        self.tell("recover?")
+        self.spool.recover()
+        self.tell("recover!")
+
+    def _release_held(self) -> None:
+        self.tell("back? h1")
+        whole_box(self.root, Action.RELEASE, Box.HELD, self.files)
+        self.tell("back! h1")
+
+    def _restore(self) -> None:
+        self.tell("back? t1")
+        whole_box(self.root, Action.RESTORE, Box.TRASH, self.files)
+        self.tell("back! t1")
+
+    def _unlock(self) -> None:
+        self.tell("unlock?")
+        unlock(self.root, self.files)
+        self.tell("unlock!")
+
     def _requeue(self) -> None:
         self.tell("requeue?")
         requeue_dead(self.root, self.files)
@@ -168,27 +260,58 @@ class World:
 class Told:
     """What the lines of a process amount to."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], *, aside: bool = False) -> None:
+        """``aside``: of a spool that was built so."""
         self.sure = {"d1", "m1", "m2", "m3"}
-        """Messages that must come out."""
+        """Messages that must come out, or be set aside."""
         self.maybe: set[str] = set()
         """Messages that may come out, once."""
+        self.aside = {"h1", "t1"} if aside else set()
+        """Messages that must be aside."""
+        self.either: set[str] = set()
+        """Messages that may be aside or come out."""
+        self.keys: set[str] = set()
+        """Those that were to be put by a key, which is their label, and may be put again by it."""
+        self.acked: set[str] = set()
+        """Those whose ack has begun."""
+        self.unlocked: bool | None = False if aside else None
+        """Whether the stale lock must be gone; None where it may be."""
         self.cursor = {CURSORS["imessage"]}
         """What the cursor may be."""
+        self.sure |= self.aside
         for line in lines:
             word, _, label = line.partition(" ")
             if word in ("put?", "ack?"):
                 self.sure.discard(label)
                 self.maybe.add(label)
+                if word == "ack?":
+                    self.acked.add(label)
+                elif label.startswith("k"):
+                    self.keys.add(label)
             elif word == "put!":
                 self.sure.add(label)
                 self.maybe.discard(label)
             elif word == "ack!":
                 self.maybe.discard(label)
+            elif word in ("reject?", "back?"):
+                self.aside.discard(label)
+                self.either.add(label)
+            elif word in ("reject!", "back!"):
+                self.either.discard(label)
+                if word == "reject!":
+                    self.aside.add(label)
+            elif word == "unlock?":
+                self.unlocked = None
+            elif word == "unlock!":
+                self.unlocked = True
             elif word == "cursor?":
                 self.cursor |= {int(label)}
             elif word == "cursor!":
                 self.cursor = {int(label)}
+
+
+def set_aside_now(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in (root / ".spooltop").glob("*/*/[!.]*")]
 
 
 def inodes(root: Path) -> dict[str, set[int]]:
@@ -220,13 +343,27 @@ def after(root: Path, told: Told) -> list[str]:
             data = path.read_bytes()
             if data != body(data.decode().partition(":")[0] or "?"):
                 wrong.append(f"{box} shows {len(data)} bytes of a message")
-    wrong += [f"{label} stands in {len(found)} files" for label, found in inodes(root).items() if len(found) > 1]
+    shown = inodes(root)
+    wrong += [f"{label} stands in {len(found)} files" for label, found in shown.items() if len(found) > 1]
+    with Spool(root, False) as spool:
+        for key in sorted(told.keys):  # by the key it is one message, however far the first put came, and after its ack none
+            spool.put(body(key), key=key)
+    sure = told.sure | (told.keys - told.acked)
+    if told.either & {"h1", "t1"} and any(path.lstat().st_nlink > 1 for path in (root / "new").iterdir()):
+        # Between the link and the unlink of a file system that has no other way: what an operator was killed in, the next change
+        # of an operator ends. A consumer that is quicker takes what is visible, and the name that was left is there again.
+        whole_box(root, Action.RELEASE, Box.HELD) if "h1" in told.either else whole_box(root, Action.RESTORE, Box.TRASH)
     came, two = drain(root)
     wrong += [f"{name} has two names after a recover" for name in two]
-    got = Counter(data.decode().partition(":")[0] for data in came)
-    wrong += [f"{label} is lost" for label in sorted(told.sure - set(got))]
+    out, aside = (Counter(data.decode().partition(":")[0] for data in found) for found in (came, set_aside_now(root)))
+    got = out + aside
+    wrong += [f"{label} is lost" for label in sorted(sure - set(got))]
+    wrong += [f"{label} was there and has vanished" for label in sorted(set(shown) - sure - set(got))]
     wrong += [f"{label} came {count} times" for label, count in got.items() if count > 1]
-    wrong += [f"{label} came back" for label in sorted(set(got) - told.sure - told.maybe)]
+    wrong += [f"{label} came back" for label in sorted(set(got) - sure - told.maybe)]
+    wrong += [f"{label} came out, and was set aside" for label in sorted(set(out) & told.aside)]
+    wrong += [f"{label} is set aside" for label in sorted(set(aside) - told.aside - told.either)]
+    wrong += _lock_wrong(root, told)
     wrong += [f"{path.name} is left in cur" for path in (root / "cur").iterdir()]
     try:
         cursors = json.loads((root / "cursors.json").read_text())
@@ -236,3 +373,13 @@ def after(root: Path, told: Told) -> list[str]:
         wrong.append(f"the cursors are {cursors}, not {sorted(told.cursor)}")
     return wrong
 
+
+def _lock_wrong(root: Path, told: Told) -> list[str]:
+    """A stale lock stands until it is removed, and one whose removal was cut off can be removed again."""
+    if (root / LOCK).exists() is told.unlocked:
+        return [f"{LOCK} {'stands' if told.unlocked else 'has gone'}"]
+    if told.unlocked is None and (root / LOCK).exists() and (root / LOCK).read_text().partition("\n")[0] != str(os.getpid()):
+        os.utime(root / LOCK, (1.0, 1.0))  # what an operator put in its place, who was killed, is as old
+        unlock(root)
+        return [f"{LOCK} cannot be removed any more"] if (root / LOCK).exists() else []
+    return []

@@ -68,9 +68,10 @@ async def dashboard(
     size: tuple[int, int] = (80, 23),
     options: Options | None = None,
     monotonic: Callable[[], float] = time.monotonic,
+    moment: float = 0.0,
 ) -> AsyncIterator[Driver]:
     """The dashboard on a control, seen for the first time already."""
-    app = SpooltopApp(control, options or Options(), quiet=0.02, busy=0.005, monotonic=monotonic)
+    app = SpooltopApp(control, options or Options(), quiet=0.02, busy=0.005, monotonic=monotonic, moment=moment)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:

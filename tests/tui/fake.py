@@ -169,10 +169,11 @@ class FakeControl:
                 abandoned=verdicts.count(Verdict.ABANDONED),
             ),
             disk=Disk("ext4", 12_100_000_000, 30_000_000_000, 880, 1000), locks=self.locks, consumers=1,
-            who=Who("memex", 1000, "may change" if self.can.change else "may look only"), can=self.can,
+            who=Who("memex", 1000, "read-write" if self.can.change else "read-only"), can=self.can,
             watch=Watch("live", since=self.time - 312), generation=self.generation,
         )  # fmt: skip
-        return Snapshot(sight, Rates(), self.cursors, problems, muted=dict(self.muted))
+        stale = {lock.path: "lock-stale" for lock in self.locks if lock.verdict == "stale"}
+        return Snapshot(sight, Rates(), self.cursors, problems, muted=dict(self.muted), lock_problems=stale)
 
     def changes(self, timeout: float) -> bool:
         changed = self._changed.wait(timeout)
@@ -204,7 +205,8 @@ class FakeControl:
             case "source":
                 return row.source or ""
             case "verdict":
-                return str(row.verdict)
+                rank = {Verdict.DEAD: 2, Verdict.ABANDONED: 2, Verdict.UNKNOWN: 1}.get(row.verdict or Verdict.ALIVE, 0)
+                return rank * 1e9 + (row.in_box_age(self.time) or 0)
             case "name":
                 return row.name
             case "held":
@@ -278,16 +280,16 @@ class FakeControl:
         items = [Item(row, row.key) for row in rows if row not in live]
         if action is Action.UNDO:
             items = [Item(claim(99), ("cur", 99))]
+        if action is Action.INJECT:
+            items = [Item(waiting(700 + n), ("new", 700 + n)) for n in range(int(str(chosen.get("count", 0))))]
         if action is Action.UNLOCK:
             named = [(str(key), Row(key=key, box=Box.CUR, id=str(key), name=str(key))) for key in selection.keys or ()]
             items = [Item(row, path, words=f"soft lock {path} of pid 77") for path, row in named]
         if action is Action.SET_CURSOR:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))
-            items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}")]
-        count = chosen.get("count", 0) if action is Action.INJECT else len(items)
-        assert isinstance(count, int)
-        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(count, doubtful=False)
+            items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}", value=value)]
+        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(len(items), doubtful=False)
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
             items=items, refused=tuple(Refusal(row, "its holder lives", forceable=True) for row in live),
@@ -296,6 +298,7 @@ class FakeControl:
         )  # fmt: skip
 
     def paced(self, plan: Plan, rate: float | None) -> Plan:
+        self.gate.wait()
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         slowly = () if rate is None else ("--rate", f"{rate:g}")
         return replace(
@@ -338,7 +341,7 @@ class FakeControl:
 
 
 def a_cursor(source: str = "imessage", verdict: str = "reverted") -> Cursor:
-    return Cursor(source, 89632, "89632", verdict, "put back 5 times", "/opt/memex/cursors.json", True, NOW - 9, put_back=5)
+    return Cursor(source, 89632, "89632", verdict, "reverted 5 times", "/opt/memex/cursors.json", True, NOW - 9, reverts_recent=5)
 
 
 def a_lock() -> Lock:

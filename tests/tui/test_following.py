@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spooltop.model.followed import Followed
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.words import Action, Box, Verdict
-from spooltop.tui.following import followed_ids, since_then
+from spooltop.model.sight import CursorSection, LockParty
+from spooltop.model.snapshot import Cursor
+from spooltop.model.words import Action, Box, Json, Verdict
+from spooltop.tui.following import CursorSet, cursor_since, followed_ids, since_then
 from spooltop.tui.found import Followers
 
 from .driving import dashboard
@@ -65,6 +69,51 @@ def test_what_was_put_aside_by_the_operation_is_not_waited_for() -> None:
 def test_what_is_not_followed_is_counted() -> None:
     followers = Followers(NOW + 5, {"a": Followed("a", Box.NEW, 1, 2)})
     assert since_then(result("a", "b", "c"), followers)[-1] == "so much of the first 1; 2 more are not followed"
+
+
+def cursor(value: Json, *history: CursorSection, verdict: str = "advancing") -> Cursor:
+    return Cursor("imessage", value, str(value), verdict, "", "/c.json", True, history=history)
+
+
+SET = CursorSet("imessage", "/c.json", {"cursor": 9})
+POLLER = LockParty(4312, "python3 poll_email.py")
+
+
+@pytest.mark.parametrize(
+    "now, words",
+    [
+        (cursor({"cursor": 9}), "still {'cursor': 9}: nobody has written over it for 10s"),
+        (cursor({"cursor": 5}, CursorSection(NOW + 8, {"cursor": 5}, 1), CursorSection(NOW + 4, {"cursor": 4}, 1, writer=POLLER),
+                CursorSection(NOW, {"cursor": 9}, 1)), "OVERWRITTEN after 4.0s by 4312 poll_email.py: 9 → "),
+        (cursor({"cursor": 12}, CursorSection(NOW + 4, {"cursor": 12}, 1)), "advanced after 4.0s: 9 → "),
+        (cursor("tok", CursorSection(NOW + 4, "tok", 1)), "OVERWRITTEN after 4.0s: 9 → tok"),
+        (cursor({"cursor": 9}, verdict="unreadable"), "imessage cannot be read now"),
+    ],
+)  # fmt: skip
+def test_what_became_of_a_cursor_that_was_set(now: Cursor, words: str) -> None:
+    done = replace(result("imessage", action=Action.SET_CURSOR))
+    base = FakeControl().look()
+    later = replace(base, sight=replace(base.sight, taken_at=NOW + 12), cursors=(now,))
+    (said,) = cursor_since(done, SET, later)
+    assert said.startswith(words)
+    assert cursor_since(done, SET, replace(later, sight=replace(later.sight, taken_at=NOW - 1))) == ()
+    assert cursor_since(done, SET, replace(later, cursors=())) == ("imessage cannot be read now: its file is gone",)
+
+
+async def test_the_panel_of_a_cursor_says_when_it_is_overwritten() -> None:
+    control = FakeControl()
+    control.cursors = (cursor(5),)
+    async with dashboard(control) as driver:
+        await driver.see("nothing wrong")
+        await driver.press(*"5e9")
+        await planned(driver, "enter")
+        control.cursors = (cursor(9),)
+        await driver.press("y")
+        control.change()
+        await driver.see("operation op1", "still 9: nobody has written over it")
+        control.cursors = (cursor(5, CursorSection(NOW + 4, 5, 1)),)
+        control.change()
+        await driver.see("OVERWRITTEN", "9 → 5")
 
 
 async def test_the_panel_follows_its_messages_from_before_the_change_until_it_is_closed() -> None:

@@ -39,6 +39,12 @@ def kept_too_long() -> FakeControl:
     return fake
 
 
+def lengthy() -> FakeControl:
+    fake = busy()
+    fake.payloads[("cur", 6)] = b"".join(b'"source" line %d\n' % n for n in range(100))
+    return fake
+
+
 def many() -> FakeControl:
     return FakeControl([claim(n) for n in range(12)])
 
@@ -115,6 +121,13 @@ CASES: dict[str, Case] = {
     "copy-result": Case(RESULT, "copied: the result of op1"),
     "move-down": Case((NEW,), at(1)),
     "move-up": Case((NEW, ("G", "")), at(118)),
+    "scroll-down": Case(
+        (CLAIMS, ("enter", "line 3")), lambda driver: driver.app.main.scroll == 1, lengthy
+    ),
+    "scroll-up": Case((CLAIMS, ("enter", "line 3"), ("G", "line 99")), lambda driver: "line 99" not in driver.text, lengthy),
+    "next-message": Case((CLAIMS, ("enter", claim(6).id)), claim(5).id),
+    "previous-message": Case((CLAIMS, ("j", ""), ("enter", claim(5).id)), claim(6).id),
+    "half-page-down": Case((NEW,), lambda driver: at(height(driver) // 2)(driver)),
     "page-down": Case((NEW,), lambda driver: at(height(driver))(driver)),
     "page-up": Case((NEW, ("G", "")), lambda driver: at(119 - height(driver))(driver)),
     "half-page-up": Case((NEW, ("G", "")), lambda driver: at(119 - height(driver) // 2)(driver)),
@@ -145,11 +158,17 @@ CASES: dict[str, Case] = {
     "mark-all": Case((NEW,), "120 marked"),
     "unmark-all": Case((NEW, ("a", "120 marked")), "0 marked"),
     "filter": Case((NEW,), "Enter keeps"),
+    "find": Case((OPERATIONS,), "Enter goes to the next line"),
+    "which-key": Case((CLAIMS,), "d purges to the trash, r requeues"),
+    "sort-menu": Case((CLAIMS, ready("sorted by verdict")), "Sort by"),
+    "choose-sort": Case(
+        (CLAIMS, ready("sorted by verdict"), ("s", "Sort by"), ("g", "▌verdict"), ("j", "▌held")), "sorted by held"
+    ),
     "next-match": Case((NEW, ("slash s r c : e m a i l enter", "match src:email")), at(1)),
     "previous-match": Case((NEW, ("slash s r c : e m a i l enter", "match src:email"), ("G", "")), at(118)),
-    "sort-left": Case((CLAIMS, ready("sorted by held")), lambda driver: "sorted by held" not in driver.text),
-    "sort-right": Case((CLAIMS, ready("sorted by held")), lambda driver: "sorted by held" not in driver.text),
-    "sort-invert": Case((CLAIMS, ready("sorted by held ↓")), "sorted by held ↑"),
+    "sort-left": Case((CLAIMS, ready("sorted by verdict")), lambda driver: "sorted by verdict" not in driver.text),
+    "sort-right": Case((CLAIMS, ready("sorted by verdict")), lambda driver: "sorted by verdict" not in driver.text),
+    "sort-invert": Case((CLAIMS, ready("sorted by verdict ↓")), "sorted by verdict ↑"),
     "problems": Case((CLAIMS,), "Claims › problems only 6"),
     "freeze": Case((OVERVIEW,), "FROZEN"),
     "times": Case((OVERVIEW,), "times are shown as local time"),

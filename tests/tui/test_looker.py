@@ -369,18 +369,41 @@ async def test_an_idle_spool_is_not_painted_again() -> None:
         await driver.until(lambda: painted)
 
 
-def test_steady_lets_news_through_at_once_and_time_each_ten_seconds() -> None:
+def test_steady_lets_news_through_at_once_and_time_each_step_of_an_age() -> None:
     control = FakeControl([claim(1)])
     steady = Steady()
     assert steady.takes(control.look())
-    control.time += 3
+    control.time += 0.5
     assert not steady.takes(control.look())
     control.rows.append(claim(2))
     assert steady.takes(control.look())
+    taken = []
+    for second in range(1, 41):  # what is new is counted in seconds, what is older in steps of ten
+        control.time += 1
+        if steady.takes(control.look()):
+            taken.append(second)
+    assert taken == [*range(1, 12), 21, 31]
     control.time += 10
     assert steady.takes(control.look())
     control.time -= 3600
     assert steady.takes(control.look()), "a clock that was set back must not freeze the screen"
+
+
+def test_a_verdict_that_changes_is_news_though_all_counts_stay() -> None:
+    snapshot = FakeControl([claim(1)]).look()
+    one, other = claim(1), claim(2)
+
+    def judged(first: Verdict, second: Verdict) -> Snapshot:
+        rows = (replace(one, verdict=first), replace(other, verdict=second))
+        return replace(snapshot, sight=replace(snapshot.sight, claims=rows))
+
+    steady = Steady()
+    assert steady.takes(judged(Verdict.DEAD, Verdict.ALIVE))
+    assert not steady.takes(judged(Verdict.DEAD, Verdict.ALIVE))
+    assert steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
+    assert not steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
+    one = replace(one, key=("another",))
+    assert steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
 
 
 def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_time() -> None:
@@ -393,7 +416,7 @@ def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_
 
     assert steady.takes(at(0, 0, 0.0))  # of the time before a stop nothing is left
     assert steady.takes(at(1, 0, 70.0))
-    assert not steady.takes(at(2, 2, 71.0))
+    assert not steady.takes(at(1, 2, 71.0))
 
 
 def test_jobs_are_done_one_after_the_other_and_errors_come_back() -> None:

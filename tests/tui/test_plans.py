@@ -13,7 +13,7 @@ from spooltop.tui.screens.panel import Panel
 from spooltop.tui.screens.plan import PlanScreen
 
 from .driving import Driver, dashboard
-from .fake import NOW, FakeControl, claim, waiting, written
+from .fake import NOW, FakeControl, a_cursor, claim, waiting, written
 
 
 def dead(count: int, *, live: int = 0) -> FakeControl:
@@ -218,6 +218,46 @@ async def test_undo_from_the_result() -> None:
         await planned(driver, "z")
         await driver.until(lambda: driver.control.planned[-1][0] is Action.UNDO)
         assert driver.control.planned[-1][3] == {"undoes": "op1"}
+
+
+@pytest.mark.parametrize("form", ["i", "5 e 9 9"], ids=["inject", "set a cursor"])
+async def test_undo_from_the_result_of_a_form_opens_a_plan_that_can_be_confirmed_and_left(form: str) -> None:
+    control = FakeControl()
+    control.cursors = (a_cursor(),)
+    async with dashboard(control) as driver:
+        await driver.see("nothing wrong")
+        await driver.press(*form.split())
+        await planned(driver, "enter")
+        await driver.press("y")
+        await driver.see("operation op1")
+        await planned(driver, "z")
+        await driver.see("Undo 1")
+        assert control.planned[-1][3] == {"undoes": "op1"}
+        await driver.press("y")
+        await driver.until(lambda: len(control.applied) == 2, "the undo to be done")
+        await driver.see("operation op2")
+        await driver.press("escape")
+        await driver.gone("operation op2")
+        await driver.press("2")  # the form has gone with its plan
+        await driver.see("New 0")
+
+
+async def test_a_plan_that_ends_beneath_its_help_leaves_the_keyboard_alive() -> None:
+    async with dashboard(dead(2)) as driver:
+        await planned(driver, "r")
+        driver.control.gate.clear()
+        await driver.press("y")
+        await driver.see("Esc stop")
+        await driver.press("question_mark")
+        await driver.see("In a plan")
+        driver.control.gate.set()
+        await driver.see("operation op1")
+        await driver.press("escape")
+        await driver.gone("operation op1")
+        await driver.press("escape")
+        await driver.see("nothing wrong")
+        await driver.press("2")
+        await driver.see("New 2")
 
 
 async def test_undo_from_the_list_of_operations() -> None:

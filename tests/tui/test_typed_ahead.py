@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from textual.events import Key
+from textual.events import Key, Paste
+from textual.message import Message
+
+from spooltop.model.plan import Confirm, OperationRecord
+from spooltop.model.words import Action, Verdict
+from spooltop.tui.screens.panel import Panel
 
 from .driving import Driver, dashboard
-from .fake import FakeControl, claim
+from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
 from .test_plans import planned
 
 
 def at_once(driver: Driver, *keys: str) -> None:
     """All in one read of the terminal, as tmux and a paste send them."""
     for key in keys:
-        driver.app.post_message(Key(key, key if len(key) == 1 else {"question_mark": "?", "colon": ":"}.get(key)))
+        driver.app.post_message(Key(key, key if len(key) == 1 else {"question_mark": "?", "colon": ":", "slash": "/"}.get(key)))
 
 
 async def test_help_is_left_and_the_dashboard_too_by_two_keys_typed_at_once() -> None:
@@ -74,3 +79,186 @@ async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below(
         await driver.press("2")
         await driver.see("New 0")
         assert not driver.app.leaving.is_set()
+
+
+def at(driver: Driver, time: float, *keys: str) -> None:
+    """Keys that were typed then, by the time of events."""
+    for key in keys:
+        event = Key(key, key if len(key) == 1 else None)
+        event.time = time
+        driver.app.post_message(event)
+
+
+def shown_at(driver: Driver) -> float:
+    at = driver.app.screen.query_one(Panel).painted_at
+    assert at is not None
+    return at
+
+
+async def test_a_plan_is_confirmed_by_no_key_that_comes_before_it_was_there_for_a_moment() -> None:
+    async with dashboard(FakeControl([claim(1)]), moment=1000.0) as driver:
+        await planned(driver, "r")
+        await driver.see("[Esc Cancel]   …")
+        assert "y requeue" not in driver.text
+        at(driver, shown_at(driver) + 999.0, "y")
+        await driver.see("only just been shown")
+        assert driver.control.applied == []
+        at(driver, shown_at(driver) + 1000.0, "y")
+        await driver.see("Requeued 1")
+
+
+async def test_a_number_is_no_confirmation_before_a_moment_either() -> None:
+    control = FakeControl([claim(n) for n in range(120)])
+    async with dashboard(control, moment=1000.0) as driver:
+        await planned(driver, "r")
+        at(driver, shown_at(driver) + 999.0, "1", "2", "0", "enter")
+        await driver.see("only just been shown", "120_")
+        assert control.applied == []
+        at(driver, shown_at(driver) + 1000.0, "enter")
+        await driver.see("Requeued 120")
+
+
+async def test_a_word_that_is_typed_into_a_plan_does_not_confirm_it() -> None:
+    async with dashboard(FakeControl([claim(1)]), moment=1000.0) as driver:
+        await planned(driver, "r")
+        later = shown_at(driver) + 5000.0
+        for n, key in enumerate("etry"):
+            at(driver, later + n, key)
+        await driver.see("only just been shown")
+        assert driver.control.applied == []
+        at(driver, later + 1003.0, "y")
+        await driver.see("Requeued 1")
+
+
+async def test_a_plan_says_what_confirms_it_once_a_key_would() -> None:
+    async with dashboard(FakeControl([claim(1)]), moment=0.05) as driver:
+        await planned(driver, "r")
+        await driver.see("y requeue 1")
+        await driver.press("y")
+        await driver.see("Requeued 1")
+
+
+@pytest.mark.parametrize("key", ["f", "s"])
+async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> None:
+    control = FakeControl([claim(1), claim(2), claim(3, Verdict.ALIVE)])
+    control.confirm = Confirm.NUMBER
+    async with dashboard(control) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        await driver.press("a")
+        await driver.see("3 marked")
+        await planned(driver, "r")
+        await driver.press("2")
+        await driver.see("2_")
+        control.gate.clear()
+        await driver.press(*(["f"] if key == "f" else ["s", "5", "enter"]))
+        await driver.see("making the plan")
+        at(driver, Message().time + 3600.0, "2", "enter", "y")
+        await driver.pilot.pause()
+        assert control.applied == []
+        control.gate.set()
+        await planned(driver)
+        await driver.see(": _")  # what was typed at the old plan is no part of the number
+        await driver.press("enter")
+        await driver.see("type the number")
+        assert control.applied == []
+
+
+def shown_at_last(driver: Driver) -> float:
+    return Message().time
+
+
+@pytest.mark.parametrize("view", "1234567")
+@pytest.mark.parametrize("word", ["retry", "delay"])
+async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str, word: str) -> None:
+    control = FakeControl([claim(1)])
+    control.cursors, control.locks = (a_cursor(),), (a_lock(),)
+    async with dashboard(control) as driver:
+        await driver.see("1 PROBLEM")
+        at_once(driver, view, "slash", *word)
+        await driver.see(f"/{word}")
+        at_once(driver, "enter")
+        await driver.see(f"{word}")
+        assert control.planned == [] and len(driver.app.screen_stack) == 2
+
+
+async def test_the_filter_of_the_overview_is_that_of_new() -> None:
+    async with dashboard(FakeControl([claim(1), waiting(1), waiting(2)])) as driver:
+        await driver.see("1 PROBLEM")
+        at_once(driver, "slash", *waiting(2).id[-12:], "enter")
+        await driver.see("New 1 of 2")
+
+
+async def test_cursors_and_locks_are_filtered_by_text() -> None:
+    control = FakeControl()
+    control.cursors = (a_cursor(), a_cursor("email", "advancing"))
+    async with dashboard(control) as driver:
+        await driver.see("nothing wrong")
+        at_once(driver, "5", "slash", *"adv")
+        await driver.see("1 match", "email")
+        assert "imessage" not in driver.text
+        await driver.press("enter")
+        await driver.see("/adv   Esc clears the filter")
+        await driver.press("escape")
+        await driver.see("imessage", "email")
+
+
+@pytest.mark.parametrize("panel", ["z", "question_mark", "r"], ids=["operations", "help", "plan"])
+async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: str) -> None:
+    control = FakeControl([claim(1)])
+    control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
+    async with dashboard(control) as driver:
+        await driver.press(panel)
+        if panel == "r":
+            await planned(driver)
+        await driver.press("slash", *"duty")
+        await driver.see("/duty_")
+        await driver.press("enter")
+        await driver.see("no line has duty")
+        assert control.applied == [] and not driver.app.leaving.is_set()
+        assert [action for action, *_ in control.planned] == [Action.REQUEUE] * (panel == "r")
+
+
+async def test_what_is_pasted_never_acts_and_is_text_where_text_is_typed() -> None:
+    control = FakeControl([claim(1), waiting(1)])
+    async with dashboard(control) as driver:
+        await driver.see("1 PROBLEM")
+        driver.app.post_message(Paste("ryyq\n"))
+        await driver.see("what was pasted is ignored")
+        await planned(driver, "r")
+        driver.app.post_message(Paste("y"))
+        await driver.see("what was pasted is ignored")
+        await driver.press("escape")
+        await driver.gone("Requeue 1")
+        await driver.press("slash")
+        driver.app.post_message(Paste("delay\nryy"))
+        await driver.see("/delay█")
+        assert control.applied == [] and not driver.app.leaving.is_set()
+
+
+@pytest.mark.parametrize("panel", ["z", "question_mark", "x"])
+@pytest.mark.parametrize("key, there", [("2", "New 1"), ("tab", "Tmp 0")])
+async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there: str) -> None:
+    control = FakeControl([claim(1), waiting(1)])
+    control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
+    async with dashboard(control) as driver:
+        await driver.press("3")
+        await driver.see('"source"')
+        await driver.press(panel)
+        await driver.until(lambda: len(driver.app.screen_stack) == 3)
+        if panel == "z":
+            await driver.see("a1")
+            await driver.press("enter")
+            await driver.see("Operation a1")
+        await driver.press(key)
+        await driver.see(there)
+        assert len(driver.app.screen_stack) == 2
+
+
+@pytest.mark.parametrize("word, id", [("delete", "purge"), ("retry", "requeue"), ("search", "filter"), ("kill", "purge")])
+async def test_the_palette_knows_what_a_command_is_called_elsewhere(word: str, id: str) -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        await driver.press("3")
+        await driver.see("Claims 1")
+        await driver.press("colon", *word)
+        await driver.see(f":{word}", f"{id} ")

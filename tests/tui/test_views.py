@@ -152,7 +152,7 @@ async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> N
 
 async def test_enter_on_trouble_with_a_cursor_opens_that_source() -> None:
     fake = control()
-    fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, "email put back", view="cursors", subject="email"),)
+    fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, "email reverted", view="cursors", subject="email"),)
     async with dashboard(fake) as driver:
         await driver.press("enter")
         await driver.until(lambda: driver.app.main.scene().cursor is not None)
@@ -209,13 +209,13 @@ async def test_marks_are_kept_by_message_and_all_that_match_are_marked() -> None
 async def test_sorting_and_inverting() -> None:
     async with dashboard(control()) as driver:
         await driver.press("3")
-        await driver.see("sorted by held ↓")
+        await driver.see("sorted by verdict ↓")
         await driver.press("I")
-        await driver.see("sorted by held ↑")
+        await driver.see("sorted by verdict ↑")
         await driver.press("greater_than_sign")
-        await driver.gone("sorted by held")
+        await driver.gone("sorted by verdict")
         await driver.press("less_than_sign")
-        await driver.see("sorted by held ↑")
+        await driver.see("sorted by verdict ↑")
 
 
 async def test_problems_only() -> None:
@@ -383,13 +383,13 @@ async def test_a_long_reason_is_shown_to_its_end() -> None:
 
 
 async def test_read_only_says_so_at_every_key_that_would_change_something() -> None:
-    fake = FakeControl([claim(1)], can=Can.nothing("you are deploy, may look only"))
+    fake = FakeControl([claim(1)], can=Can.nothing("you are deploy, read-only"))
     async with dashboard(fake) as driver:
         await driver.press("3")
         await driver.see("Claims 1")
         for key, action in [("r", "requeue"), ("d", "purge"), ("i", "inject")]:
             await driver.press(key)
-            await driver.see(f"{action}: you are deploy, may look only")
+            await driver.see(f"{action}: you are deploy, read-only")
         assert fake.planned == []
 
 
@@ -434,7 +434,7 @@ async def test_backspace_leaves_a_filter_that_has_nothing_in_it() -> None:
 
 
 @pytest.mark.parametrize("view, key, said", [("5", "r", "requeue: only in"), ("1", "space", "mark: only in 2 New"),
-                                             ("6", "slash", "filter: only in 2 New, 3 Claims, 4 Tmp, 7 Aside")])  # fmt: skip
+                                             ("6", "I", "invert: only in 2 New, 3 Claims, 4 Tmp, 7 Aside")])  # fmt: skip
 async def test_a_key_of_another_view_says_where_it_lives(view: str, key: str, said: str) -> None:
     async with dashboard(control()) as driver:
         await driver.press(view, key)
@@ -490,7 +490,7 @@ async def test_what_matches_so_far_is_shown_while_the_filter_runs() -> None:
         await driver.press("slash", *"95222")
         text = await driver.see("≥150 … match")
         assert text.split("\n")[0].startswith(" New ≥150 … of 300 match 95222 · sorting by age ↓ 45%")
-        first = waiting(1).id[-12:]
+        first = waiting(1).id.partition(".")[0]
         assert first in text.split("\n")[2]
         driver.control.at_once.set()
         await driver.see("300 match · Enter keeps", "sorted by age ↓")
@@ -570,7 +570,7 @@ async def test_how_far_a_sort_has_come_is_shown() -> None:
         driver.control.at_once.clear()
         await driver.press("greater_than_sign")
         text = await driver.see("New 300 · sorting by size ↓ 45%")
-        assert waiting(0).id[-12:] in text.split("\n")[2]  # the rows of before stand there
+        assert waiting(0).id.partition(".")[0] in text.split("\n")[2]  # the rows of before stand there
         driver.control.at_once.set()
         text = await driver.see("sorted by size ↓")
         assert "45%" not in text
@@ -592,3 +592,17 @@ async def test_a_list_that_comes_with_a_look_is_whole_though_no_row_is_another(f
         main.take(SnapshotTaken(main.snapshot, replace(page, generation=1002)))
         await driver.see("New 300 ·")
         driver.control.hang.set()
+
+
+async def test_a_click_chooses_a_lock_and_another_one_opens_it() -> None:
+    fake = control()
+    fake.locks = (a_lock(), replace(a_lock(), path="/var/spool/memex/leader.lock"))
+    async with dashboard(fake) as driver:
+        await driver.press("6")
+        text = await driver.see("Locks 2", "leader.lock")
+        other = next(line for line in text.split("\n") if ".lock" in line and "▌" not in line)
+        place = (12, text.split("\n").index(other))
+        await driver.pilot.click("#page", offset=(place[0], place[1] - 2))
+        await driver.until(lambda: driver.lines[place[1]].startswith("▌"), "the other lock to be chosen")
+        await driver.pilot.click("#page", offset=(place[0], place[1] - 2))
+        await driver.see("Who has")

@@ -55,6 +55,19 @@ def test_what_is_not_read_is_left_out_and_drawn_anew_once_it_is(pipe: tuple[int,
     assert writer.end(PATIENCE)
 
 
+def test_what_must_be_written_is_taken_however_much_waits(pipe: tuple[int, int]) -> None:
+    again = threading.Event()
+    writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
+    while writer.put(FRAME):
+        pass
+    assert writer.put(b"the end", always=True)
+    assert not writer.put(FRAME)
+    got = b""
+    while not got.endswith(b"the end"):
+        got += os.read(pipe[0], 65_536)
+    assert writer.end(PATIENCE)
+
+
 def test_it_ends_though_nobody_reads(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], bytes(4096))
     writer = ScreenWriter(pipe[1], lambda: None)

@@ -283,7 +283,7 @@ def test_a_claim_is_named_and_backed_by_a_locked_presence_file(path: Path) -> No
         assert content["pid"] == os.getpid()
         assert boot in content.values() and os.uname().nodename in content.values()
         assert any(str(os.stat("/proc/self/ns/pid").st_ino) in str(v) for v in content.values())
-        assert (path / ".spooltop" / "format").read_text().strip() == "1"
+        assert (path / ".spooltop" / "format").read_text().strip() == "2"
         with presence.open() as f, pytest.raises(BlockingIOError):
             fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         claim.ack()
@@ -312,8 +312,8 @@ def test_an_exception_in_the_block_releases_and_is_raised(path: Path) -> None:
         with pytest.raises(KeyError), next(iter(spool.claims(timeout=0))):
             raise KeyError("mine")
         (name,) = names(path / "new")
-        assert re.fullmatch(re.escape(id) + r",n=1,t=\d{16}", name)
-        wait = int(name.rpartition("=")[2]) / 1e6 - time.time()
+        assert re.fullmatch(re.escape(id) + r",n=1,t=\d{16},e=KeyError", name)
+        wait = int(re.search(r",t=(\d{16})", name)[1]) / 1e6 - time.time()
         assert 0 < wait <= 2.1  # min(2^attempt, 300) s
         assert spool.claim() is None
         assert spool.depth() == 1

@@ -19,7 +19,9 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.snapshot import Snapshot
 
+from .person import Person
 from .terminal import SPOOLTOP, Terminal
+from .tour import play
 
 Dashboard = Callable[..., Terminal]
 Demo = Callable[..., subprocess.Popen[str]]
@@ -91,7 +93,7 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
         assert 1 <= counts.dead <= pace.MOST_DEAD
         assert counts.unknown == 0
         # Where the machine stalls for seconds, others come between the read and the write of the one too: any, not all.
-        assert any(line.startswith("imessage put back 89636→89632") for line in reverted), reverted
+        assert any(line.startswith("imessage reverted 89636→89632") for line in reverted), reverted
         (lock,) = [lock for lock in snapshot.sight.locks if lock.path.endswith("import.lock")]
         assert [party.command for party in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
         assert {row.owner.command for row in snapshot.sight.claims if row.owner} <= {"worker-1.py", "worker-2.py", "indexer.py"}
@@ -161,7 +163,7 @@ def test_without_a_terminal_it_says_what_it_needs() -> None:
 def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")
-    screen.wait_for("\n DEMO faster than life, thrown away")
+    screen.wait_for("\n DEMO, deleted on exit")
     # On a slow machine more have died by the first look, and a message that was in work at each death may come first.
     dead = re.compile("claims? of (a )?dead consumers?")
     screen.wait_for(lambda text: dead.search(text) is not None)
@@ -175,7 +177,7 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     screen.type("y")
     screen.wait_for(lambda text: f"Requeued {asked[1]}" in text and "Esc Close" in text)
     screen.type("\x1b")
-    screen.wait_for("imessage put back 89636→89632")
+    screen.wait_for("imessage reverted 89636→89632")
     screen.type("5\r")
     screen.wait_for("Cursors › ")
     assert "DEMO" in screen.screen.display[-1] or "Esc back" in screen.text
@@ -188,6 +190,16 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     assert b"the spool is removed. Yours: spooltop PATH" in screen.raw
     assert b"; undo: " not in screen.raw
     assert os.listdir(tmp_path) == []
+
+
+def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dashboard, tmp_path: Path) -> None:
+    screen = dashboard("demo", rows=24, env={"TMPDIR": str(tmp_path)})
+    screen.wait_for("live · as of")
+    person = Person(screen)
+    for _ in range(2):
+        play(person)
+        assert "1Over 2New 3Claims 4Tmp 5Cursors 6Locks 7Aside" in screen.text  # the views stand above the tour
+    assert person.leaves("\x03") == 0
 
 
 def test_it_is_killed_on_its_terminal_and_nothing_runs_on(dashboard: Dashboard, tmp_path: Path) -> None:
@@ -212,7 +224,7 @@ def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -
     kept = tmp_path / "kept"
     screen = dashboard("demo", "--dir", str(kept), env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")
-    screen.wait_for("\n DEMO faster than life, and kept")
+    screen.wait_for("\n DEMO, kept on exit")
     screen.type("q")
     assert screen.wait_exit() == 0
     assert f"the spool is kept: spooltop {kept}".encode() in screen.raw

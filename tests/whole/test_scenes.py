@@ -70,12 +70,12 @@ def test_the_same_four_rows_again_and_again(spool_path: Path, dashboard: Dashboa
             draft = spool_path / "cursors.json.tmp"
             draft.write_text(json.dumps(stale | {"email": 204510 + turn}))
             draft.replace(cursors)
-            text = person.sees(f"imessage put back 89636→89632, {turn}×")
+            text = person.sees(f"imessage reverted 89636→89632, {turn}×")
             assert "as email wrote" in text
     text = person.press(ENTER, all_of("Cursors › imessage", "CursorFile.advance"))
     assert text.count("89636 → 89632 ↓") == 2
     # That the temporary file has a common name is told as well where it was seen in its moment.
-    person.press("q", all_of("PROBLEM", "imessage put back 89636→89632, 2×"))
+    person.press("q", all_of("PROBLEM", "imessage reverted 89636→89632, 2×"))
     assert person.leaves() == 0
     assert person.keys == 3
 
@@ -88,7 +88,7 @@ def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboa
         person.sees(all_of("3 abandoned in tmp", "1 writing 3 abandoned"))
         person.press("4", all_of("Tmp 4", "WRITING"))
         person.press("a", "4 marked")
-        person.press("d", all_of("Purge 3 of 4 files", "Refused 1: it is being written", f".P{writer}R"))
+        person.press("d", all_of("Purge 3 of 4 files", "y purge 3", "Refused 1: it is being written", f".P{writer}R"))
         person.press("y", "done 3 · skipped 0 · failed 0")
         person.press(ESC, all_of("Tmp 1 ", "WRITING"))
         assert len(os.listdir(spool_path / "tmp")) == 1
@@ -152,7 +152,7 @@ def test_a_user_without_rights_is_told_how_to_get_them(anybodys: Path) -> None:
     Consumer.claim(path).kill()
     with Terminal([*NOBODY, *SPOOLTOP, str(path)], env={"HOME": "/"}) as screen:
         person = Person(screen)
-        text = person.sees(all_of("1 claim of a dead consumer", "may look only"))
+        text = person.sees(all_of("1 claim of a dead consumer", "read-only"))
         assert "r requeue 1" not in text
         for key, word in (("r", "requeue"), ("d", "purge"), ("i", "inject")):
             advice = f"{word}: you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {path}"

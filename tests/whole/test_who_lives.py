@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from spooltop.engine import FileTicketQueue
 
 from .consumers import Consumer
 from .terminal import SPOOLTOP
@@ -75,3 +79,96 @@ def test_foreign_consumer_hidden_by_hidepid(spool_path: Path) -> None:
         assert claim["verdict"] in ("alive", "unknown"), claim
     (claim,) = claims(spool_path)
     assert claim["verdict"] in ("dead", "unknown"), claim
+
+
+def waited_for(pid_file: Path) -> int:
+    """The number that a process has written into a named pipe."""
+    return int(pid_file.read_text())
+
+
+def test_a_command_that_outlives_its_worker_is_named(spool_path: Path) -> None:
+    """The number of the worker may be another's by now: only its command can be stopped."""
+    pipe, command = spool_path / "pipe", spool_path / "slow.sh"
+    os.mkfifo(pipe)
+    command.write_text(f"#!/bin/sh\necho $$ > {pipe}\nread word < {pipe}\n")
+    command.chmod(0o755)
+    with subprocess.Popen([*SPOOLTOP, "work", str(spool_path), "--", str(command)]) as worker:
+        pid = waited_for(pipe)
+        worker.kill()
+    words = f"worker {worker.pid} has exited; its command {pid} (slow.sh) still runs and holds the claim; stop {pid}"
+    (claim,) = claims(spool_path)
+    assert (claim["verdict"], claim["evidence"]) == ("alive", words)
+    assert isinstance(claim["owner"], dict) and claim["owner"]["pid"] == pid
+    told = subprocess.run([*SPOOLTOP, "show", str(spool_path), str(claim["id"])], capture_output=True, text=True, check=True)
+    assert words in told.stdout
+    plan = [*SPOOLTOP, "requeue", str(spool_path), "ALL", "--dry-run"]
+    assert words in subprocess.run(plan, capture_output=True, text=True, check=False).stdout
+    os.kill(pid, signal.SIGKILL)
+    while (claim := claims(spool_path)[0])["verdict"] == "alive":
+        pass  # the kernel ends it as soon as it can
+    assert claim["verdict"] == "dead"
+
+
+LOCK = """
+import os, sys
+from spooltop.engine.files import Files
+fd = os.open(sys.argv[1], os.O_RDWR)
+assert Files().lock_write(fd)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_stranger_that_locks_the_presence_file_of_the_dead_is_named(spool_path: Path) -> None:
+    consumer = Consumer.claim(spool_path)
+    consumer.kill()
+    (presence,) = (spool_path / ".spooltop/consumers").iterdir()
+    command = [sys.executable, "-c", LOCK, str(presence)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout is not None and stranger.stdout.readline() == "locked\n"
+        (claim,) = claims(spool_path)
+        stranger.communicate("")
+    who = f"{stranger.pid} (python -c)"
+    assert claim["evidence"] == (
+        f"worker {consumer.pid} has exited; {who}, not its child, holds its presence lock; stop {stranger.pid}"
+    )
+    assert [claim["verdict"] for claim in claims(spool_path)] == ["dead"]
+
+
+@needs_root
+def test_a_consumer_in_a_container_is_named_by_its_number_here(spool_path: Path) -> None:
+    """Its number in there may be anybody's out here."""
+    script = (
+        "import os, sys; from spooltop.engine import Spool; s = Spool(sys.argv[1]); c = s.claim()\n"
+        "print(os.getpid(), flush=True); sys.stdin.read(); c.ack()"
+    )
+    command = [*CONTAINER, sys.executable, "-c", script, str(spool_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as container:
+        assert container.stdout is not None and container.stdout.readline() == "1\n"
+        (claim,) = claims(spool_path)
+        children = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
+        container.communicate("")
+    assert isinstance(claim["owner"], dict)
+    assert (claim["verdict"], claim["evidence"], [str(claim["owner"]["pid"])]) == ("alive", "lives", children)
+
+
+@needs_root
+def test_a_holder_that_is_not_visible_is_said_to_be(spool_path: Path) -> None:
+    for path in (spool_path, *spool_path.parents):
+        if path.stat().st_uid == os.geteuid() and path != Path("/") and path != Path("/tmp"):
+            path.chmod(path.stat().st_mode | 0o055)
+    consumer = Consumer.claim(spool_path)
+    (claim,) = claims(spool_path, CONTAINER)  # another pid namespace: nobody out here is visible in there
+    assert (claim["verdict"], claim["evidence"]) == ("alive", "held; holder not visible")
+    (claim,) = claims(spool_path, NOBODY)  # it lives under its number, and the lock is held
+    assert (claim["verdict"], claim["evidence"]) == ("alive", "lives")
+    consumer.kill()
+
+
+@needs_root
+def test_the_ticket_of_a_process_that_a_container_does_not_see_stays(tmp_path: Path) -> None:
+    queue = FileTicketQueue(tmp_path / "q")
+    ticket, _ = queue.register()
+    script = "import sys; from spooltop.engine import FileTicketQueue; FileTicketQueue(sys.argv[1]).cleanup_stale()"
+    subprocess.run([*CONTAINER, sys.executable, "-c", script, str(tmp_path / "q")], check=True, timeout=60)
+    assert queue.is_head(ticket)

@@ -58,6 +58,8 @@ class Asides:
         self._folders: dict[tuple[Box, str], _Folder] = {}
         self._rows: dict[tuple[Box, str, str], Row] = {}
         self._rows_of = -1
+        self._whole: dict[Box, bool] = {}
+        """Whether the last look saw all of a box."""
         self.generation = 0
         """Changes whenever something came or went."""
 
@@ -69,6 +71,7 @@ class Asides:
         if folders != self._folders:
             self.generation += 1
         self._folders = folders
+        self._whole = {box: state.complete for box, state in states.items()}
         return states
 
     def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[tuple[Box, str], _Folder]) -> BoxState:
@@ -129,7 +132,7 @@ class Asides:
             if (box, *item) not in self._rows:
                 self._rows[box, *item] = self.row(dirs, box, *item)
             rows.append(self._rows[box, *item])
-        return rows, True
+        return rows, self._whole.get(box, False)
 
     def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
         """The row of one message, with what is known of it. Its place is kept where it has gone since."""
@@ -150,7 +153,7 @@ class Asides:
                 os.close(folder)
         told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         dirs.forget(box.value, operation)
-        reason, since = told.get("reason"), time_of(told)
+        reason, since, ended = told.get("reason"), time_of(told), told.get("ended")
         since = found.st_ctime if since is None else since
         return replace(
             row,
@@ -161,6 +164,7 @@ class Asides:
             expires_at=since + self._retention if box is Box.TRASH and self._retention else None,
             reason=reason if isinstance(reason, str) else "",
             note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found),
+            ended=ended if isinstance(ended, str) else row.ended,
         )
 
 

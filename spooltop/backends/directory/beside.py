@@ -25,7 +25,8 @@ from .writers import WriterWatch
 __all__ = ["Beside"]
 
 _TABLE_FOR = 1.0
-_USED_FOR = 300.0
+LOCKS_FOR = 300.0
+"""Seconds for which the counts of the engine's own locks are looked at."""
 
 
 class Beside:
@@ -47,7 +48,7 @@ class Beside:
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
-        self._ear = CursorEar(changed) if changed is not None else None
+        self._ear = CursorEar(changed, clock=clock, handles=writers is not None) if changed is not None else None
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
         self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, ear=self._ear)
         self._named = tuple(named)
@@ -84,12 +85,17 @@ class Beside:
         try:
             own = dirs.own()
         except OSError:
-            return 0, 0  # closed to this user: what cannot be seen is no trouble of the locks
-        if own is None:
-            return 0, 0
-        counts, since = counters.read(dirs.files, own, counters.COUNTERS), self._clock() - _USED_FOR
-        had, given_up = (counters.total(counts, what, since=since) for what in (counters.ACQUIRED, counters.TIMED_OUT))
-        return sum(had.values()), sum(given_up.values())
+            own = None  # closed to this user: what cannot be seen is no trouble of the locks
+        with self.folders(dirs) as folders:
+            return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._clock() - LOCKS_FOR)
+
+    def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
+        """How many puts were none since their message was there already, by source."""
+        try:
+            own = dirs.own()
+        except OSError:
+            return {}  # closed to this user
+        return {} if own is None else counters.total(counters.read(dirs.files, own, counters.COUNTERS), counters.DUPLICATE)
 
     @contextmanager
     def folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:

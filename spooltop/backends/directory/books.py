@@ -23,7 +23,7 @@ from .besidelines import decoded
 from .journal import Operation, decode, gather, unfinished
 from .logfiles import LogFiles, open_path
 
-__all__ = ["AUDIT", "FULL", "STATE_DIR", "Books", "state_of"]
+__all__ = ["AUDIT", "FULL", "JOURNAL", "STATE_DIR", "Books", "state_of"]
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own, for spools of others."""
@@ -34,7 +34,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 AUDIT = "audit.jsonl"
 """The name of an audit log, of whatever books."""
 
-_JOURNAL = "journal.jsonl"
+JOURNAL = "journal.jsonl"
+"""The name of a journal, of whatever books."""
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -63,11 +64,11 @@ class Books:
 
     def write_journal(self, line: bytes, *, sync: bool = True) -> None:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
-        self._append(_JOURNAL, line, sync=sync)
+        self._append(JOURNAL, line, sync=sync)
 
     def sync_journal(self) -> None:
         """Lines that were not. Raises ``AuditFailed``."""
-        self._append(_JOURNAL, b"")
+        self._append(JOURNAL, b"")
 
     def write_audit(self, line: bytes, *, sync: bool = True) -> None:
         """Synced, unless the next line will be. Raises ``AuditFailed``."""
@@ -109,7 +110,7 @@ class Books:
         found: dict[str, Operation] = {}
         for trusted in (True, False) if self._apart else (True,):
             try:
-                log = self._log(_JOURNAL, apart=self._apart and trusted, create=False)
+                log = self._log(JOURNAL, apart=self._apart and trusted, create=False)
                 if log is None:
                     continue
                 data, torn, unread = log.whole()

@@ -182,7 +182,7 @@ class _Wanted:
             if age is None:
                 self.ageless += 1
                 return False
-            return age >= chosen.older_than
+            return chosen.old_enough(age)
         return True
 
     def missing(self) -> tuple[str, ...]:
@@ -287,6 +287,8 @@ class _Chooser:
 
 
 def _alive(row: Row) -> str:
+    if row.evidence and not row.evidence.startswith("lives"):
+        return row.evidence  # somebody else than its consumer holds it, and it says who
     besides = row.evidence.removeprefix("lives").removeprefix(" · ")
     owner = row.owner
     known = [str(owner.pid), program(owner.command or "")] if owner is not None and owner.pid is not None else ["its holder"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from ...engine.cursors import LOCK, CursorFile
 from ...errors import CursorMismatch, CursorUnreadable, SpooltopError, UsageError
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from ...model.progress import Progress
+from ...model.redact import Redactor, unredact
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.sight import CursorSource
@@ -21,7 +25,7 @@ from ...model.words import Action, Box, Json
 from .besidebooks import BesideBooks
 from .besideoperator import BesideOperator, Step
 from .cursorbooks import Set, intent, told
-from .cursorfiles import CursorFiles, named_folders
+from .cursorfiles import SECTION_AT_MOST, CursorFiles, named_folders
 from .cursorrights import cursor_rights, folder_of, why_not
 from .cursorwords import (
     CursorRef,
@@ -40,6 +44,8 @@ from .logfiles import LogFiles, with_above
 
 __all__ = ["CursorOperator"]
 
+_Change = TypeVar("_Change", CursorRef, Set)
+
 PATIENCE = 10.0
 """Seconds that a set waits for the lock: whoever holds it longer is told, and nothing is written."""
 _TICK = 0.05
@@ -49,7 +55,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class CursorOperator(BesideOperator):
     """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
     lies in, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how
-    long the lock is waited for."""
+    long the lock is waited for. ``redactor`` hides values in words; what is stored, and the journal that an undo needs, has
+    them whole."""
 
     def __init__(
         self,
@@ -64,18 +71,20 @@ class CursorOperator(BesideOperator):
         patience: float = PATIENCE,
         user: str | None = None,
         cursor_files: Sequence[str] = (),
+        redactor: Redactor | None = None,
     ) -> None:
         super().__init__(path, books, "cursors", read_only=read_only, files=files, clock=clock, user=user)
         self._named = tuple(cursor_files)
         self._beside = beside
         self._wait = wait
         self._patience = patience
+        self._redactor = redactor or Redactor()
 
     def can(self) -> Can:
         if self._read_only is not None:
             return Can.nothing(self._read_only)
         with self._telling(), self._folders() as folders:
-            sources = CursorFiles(named=self._named).look(folders, lambda _: ())
+            sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             why = cursor_rights(sources, folders)
         nothing = dict.fromkeys(Action, "there are no messages here")
         if why is None:
@@ -90,7 +99,7 @@ class CursorOperator(BesideOperator):
         """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
         seen of it). Raises ``UsageError`` where no source is named, or several files have it."""
         with self._telling(), self._folders() as folders:
-            sources = CursorFiles(named=self._named).look(folders, lambda _: ())
+            sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), sources, folders)
             source = options.get("source")
@@ -117,12 +126,18 @@ class CursorOperator(BesideOperator):
     def operations(self, progress: Progress) -> list[OperationRecord]:
         known, _ = told(self._books)
         undone = {one.undoes: one.operation for one in known.values() if one.undoes and one.outcome is Outcome.DONE}
-        now: dict[tuple[str, str], tuple[bool, Json]] = {}
-        if any(one.outcome is None for one in known.values()):
+        files: dict[str, CursorSource] = {}
+        if known:
             with self._telling(), self._folders() as folders:
-                for source in CursorFiles(named=self._named).look(folders, lambda _: ()):
-                    now.update(((real_path(source.path), name), (True, value)) for name, value in (source.sections or {}).items())
-        records = [record(one, undone.get(one.operation), now.get((one.file, one.source))) for one in known.values()]
+                sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
+            files = {real_path(one.path): one for one in sources}
+        records = []
+        for one in known.values():
+            file = files.get(one.file)
+            stands = file is not None and same((file.sections or {}).get(one.source), one.after)
+            records.append(
+                record(self._hidden(one), undone.get(one.operation), self._too_late(one, file), stands=stands)
+            )
         records.reverse()
         return sorted(records, key=lambda record: -record.at)
 
@@ -154,18 +169,29 @@ class CursorOperator(BesideOperator):
             there = ", ".join(sorted(map(escape, one.sections))) or "none"
             return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
         before = one.sections.get(source)
+        try:
+            value = unredact(value, before)
+        except ValueError as error:
+            raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
         if had and same(before, value):
-            return Candidates((), [Refusal(row, f"it is {value_words(before)} already")])
+            return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
+        if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
+            missing = len(before.keys() - value.keys())
+            if missing:  # it was made of what is shown of a section that is too large to be shown whole
+                fields = f"{missing} field{'' if missing == 1 else 's'}"
+                why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
+                return Candidates((), [Refusal(row, why, forceable=True)])
         with folder_of(one.path, folders) as folder:
             found = os.fstat(folder)
         ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
-        words = change_words(ref)
+        words = change_words(self._hidden(ref))
         for write in one.journal:
             if write.source == source and (highest is None or comes_before(highest, write.new)):
                 highest = write.new
-        warnings = list(warnings_of(ref, highest))
+        warnings = list(warnings_of(ref, highest, partial(self._redactor.section, source)))
         notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), stored_how(one))
-        return Candidates([Item(row, ref, "; ".join(warnings), words)], (), tuple(note for note in notes if note))
+        shown = self._redactor.section(source, value, marked=True)
+        return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
 
     def _store(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
         try:
@@ -175,9 +201,9 @@ class CursorOperator(BesideOperator):
                     return Outcome.SKIPPED, "another directory stands there since the list was made"
                 files = _Patient(self._patience, self._wait, stop)
                 file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
-                file.advance(ref.source, ref.after, expect=ref.before)
+                file.advance(ref.source, ref.after, expect=ref.before, timeout=None)  # ``files`` ends the wait
         except CursorMismatch as error:
-            return Outcome.SKIPPED, f"it is {value_words(as_json(error.found))} now and no longer {value_words(ref.before)}"
+            return Outcome.SKIPPED, self._moved_on(ref.source, as_json(error.found), ref.before)
         except CursorUnreadable as error:
             return Outcome.SKIPPED, escape(error.what)
         except _Held as error:
@@ -203,18 +229,36 @@ class CursorOperator(BesideOperator):
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
         if one.outcome not in (Outcome.DONE, None):
             return Candidates((), (), ("it changed nothing", *troubles))
-        if file is None:
-            return Candidates((), [Refusal(row, f"{escape(one.file)} is no cursor file of this target now")], tuple(troubles))
-        now = (file.sections or {}).get(one.source)
-        if file.sections is not None and not same(now, one.after):
-            if one.outcome is None and same(now, one.before):
+        why = self._too_late(one, file)
+        if file is None or why is not None:
+            if one.outcome is None and file is not None and same((file.sections or {}).get(one.source), one.before):
                 return Candidates((), (), ("it was cut short and changed nothing", *troubles))
-            why = f"it went on: it is {value_words(now)} now and no longer {value_words(one.after)}"
-            return Candidates((), [Refusal(row, why)], ())
-        if not one.had:
-            return Candidates((), [Refusal(row, "it had no section before, and no key here removes one")], tuple(troubles))
+            return Candidates((), [Refusal(row, why or "")], tuple(troubles))
         found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
         return replace(found, notes=(*found.notes, *troubles))
+
+    def _too_late(self, one: Set, file: CursorSource | None) -> str | None:
+        """Why ``one`` cannot be undone now, None where it can; ``file`` is its cursor file as it was just read."""
+        if file is None:
+            return f"{escape(one.file)} is no cursor file of this target now"
+        if file.sections is None:
+            return f"{escape(one.file)} does not read: {escape(file.error)}"
+        if one.source not in file.sections:
+            return f"too late: {escape(one.file)} has no {escape(one.source)} now"
+        if not same(file.sections[one.source], one.after):
+            return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
+        return None if one.had else "it had no section before, and no key here removes one"
+
+    def _moved_on(self, source: str, now: Json, before: Json) -> str:
+        return f"it is {self._words(source, now)} now and no longer {self._words(source, before)}"
+
+    def _words(self, source: str, value: Json) -> str:
+        return value_words(self._redactor.section(source, value))
+
+    def _hidden(self, one: _Change) -> _Change:
+        """``one`` with its values as they may be shown."""
+        hide = partial(self._redactor.section, one.source)
+        return replace(one, before=hide(one.before), after=hide(one.after))
 
     # The files
 

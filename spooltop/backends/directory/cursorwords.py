@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...engine.cursors import LOCK
@@ -70,15 +70,18 @@ def _stem(one: CursorSource) -> str:
     return os.path.basename(one.path).removesuffix(".json")
 
 
-def record(one: Set, undone_by: str | None, now: tuple[bool, Json] | None) -> OperationRecord:
-    """What the list of operations says of it; ``now`` is whether the section stands there and its value, None: not known."""
-    found = one.outcome is None and now is not None and same(now[1], one.after)
+def record(one: Set, undone_by: str | None, too_late: str | None, *, stands: bool) -> OperationRecord:
+    """What the list of operations says of it, with its values as they may be shown. ``too_late`` is why the cursor as it is now
+    rules out an undo; ``stands``: it has the value that was set."""
+    found = one.outcome is None and stands
     done = one.outcome is Outcome.DONE or found
     why_not = None
     if not done:
         why_not = "it changed nothing"
     elif undone_by is not None:
         why_not = f"already undone by {undone_by}"
+    else:
+        why_not = too_late
     words = change_words(one)
     if one.outcome is None:
         words += f"; cut short: {'it stands there' if found else 'it does not stand there'}, as found by looking"
@@ -94,8 +97,9 @@ def change_words(one: CursorRef | Set) -> str:
     return f"{escape(one.source)}: {before} → {value_words(one.after)} in {escape(one.file)}"
 
 
-def warnings_of(ref: CursorRef, highest: Json) -> Iterator[str]:
-    """What speaks against it: another type, or back below the ``highest`` value that was seen (None: none was)."""
+def warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
+    """What speaks against it: another type, or back below the ``highest`` value that was seen (None: none was). ``hide`` gives
+    a value as it may be shown."""
     for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
         if ref.had and kind_of(before) != kind_of(after):
             yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
@@ -104,7 +108,7 @@ def warnings_of(ref: CursorRef, highest: Json) -> Iterator[str]:
     below = comes_before(ref.after, highest)
     if back or below:
         than = ref.before if back and not comes_before(ref.before, highest) else highest
-        yield f"it goes back below {shown(than)}, the highest seen: what lies between may come once more"
+        yield f"it goes back below {shown(hide(than))}, the highest seen: what lies between may come once more"
 
 
 def stored_how(one: CursorSource) -> str:

@@ -83,6 +83,8 @@ def facts_of(
         facts[0] = ("enqueued", f"{facts[0][1]} · {claimed}")
     if name.source is not None:
         facts.append(("source", escape(name.source)))
+    if (ended := name.ended if row is None else row.ended) is not None:
+        facts.append(("last attempt", escape(ended)))
     if name.not_before is not None:
         facts.append(("waits", f"not before {when(name.not_before / 1e6)}"))
     if row is not None and row.verdict is not None:

@@ -6,31 +6,23 @@ Nothing is created or changed here, and of each directory only the first names a
 from __future__ import annotations
 
 import os
-import re
 import stat
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from ...engine.names import is_mail_name, parse
+from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
+from ...engine.ticket_files import MEMBER
 from ...errors import NotASpool, Unreadable
-from ...model.text import escape
 from ...model.words import LIVE, Box
 from . import hints
 from .glimpse import boxes_in, first_names, is_spool_like, open_path
+from .locks import is_lock_name
 from .whose import quoted
 
-__all__ = ["Kind", "Target", "identify", "mail_signs"]
+__all__ = ["Kind", "Target", "identify"]
 
-Kind = Literal["spool", "mail", "cursors", "tickets"]
-
-_MAIL_ROOT = re.compile(r"dovecot|courier|maildirfolder\Z")
-_MAIL_FILES = (
-    "maildirfolder", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log", "dovecot-keywords",
-    "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",
-)  # fmt: skip
-LOOKED_AT = 4096
-"""How many names of a box are looked at for signs of mail."""
-_TICKET = re.compile(r"[0-9]{20}\.")
+Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +34,13 @@ class Target:
     path: str
     read_only: str | None = None
     missing: tuple[Box, ...] = ()
+    cursor_files: tuple[str, ...] = ()
+    """The cursor file that the path is, where that is one of several in its directory."""
 
 
-def identify(path: str, as_spool: bool = False) -> Target:
-    """What ``path`` is; ``as_spool`` takes a mail folder for a job spool.
+def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None) -> Target:
+    """What ``path`` is; ``as_spool`` takes a mail folder for a job spool. A directory that is nothing else is taken for what
+    ``otherwise`` says.
 
     Raises ``NotASpool`` with the hint that fits, ``Unreadable`` where a component or a box gives no permission.
     """
@@ -54,21 +49,20 @@ def identify(path: str, as_spool: bool = False) -> Target:
     try:
         fd = open_path(path)
     except NotADirectoryError:
-        parent, name = os.path.split(path)
-        if name == "cursors.json" and os.path.isfile(path):
-            return Target("cursors", parent or ".")
+        if (target := _cursor_file(path)) is not None:
+            return target
         raise hints.for_file(path) from None
     except (OSError, ValueError) as error:
         raise hints.for_error(path, error) from None
     try:
-        return _identify(path, fd, as_spool)
+        return _identify(path, fd, as_spool, otherwise)
     except PermissionError:
         raise hints.for_denied(path, os.fstat(fd)) from None
     finally:
         os.close(fd)
 
 
-def _identify(path: str, fd: int, as_spool: bool) -> Target:
+def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Target:
     modes = boxes_in(fd)
     for box, mode in modes.items():
         if stat.S_ISLNK(mode):
@@ -76,56 +70,75 @@ def _identify(path: str, fd: int, as_spool: bool) -> Target:
             raise NotASpool(f"its {box} is a symbolic link", path=path, advice=advice)
     if is_spool_like(modes):
         missing = tuple(box for box in LIVE if not stat.S_ISDIR(modes.get(box, 0)))
-        if not (signs := _looked_into(path, fd, missing)) or as_spool:
+        if (sign := _mail_sign(path, fd)) is None or as_spool:
             return Target("spool", path, missing=missing)
-        return Target("mail", path, read_only=_why_read_only(path, signs), missing=missing)
+        return Target("mail", path, read_only=_why_read_only(path, sign), missing=missing)
     names = first_names(".", fd)
     if _is_file(fd, "cursors.json") or (_is_dir(fd, "cursors") and _has_json(fd, "cursors")):
         return Target("cursors", path)
     if "seq" in names and all(name == "seq" or name.startswith(".") for name in names):
         return Target("tickets", path)  # a queue in which nobody waits
-    if any(_TICKET.match(name) for name in names) and _is_file(fd, "seq"):
+    if any(MEMBER.match(name) for name in names) and _is_file(fd, "seq"):
         return Target("tickets", path)
+    if hints.spool_of_box(whole := os.path.abspath(path)) is None:
+        if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
+            return Target("cursors", os.path.dirname(whole))
+        if otherwise is not None:
+            return Target(otherwise, path)
+        if _only_locks(names):
+            return Target("locks", path)
     raise hints.for_directory(path, fd, modes, names)
 
 
-def _looked_into(path: str, fd: int, missing: tuple[Box, ...]) -> tuple[str, ...]:
-    """Signs of a mail folder. Raises ``Unreadable`` where none of the boxes lets itself be listed."""
-    seen: dict[Box, list[str]] = {}
-    denied: list[Box] = []
-    for box in LIVE:
-        if box not in missing:
-            try:
-                seen[box] = first_names(box, fd, LOOKED_AT)
-            except PermissionError:
-                denied.append(box)
-            except OSError:
-                continue  # it went, or the disk fails: the scan that follows says so, with the error
+def _cursor_file(path: str) -> Target | None:
+    """``cursors.json``, or ``cursors/SOURCE.json``: a plain file, as a cursor file is never read through a link."""
+    above, name = os.path.split(os.path.abspath(path))
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+    except OSError:
+        return None
+    if name == "cursors.json":
+        return Target("cursors", os.path.dirname(path) or ".")
+    if name.endswith(".json") and os.path.basename(above) == "cursors":
+        return Target("cursors", os.path.dirname(above), cursor_files=(path,))
+    return None
+
+
+def _only_locks(names: list[str]) -> bool:
+    """True where all that is there are lock files and what belongs to them."""
+    locks = {name for name in names if is_lock_name(name)}
+    belongs = {name.removesuffix(".lck") for name in locks} | {f"{name}{end}" for name in locks for end in (".filelock", ".rw")}
+    return bool(locks) and all(name in locks or name in belongs or name.startswith(".") for name in names)
+
+
+def _mail_sign(path: str, fd: int) -> MailSign | None:
+    """What shows that it is a mail folder. Raises ``Unreadable`` where none of the boxes lets itself be listed."""
+    seen = 0
+    denied: list[str] = []
+
+    def list_names(folder: str) -> list[str] | None:
+        nonlocal seen
+        try:
+            found = first_names(folder, fd, LOOKED_AT)
+        except PermissionError:
+            denied.extend([folder] if folder in LIVE else [])
+            return None
+        except OSError:
+            return None  # missing, a file, or the disk fails: the scan that follows says so, with the error
+        seen += folder in LIVE
+        return found
+
+    sign = looks_like_mail(list_names, partial(_exists, fd))
     if denied and not seen:
         raise hints.for_denied(os.path.join(path, denied[0]), os.stat(denied[0], dir_fd=fd, follow_symlinks=False))
-    try:
-        root = first_names(".", fd)
-    except PermissionError:
-        root = []  # --x on the spool itself: the well-known names are still tried below
-    root += [name for name in _MAIL_FILES if name not in root and _exists(fd, name)]
-    return mail_signs(root, seen.get(Box.NEW, []), seen.get(Box.CUR, []))
+    return sign
 
 
-def mail_signs(root: list[str], new: list[str], cur: list[str]) -> tuple[str, ...]:
-    """Signs that these are the names of a mail folder (maildir(5), Dovecot, Courier), in words; empty where none."""
-    signs = []
-    if flags := next((flags for name in cur if (flags := parse(name, claimed=True).flags)), None):
-        signs.append(f"cur has :2,{flags} flags")
-    signs += sorted(escape(name) for name in root if _MAIL_ROOT.match(name))[:1]
-    if not signs and (name := next((name for name in (*new, *cur) if is_mail_name(name)), None)):
-        signs.append(f"names as of mail, {escape(name)}")
-    return tuple(signs)
-
-
-def _why_read_only(path: str, signs: tuple[str, ...]) -> str:
+def _why_read_only(path: str, sign: MailSign) -> str:
     return (
-        f"this is a mail folder ({'; '.join(signs)}): its cur is read mail, not stuck work, so nothing here is judged stale "
-        f"and nothing changes it; if it is a job spool all the same: spooltop --as spool {quoted(path)}"
+        f"this is {sign.sentence}, so nothing here is judged stale and nothing changes it; "
+        f"if it is a job spool all the same: spooltop --as spool {quoted(path)}"
     )
 
 

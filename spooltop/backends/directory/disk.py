@@ -18,6 +18,8 @@ from .whose import user_name
 __all__ = ["disk_of", "who_am_i"]
 
 _CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
+_REMOVABLE = {"tickets": "tickets", "locks": "stale locks"}
+"""What can be removed where there is nothing else, by layout."""
 
 
 def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk:
@@ -67,18 +69,20 @@ def _closed(dirs: SpoolDirs | None) -> str:
     return ""
 
 
-def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None) -> Who:
-    """Who runs this and what they may do, in words: "may change", "may look only: cur is memex:memex 0750"."""
+def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None, layout: str = "") -> Who:
+    """Who runs this and what they may do, in words: "read-write", "read-only: cur is memex:memex 0750"."""
     uid = os.geteuid()
     if read_only:
         words = "READ-ONLY"
     elif not any(action in can.refusals for action in _CHANGES):
-        words = "may change"
+        words = "read-write"
     elif can.change:
-        words = "may change some of it"
+        words = "read-write in part"
     elif dirs is None and can.why_not(Action.SET_CURSOR) is None:
-        words = "may set cursors"
+        words = "read-write: cursors can be set"
+    elif layout in _REMOVABLE and can.why_not(Action.UNLOCK) is None:
+        words = f"read-write: {_REMOVABLE[layout]} can be removed"
     else:
         why = _closed(dirs)
-        words = f"may look only: {why}" if why else "may look only"
+        words = f"read-only: {why}" if why else "read-only"
     return Who(user_name(uid), uid, words)

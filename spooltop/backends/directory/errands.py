@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...model.chunked import CHUNK, spread
 from ...model.plan import Item, Outcome, Plan, told_of
 from ...model.results import Columns, Results
-from ...model.words import ASIDE, Action, Box, Json, Verdict
+from ...model.words import ASIDE, LIVE, Action, Box, Json, Verdict
 from .came import Came
 from .choose import FORCEABLE
 from .folders import Folders
@@ -96,6 +96,12 @@ class Errands:
             return ()
         boxes, names, tokens, ways = map(self.column, ("box", "name", "token", "way"))
         return (one[:3] for one in zip(boxes, names, tokens, ways, strict=True) if not one[3].forced)
+
+    def take_claims_away(self) -> bool:
+        """True where a claim is to leave the boxes, or to be deleted."""
+        if self.alike is not None:
+            return self.alike.box is Box.CUR and self.alike.to_box not in LIVE
+        return any(box is Box.CUR and to not in LIVE for box, to in zip(self.column("box"), self.column("to_box"), strict=True))
 
     def spelled(self) -> list[str]:
         """As the journal announces them."""

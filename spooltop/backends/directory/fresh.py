@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ...engine.presence import ANY_MACHINE
 from ...errors import Unreadable
 from ...model.kind import Listing, ListQuery
 from ...model.progress import Progress
@@ -34,11 +35,13 @@ class FreshRows:
         self._one_at_a_time = threading.Lock()
 
     @classmethod
-    def of(cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float]) -> FreshRows:
+    def of(
+        cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float], hosts: str = ANY_MACHINE
+    ) -> FreshRows:
         return cls(
             path,
             lambda: DirectoryReader(
-                path, watch=False, layout=layout, read_only=read_only, clock=clock, judged_at_most=sys.maxsize
+                path, watch=False, layout=layout, read_only=read_only, clock=clock, judged_at_most=sys.maxsize, hosts=hosts
             ),
         )
 

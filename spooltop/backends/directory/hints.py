@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import json
 import os
 import re
 import stat
@@ -12,15 +13,20 @@ from ...errors import NotASpool, SpooltopError, Unreadable
 from ...model.text import escape
 from ...model.words import LIVE, Box
 from .glimpse import boxes_in, first_names, is_spool_like, open_path
+from .locks import is_lock_name
 from .whose import quoted, sudo_name, user_name
 
-__all__ = ["for_denied", "for_directory", "for_error", "for_file"]
+__all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
 
 _SIBLINGS = 2000
 """How many names beside a missing one are looked at for a typo."""
 
 _NAME_ONE = "name the directory that holds tmp, new and cur"
 
+_KOMBU_MESSAGE = re.compile(r"[0-9]+_[0-9a-f-]{36}\..+\.msg\Z")
+_HUEY_TASK = re.compile(r"[0-9a-f]{4}-[0-9a-f]{12}")
+_NQ_JOB = re.compile(r",[0-9a-f]+\.[0-9]+\Z")
+_CHUNK = re.compile(r"q[0-9]{5}\Z")
 _DIRQ_FOLDER = re.compile(r"[0-9a-f]{8}\Z")
 _DIRQ_ELEMENT = re.compile(r"[0-9a-f]{14}(\.lck|\.tmp)?\Z")
 
@@ -32,15 +38,60 @@ def for_file(path: str) -> SpooltopError:
         if os.path.lexists(prefix) and not os.path.isdir(prefix):
             culprit = prefix
             break
+    if culprit == path and (known := _link(path) or _known_file(path)):
+        return known
     what = "a file, not a spool" if os.path.isfile(culprit) else "not a directory"
     folder = os.path.dirname(os.path.abspath(culprit))
-    if spool := _spool_of_box(folder):
+    if spool := spool_of_box(folder):
         name = escape(os.path.basename(culprit))
         advice = f"open its spool: spooltop {quoted(spool)} (it is {name} there)"
         return NotASpool(f"{what}; it lies in the box {os.path.basename(folder)}", path=culprit, advice=advice)
     if _spool_at(folder):
         return NotASpool(what, path=culprit, advice=f"it lies in a spool: spooltop {quoted(folder)}")
     return NotASpool(what, path=culprit, advice=_NAME_ONE)
+
+
+def _link(path: str) -> SpooltopError | None:
+    """A symbolic link to a cursor file: whoever replaces it would replace the link, so it is not read through one."""
+    if not os.path.islink(path) or not os.path.isfile(path):
+        return None
+    real = os.path.realpath(path)
+    advice = f"name the file itself: spooltop cursors --cursor-file {quoted(real)}"
+    return NotASpool(f"a symbolic link to {escape(real)}", path=path, advice=advice) if real.endswith(".json") else None
+
+
+def _known_file(path: str) -> SpooltopError | None:
+    """A file that is no spool and shows by its name or its first bytes what it is."""
+    name = os.path.basename(path)
+    if is_lock_name(name):
+        advice = f"look who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
+        return NotASpool("a lock file, not a spool", path=path, advice=advice)
+    head = _head(path)
+    if head.startswith(b"SQLite format 3\0"):
+        if b"message_id" in head and b"lock_time" in head and b"done_time" in head:
+            query = "select status, count(*) from Queue group by status"
+            what, advice = "a queue of litequeue, which spooltop does not read", f'sqlite3 -readonly {quoted(path)} "{query}"'
+        else:
+            what, advice = "an SQLite file, not a spool", f"look into it: sqlite3 -readonly {quoted(path)} .schema"
+        return NotASpool(what, path=path, advice=advice)
+    if name.endswith(".json"):
+        advice = f"if it is a cursor file: spooltop cursors --cursor-file {quoted(path)}"
+        return NotASpool("a file, not a spool", path=path, advice=advice)
+    return None
+
+
+def _head(path: str) -> bytes:
+    """The beginning of a plain file; empty where it is none or may not be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 65_536) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
@@ -74,24 +125,28 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
     """``path`` is a directory (``fd``) with these first ``names``, and no spool."""
-    if spool := _spool_of_box(os.path.abspath(path)):
+    if spool := spool_of_box(os.path.abspath(path)):
         box = os.path.basename(os.path.abspath(path))
         return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
     if not names:
         return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
-    if foreign := _foreign(fd, names):
-        return NotASpool(f"{foreign}, which spooltop does not read", path=path, advice=_NAME_ONE)
+    if foreign := _foreign(path, fd, names):
+        name, advice = foreign
+        return NotASpool(f"{name}, whose messages spooltop does not read", path=path, advice=advice)
+    if "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
+        return link
     if inside := _spools_in(fd, names):
         shown = " or ".join(quoted(os.path.join(path, name)) for name in inside[:4]) + (" …" if len(inside) > 4 else "")
-        return NotASpool(f"no spool itself; {len(inside)} inside", path=path, advice=f"name one: spooltop {shown}")
-    if tickets := [name for name in sorted(names) if name.endswith(".queue") and _has(fd, name, "seq")]:
-        advice = f"look at them: spooltop {quoted(os.path.join(path, tickets[0]))}"
-        return NotASpool("no spool itself; tickets inside", path=path, advice=advice)
+        what = "not a spool, but contains one" if len(inside) == 1 else f"not a spool, but contains {len(inside)}"
+        return NotASpool(what, path=path, advice=f"open {'it' if len(inside) == 1 else 'one'}: spooltop {shown}")
+    if locks := [name for name in names if is_lock_name(name)]:
+        what = f"not a spool; {'a lock file' if len(locks) == 1 else f'{len(locks)} lock files'} inside"
+        return NotASpool(what, path=path, advice=f"look at them: spooltop locks {quoted(path)}")
     there = [box for box in LIVE if stat.S_ISDIR(modes.get(box, 0))]
     missing = " and ".join(box for box in LIVE if box not in there)
     if there:
         return NotASpool(f"{missing} missing, only {' and '.join(there)} there", path=path, advice=_near_or_init(path))
-    return NotASpool("no spool: tmp, new and cur are missing", path=path, advice=_near_or_init(path))
+    return NotASpool("not a spool: no tmp/, new/ or cur/ here", path=path, advice=_near_or_init(path))
 
 
 def _for_missing(path: str) -> SpooltopError:
@@ -115,7 +170,7 @@ def _near_or_init(path: str) -> str:
     near = [found for found in _near(os.path.abspath(path)) if _spool_at(found)]
     if near:
         return "did you mean " + " or ".join(map(quoted, near)) + "?"
-    return "name the directory that holds tmp, new and cur, or make one: spooltop init PATH"
+    return f"open another path, or make a spool in it: spooltop init {quoted(os.path.join(path, 'spool'))}"
 
 
 def _near(path: str) -> list[str]:
@@ -158,7 +213,7 @@ def _spool_at(path: str) -> bool:
         os.close(fd)
 
 
-def _spool_of_box(path: str) -> str | None:
+def spool_of_box(path: str) -> str | None:
     """The spool that the absolute ``path`` is a box of, or lies below the ``.spooltop`` of."""
     parent, name = os.path.split(path)
     if name in (*LIVE, ".spooltop") and _spool_at(parent):
@@ -185,28 +240,55 @@ def _spools_in(fd: int, names: list[str]) -> list[str]:
     return found
 
 
-def _foreign(fd: int, names: list[str]) -> str | None:
-    """The name of a layout of others that is known by its folders."""
-    have = set(names)
-    if {"queue", "schedule", "results"} <= have and (".lock" in have or "counters" in have):
-        return "a huey FileStorage"
-    if {"queue", "processing", "jobs"} <= have:
-        return "a job-queue FileStorage"
-    if {"active", "incoming", "deferred"} <= have:
-        return "a Postfix queue (postqueue -p lists it)"
-    folders = [name for name in names if _DIRQ_FOLDER.match(name)]
-    for folder in folders[:4]:
+def _foreign(path: str, fd: int, names: list[str]) -> tuple[str, str] | None:
+    """The layout of another program that the directory has (layouts by their own sources), and what lists it."""
+    have, here = set(names), quoted(path)
+
+    def inside(folder: str) -> list[str]:
         try:
-            inside = first_names(folder, fd)
+            return first_names(folder, fd)
         except OSError:
-            continue  # no directory, or not ours to look into
-        if any(_DIRQ_ELEMENT.match(name) for name in inside):
-            return "a dirq directory queue"
+            return []  # no directory, or not ours to look into
+
+    if {"active", "incoming", "deferred"} <= have:
+        return "a Postfix queue", f"list it: postqueue -p; then postsuper -r, -h or -d QUEUE_ID; its locks: spooltop locks {here}"
+    if {"queue", "processing", "jobs"} <= have:
+        return "a job-queue FileStorage", f"its leader lock: spooltop locks {here}; what is claimed: ls {here}/processing/*"
+    if {"queue", "failed", "trigger"} <= have:
+        return "a nullmailer queue", "list it: mailq; what failed: mailq -f"
+    if "queue" in have and (".lock" in have or "schedule" in have) and any(_HUEY_TASK.match(name) for name in inside("queue")):
+        return "a huey FileStorage", f"who holds its lock: spooltop locks {here}; what waits: ls {here}/queue"
+    if {"queue", "schedule", "results"} <= have and (".lock" in have or "counters" in have):
+        return "a huey FileStorage", f"who holds its lock: spooltop locks {here}"
+    if any(_KOMBU_MESSAGE.match(name) for name in names):
+        return "a folder of kombu's filesystem transport (Celery)", f"each .msg is a message: ls -tr {here}"
+    if folder := next((one for one in names if any(_KOMBU_MESSAGE.match(name) for name in inside(one))), None):
+        known = "a directory of kombu's filesystem transport (Celery)"
+        return known, f"each .msg is a message: ls -tr {quoted(os.path.join(path, folder))}"
+    if any(_NQ_JOB.match(name) for name in names):
+        return "a directory of nq", f"NQDIR={here} nqtail follows its jobs"
+    if any(_CHUNK.match(name) for name in names):
+        if "info.json" in have:
+            return "a FIFO queue of queuelib", f"its size stands in it: cat {quoted(os.path.join(path, 'info.json'))}"
+        if "info" in have:
+            count = _python("from persistqueue import Queue; print(Queue(%s).qsize())", path)
+            return "a file queue of persist-queue", f"{count} counts it"
+    if "cache.db" in have:
+        return "a diskcache", f"{_python('from diskcache import Cache; print(len(Cache(%s)))', path)} counts it"
+    if "data.db" in have:
+        return "an SQLite queue, as persist-queue keeps it", f"sqlite3 -readonly {quoted(os.path.join(path, 'data.db'))} .schema"
+    for folder in [name for name in names if _DIRQ_FOLDER.match(name)][:4]:
+        found = inside(folder)
+        if any(_DIRQ_ELEMENT.match(name) for name in found):
+            kind = "QueueSimple" if not {"temporary", "obsolete"} <= have else "Queue"
+            locks = f"; its locks: spooltop locks {quoted(os.path.join(path, folder))}" if kind == "QueueSimple" else ""
+            words = f"from dirq.{kind} import {kind} as Q; print(Q(%s).count())"
+            if kind == "Queue":
+                return "a dirq directory queue", f"its elements: ls {quoted(os.path.join(path, folder))}"
+            return "a dirq directory queue", f"{_python(words, path)} counts it{locks}"
     return None
 
 
-def _has(fd: int, folder: str, name: str) -> bool:
-    try:
-        return name in first_names(folder, fd)
-    except OSError:
-        return False  # no directory, or not ours to look into: no hint
+def _python(words: str, path: str) -> str:
+    """A command that runs ``words`` on ``path``."""
+    return f"python3 -c {quoted(words % json.dumps(os.path.abspath(path)))}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...engine import machine, presence
+from ...engine import presence
 from ...engine.dirs import SpoolDirs
 from ...model.words import Box, Verdict
 
@@ -21,14 +21,13 @@ Again = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
 class LastLook:
     """One for each operation: a token that is dead stays dead and is tested once."""
 
-    def __init__(self, dirs: SpoolDirs, again: Again) -> None:
+    def __init__(self, dirs: SpoolDirs, again: Again, *, hosts: str = presence.ANY_MACHINE) -> None:
         self._dirs = dirs
         self._again = again
         self.dead: set[str] = set()
         """Tokens whose claims may go."""
         self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
-        self._boot_id = machine.this_machine().boot_id
-        self._network = machine.is_network(machine.file_system(dirs.root))
+        self._vantage = presence.Vantage.of(dirs, hosts)
 
     def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
         """Reads the evidence on (box, name, token) again where a lock does not tell: once for a batch, just before its moves."""
@@ -58,7 +57,7 @@ class LastLook:
         return None
 
     def _own(self, token: str) -> tuple[Verdict, str]:
-        verdict, evidence = presence.judge(presence.look(self._dirs, token), self._boot_id, network=self._network)
+        verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
         if verdict is Verdict.DEAD:
             self.dead.add(token)
         return verdict, evidence

@@ -10,6 +10,7 @@ from ...engine import names
 from ...engine.dirs import SpoolDirs
 from ...errors import UsageError
 from ...model.plan import Outcome
+from ...model.redact import Redactor
 from ...model.template import fill
 from ...model.text import escape_text
 from ...model.units import size as size_words
@@ -45,13 +46,14 @@ class Payload:
         self.source: str | None = source
         self.canary = bool(options.get("canary"))
 
-    def notes(self, us: int) -> tuple[str, ...]:
+    def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
         """What a plan says of them: how the first begins."""
         first = self.data(1, self.name(us))
         if self._text is None or not first:
             return ()
-        shown = escape_text(first[:_SHOWN], keep_newlines=False)
-        return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(first) > _SHOWN else ''}",)
+        seen = redactor.data(first)
+        shown = escape_text(seen[:_SHOWN], keep_newlines=False)
+        return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
 
     def name(self, us: int) -> str:
         """The name in ``new`` of a message put at ``us`` µs since the epoch. ``UsageError`` for a source that is too long."""
@@ -97,8 +99,8 @@ def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:
         made = True
         try:
             ino = files.fstat(fd).st_ino
-            files.own_as(fd, dirs.like)
-            files.lock(fd)
+            files.own_as(fd, dirs.like, dirs.like.st_mode & 0o664)
+            files.lock_write(fd)
             files.write_all(fd, data)
             files.sync(fd)
         finally:

@@ -14,15 +14,17 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["Events", "inotify_here", "inotify_source", "listening", "parsed", "watch_fd"]
+__all__ = ["Event", "Events", "in_order", "inotify_here", "inotify_source", "listening", "parsed", "watch_fd"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _init: ctypes._NamedFuncPointer | None = getattr(_libc, "inotify_init1", None)
 
-_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
 _ONLYDIR, _DONT_FOLLOW = 0x0100_0000, 0x0200_0000
 _ADDED, _GONE = _CREATE | _MOVED_TO, _DELETE | _MOVED_FROM
@@ -55,11 +57,28 @@ class Events:
     deleted: dict[str, set[str]] = field(default_factory=dict)
     back: dict[str, set[str]] | None = None
     """Of the names that both came and went, those that came last. None: nobody knows the order."""
+    repeats: dict[str, Counter[str]] = field(default_factory=dict)
+    """How often each name came after it had come before: a foreign consumer gives a message back under one and the same name."""
+    gone_again: dict[str, Counter[str]] = field(default_factory=dict)
+    """How often each name went after it had gone before."""
     count: int = 0
     lost: bool = False
     ended: bool = False
     late: float = 0.0
     """Seconds for which nobody had read before: what is told may have happened so long ago."""
+
+
+class Event(NamedTuple):
+    """One event. ``moved``: a file was moved to this name; ``closed``: it was closed after it was open for writing; ``made``: the
+    name is new, moved ones too."""
+
+    watch: int
+    name: str
+    moved: bool = False
+    closed: bool = False
+    made: bool = False
+    lost: bool = False
+    ended: bool = False
 
 
 def inotify_here() -> bool:
@@ -108,9 +127,12 @@ def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
     if into.back is None:
         into.back = {}
     known = {
-        wd: (into.added.setdefault(path, set()), into.deleted.setdefault(path, set()), into.back.setdefault(path, set()))
+        wd: (
+            into.added.setdefault(path, set()), into.deleted.setdefault(path, set()), into.back.setdefault(path, set()),
+            into.repeats.setdefault(path, Counter()), into.gone_again.setdefault(path, Counter()),
+        )
         for wd, path in folders.items()
-    }
+    }  # fmt: skip
     at, end, count = 0, len(data), 0
     while at < end:
         wd, mask, _, length = unpack(data, at)
@@ -118,12 +140,16 @@ def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
         count += 1
         if mask & _NAMED and wd in known:
             name = str(data[at : index(0, at)], _ENCODING, "surrogateescape")
-            added, deleted, back = known[wd]
+            added, deleted, back, repeats, gone_again = known[wd]
             if mask & _ADDED:
+                if name in added:
+                    repeats[name] += 1
                 added.add(name)
                 if name in deleted:
                     back.add(name)
             else:
+                if name in deleted:
+                    gone_again[name] += 1
                 deleted.add(name)
                 if back:
                     back.discard(name)
@@ -133,6 +159,19 @@ def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
             into.ended = True
         at += length
     into.count += count
+
+
+def in_order(data: bytes) -> Iterator[Event]:
+    """Each event in ``data`` by itself, in the order in which it happened."""
+    at = 0
+    while at < len(data):
+        watch, mask, _, length = _HEAD.unpack_from(data, at)
+        name = data[at + _HEAD.size : at + _HEAD.size + length].split(b"\0", 1)[0]
+        at += _HEAD.size + length
+        yield Event(
+            watch, str(name, _ENCODING, "surrogateescape"), bool(mask & _MOVED_TO), bool(mask & _CLOSE_WRITE),
+            bool(mask & _ADDED), bool(mask & _OVERFLOW), bool(mask & _ENDED),
+        )  # fmt: skip
 
 
 def listening() -> int:
@@ -147,13 +186,15 @@ def listening() -> int:
     return fd
 
 
-def watch_fd(fd: int, folder: int) -> int:
-    """Listens in an open folder; the number that its events have. Raises ``OSError``."""
-    return _watch(fd, f"/proc/self/fd/{folder}/.")  # by the descriptor: the path may lead elsewhere by now
+def watch_fd(fd: int, folder: int, *, contents: bool = False) -> int:
+    """Listens in an open folder; the number that its events have. ``contents``: also to files that are closed after writing.
+    Raises ``OSError``."""
+    path = f"/proc/self/fd/{folder}/."  # by the descriptor: the path may lead elsewhere by now
+    return _watch(fd, path, _WANTED | _CLOSE_WRITE if contents else _WANTED)
 
 
-def _watch(fd: int, path: str) -> int:
-    wd: int = _libc.inotify_add_watch(fd, os.fsencode(path), _WANTED)
+def _watch(fd: int, path: str, mask: int = _WANTED) -> int:
+    wd: int = _libc.inotify_add_watch(fd, os.fsencode(path), mask)
     if wd < 0:
         code = ctypes.get_errno()
         words = "the limit of inotify watches is reached (fs.inotify.max_user_watches)" if code == errno.ENOSPC else None

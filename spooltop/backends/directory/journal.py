@@ -81,6 +81,11 @@ class Operation:
         """True where a batch has no result line."""
         return any(results is None for _, results in self.batches.values())
 
+    @property
+    def unfinished(self) -> bool:
+        """True where it did not come to its end: a batch has no result line, or the last ones were never begun."""
+        return self.open or sum(len(moves) for moves, _ in self.batches.values()) < self.count
+
     def steps(self) -> Iterable[tuple[Move, Moved | None]]:
         """Each move with what came of it; None where no result was written; moves never reached are left out."""
         for _, (moves, results) in sorted(self.batches.items()):

@@ -59,6 +59,7 @@ def new_row(raw: str, found: os.stat_result | None) -> Row:
         not_before=None if name.not_before is None else name.not_before / 1e6,
         canary=name.canary,
         written_at=None if found is None else found.st_mtime,
+        ended=name.ended,
     )
 
 
@@ -86,7 +87,7 @@ def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
     if column == "tries":
         return lambda row: (row.attempt or 0, row.name)
     if column == "verdict":
-        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), row.name)
+        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), -(row.in_box_since or 0.0), row.name)
     return lambda row: (row.name,)
 
 

@@ -1,7 +1,8 @@
 """Who holds the lock files of a spool and who waits for them. Nothing is ever probed by taking it.
 
 The table is ``/proc/locks`` (proc(5)). A single read of it under churn misses locks that are held, so it is read twice and both
-reads count. A lock file that merely exists is free.
+reads count. A lock file that merely exists is free where it is known to be locked through the kernel; else its existing may be
+the lock, and what is in it tells whose.
 """
 
 from __future__ import annotations
@@ -18,30 +19,37 @@ from spooltop.model.sight import Lock, LockParty
 
 from .mounts import is_local, mount_of
 from .processes import Processes
-from .softjudge import party, soft_lock
+from .softjudge import Judge, directory_lock, party, soft_lock
+from .softlocks import LIMIT
 from .ticketqueue import orphaned, ticket_queue
 
-__all__ = ["LockFiles", "LockLine", "LockTable", "parse_locks", "read_table"]
+__all__ = ["LockFiles", "LockLine", "LockTable", "is_lock_name", "parse_locks", "read_table"]
 
 _LINE = re.compile(
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
+_SUFFIXES = (".lock", ".lck")
+_KERNEL_LOCKED = (".cursors.lock",)
+"""Names of files that everybody locks through the kernel."""
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
+_EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
 
 Device = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LockLine:
-    """One line: ``kind`` flock, posix or ofd; ``pid`` -1 or 0 where the kernel does not tell; ``device`` (major, minor)."""
+    """One line: ``kind`` flock, posix or ofd; ``pid`` -1 or 0 where the kernel does not tell; ``device`` (major, minor);
+    ``exclusive``: a write lock, which but for a flock takes a descriptor that is open for writing."""
 
     kind: str
     waits: bool
     pid: int
     device: Device
     inode: int
+    exclusive: bool = True
 
 
 def parse_locks(text: bytes) -> list[LockLine]:
@@ -53,7 +61,7 @@ def parse_locks(text: bytes) -> list[LockLine]:
             continue
         device = (int(found.group(7), 16), int(found.group(8), 16))
         kind, waits = _KINDS[found.group(3)], found.group(2) is not None
-        lines.append(LockLine(kind, waits, int(found.group(6)), device, int(found.group(9))))
+        lines.append(LockLine(kind, waits, int(found.group(6)), device, int(found.group(9)), found.group(5) == b"WRITE"))
     return lines
 
 
@@ -87,6 +95,11 @@ def read_table(processes: Processes) -> LockTable:
     return LockTable({key: tuple(found) for key, found in by_file.items()}, read == 2 and processes.in_first_namespace())
 
 
+def is_lock_name(name: str) -> bool:
+    """True for what lock files, lock directories and ticket queues are called."""
+    return name.endswith((*_SUFFIXES, ".queue"))
+
+
 def device_of(found: os.stat_result) -> Device:
     return os.major(found.st_dev), os.minor(found.st_dev)
 
@@ -103,9 +116,11 @@ class LockFiles:
         least: float = 1.0,
     ) -> None:
         self._processes = processes
+        self._judge = Judge(processes)
         self._clock = clock
         self._monotonic = monotonic
         self._least = least
+        self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
         self._last: tuple[Lock, ...] = ()
         self._since: dict[tuple[int, int, int, bool], float] = {}
@@ -126,25 +141,37 @@ class LockFiles:
         found: list[Lock] = []
         seen: dict[tuple[int, int, int, bool], float] = {}
         known: LockTable | None = None
+        files: set[tuple[int, int]] = set()
         for path, fd, device in folders:
-            for name in boxes[path] if path in boxes else self._lock_names(path, fd):
+            names = boxes[path] if path in boxes else self._lock_names(path, fd)
+            for name in names:
                 try:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                except OSError:
+                except FileNotFoundError:
                     continue  # removed since it was listed
+                except OSError as error:
+                    why = f"it cannot be seen: {error.strerror}"
+                    found.append(Lock(os.path.join(path, name), "soft", (), (), "unknown", why))
+                    continue
                 if stat.S_ISDIR(status.st_mode):
-                    queue = ticket_queue(os.path.join(path, name), name, fd, self._processes, local=is_local(mount_of(fd)))
+                    whole = os.path.join(path, name)
+                    queue = ticket_queue(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
+                    if queue is None and name.endswith(_SUFFIXES):
+                        queue = directory_lock(whole, name, fd, self._judge)
                     found += [queue] if queue is not None else []
                     continue
                 if stat.S_ISLNK(status.st_mode):
-                    link = soft_lock(os.path.join(path, name), name, fd, self._processes, self._clock())
+                    link = soft_lock(os.path.join(path, name), name, fd, self._judge, self._clock())
                     found += [link] if link is not None else []
                     continue
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 known = known or table()
-                found.append(self._lock(os.path.join(path, name), name, fd, status, device, known, seen))
+                files.add((status.st_dev, status.st_ino))
+                queued = f"{name}.queue" in names  # as stouputils has it: a flock, and who wants it next
+                found.append(self._lock(os.path.join(path, name), name, fd, status, device, known, seen, queued=queued))
         self._since = seen
+        self._kernel_locked &= files
         self._last = orphaned(found)
         return self._last
 
@@ -163,7 +190,7 @@ class LockFiles:
                 for turn, entry in enumerate(entries):
                     if turn >= _LIST_AT_MOST or len(names) >= _AT_MOST:
                         break
-                    if entry.name.endswith((".lock", ".lck", ".queue")):
+                    if is_lock_name(entry.name):
                         names.append(entry.name)
         except OSError:
             return ()  # not listable: the box states say so
@@ -182,6 +209,8 @@ class LockFiles:
         device: Device | None,
         table: LockTable,
         seen: dict[tuple[int, int, int, bool], float],
+        *,
+        queued: bool,
     ) -> Lock:
         devices = [device_of(status)] + ([device] if device is not None else [])
         lines = table.of(devices, status.st_ino)
@@ -194,8 +223,11 @@ class LockFiles:
                 since = seen[key] = self._since.get(key, self._clock())
                 if (pid or 0) not in side:
                     side[pid or 0] = party(pid, since, self._processes)
-        if not lines and (status.st_size or status.st_nlink > 1):
-            soft = soft_lock(path, name, fd, self._processes, self._clock())
+        file = (status.st_dev, status.st_ino)
+        if lines:
+            self._kernel_locked.add(file)
+        elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
+            soft = soft_lock(path, name, fd, self._judge, self._clock())
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"
@@ -203,8 +235,10 @@ class LockFiles:
             verdict, evidence = "blocked", f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
         elif holders:
             verdict, evidence = "held", ""
-        elif table.whole:
+        elif table.whole and (queued or name in _KERNEL_LOCKED or file in self._kernel_locked or status.st_size > LIMIT):
             verdict, evidence = "free", "the file exists, nobody holds a lock on it"
+        elif table.whole:
+            verdict, evidence = "unknown", _EXISTS
         else:
             verdict, evidence = "unknown", "holders in other pid namespaces are not visible from here"
         return Lock(path, kind, tuple(holders.values()), tuple(waiters.values()), verdict, evidence)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from ...engine.ticket_files import MEMBER
 from ...model.can import Can
 from ...model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from ...model.progress import Progress
@@ -29,8 +30,9 @@ from .logfiles import LogFiles, with_above
 from .messagelocks import message_locks
 from .mounts import is_local, mount_of
 from .processes import Processes
+from .softjudge import Judge
 from .softlocks import read_marker
-from .ticketqueue import MEMBER, members_in, orphaned, ticket_queue
+from .ticketqueue import members_in, orphaned, ticket_queue
 
 __all__ = ["STALE_AFTER", "LockOperator"]
 
@@ -143,7 +145,7 @@ class LockOperator(BesideOperator):
         locks = LockFiles(self._processes, clock=self._clock).look(known, lambda: table, boxes)
         if self._tickets and not any(lock.path == self._path for lock in locks):
             path, fd = folders[0]
-            queue = ticket_queue(path, ".", fd, self._processes, local=is_local(mount_of(fd)))
+            queue = ticket_queue(path, ".", fd, Judge(self._processes), local=is_local(mount_of(fd)))
             return orphaned([*([queue] if queue is not None else []), *locks])
         return locks
 
@@ -184,14 +186,14 @@ class LockOperator(BesideOperator):
         with below(fd, path, self._files) as own:
             for name in members_in(self._files.list(own)):
                 found = MEMBER.match(name)
-                pid = int(found[1]) if found is not None else 0
+                pid = int(found["pid"]) if found is not None else 0
                 if not (force and not items) and self._processes.exists(pid) is not False:
                     break
                 refusal = rights(own, name, row, self._path, self._files)
                 if refusal is not None:
                     return [], [refusal]
                 ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
-                ticket = f"{escape(os.path.basename(lock.path))}/{int(name[:20])}"
+                ticket = f"{escape(os.path.basename(lock.path))}/{int(name.partition('.')[0])}"
                 items.append(Item(replace(row, id=ticket, name=name), ref, lock.evidence if force else "", ref.taken.words))
                 if force:
                     break

@@ -17,7 +17,7 @@ from .lockmoves import below
 from .lockpins import LockRef
 from .logfiles import LogFiles
 from .processes import Processes
-from .softjudge import soft_lock
+from .softjudge import Judge, soft_lock
 from .ticketqueue import members_in
 
 __all__ = ["LockUndo"]
@@ -92,10 +92,10 @@ class LockUndo:
                 last = self._files.read(fd, 64).strip()
             finally:
                 self._files.close(fd)
-            if not last.isdigit() or int(last) < int(one.names[0][:20]):
+            if not last.isdigit() or int(last) < int(one.names[0].partition(".")[0]):
                 return "the queue has begun anew since, and its number may be another's now"
         elif one.below:
-            lock = soft_lock(one.path, os.path.basename(one.path), folder, self._processes, self._clock())
+            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
             if lock is not None and lock.verdict != "free":
                 return "the place is taken: somebody has that lock now"
         elif one.element:

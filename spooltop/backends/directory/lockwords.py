@@ -13,6 +13,7 @@ from ...model.text import escape
 from ...model.units import age, duration
 from ...model.words import Action, Box, Verdict
 from .lockbooks import Taken
+from .whose import quoted
 
 __all__ = ["chosen", "record", "row_of", "why_not", "words_of"]
 
@@ -45,6 +46,10 @@ def why_not(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
     """Why it is not removed ("" where it may go), and whether force does it all the same."""
     head = lock.holders[0] if lock.holders else None
     who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
+    if lock.kind == "mkdir":
+        return f"{lock.evidence}; a directory is not removed here: if its holder is gone, rm -r {quoted(lock.path)}", False
+    if lock.kind == "none" and lock.verdict == "unknown":
+        return f"{lock.evidence}; if so, and its holder is gone, rm {quoted(lock.path)}", False
     if lock.kind not in ("soft", "ticket"):
         return (f"{who} holds it ({lock.kind}); {_NEVER}" if lock.holders else f"nobody holds it; {_NEVER}"), False
     if lock.verdict == "free":
@@ -72,7 +77,7 @@ def row_of(lock: Lock) -> Row:
 def words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
     """What it is, in the list of a plan and in the books."""
     if lock.kind == "ticket":
-        return f"ticket {int(name[:20])} of pid {pid} in {escape(lock.path)}"
+        return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
     of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""
     return f"soft lock {escape(lock.path)}{of}"
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...engine.files import Files
+from ...engine.files import Files, make_file
 
 __all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above"]
 
@@ -87,30 +87,6 @@ def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list
         return []
     inodes = {other: files.stat(other, dir_fd).st_ino for other in files.list(dir_fd) if other.startswith(f".{name}.")}
     return [other for other, inode in inodes.items() if inode == found.st_ino]
-
-
-def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
-    """An empty file with owner, group and mode of ``like``, unless there is something under that name already.
-
-    Under another name until it has its owner: cut off in between, root would leave a file that locks others out. And only what
-    was made here is given away, never what stands there: that may have been put there to be given away.
-    """
-    draft = f".{name}.{os.urandom(8).hex()}"
-    fd = files.create(draft, dir_fd, 0o600)
-    try:
-        try:
-            files.own_as(fd, like)
-        finally:
-            files.close(fd)
-        files.move(draft, dir_fd, name, dir_fd)
-    except OSError as error:
-        try:
-            files.unlink(draft, dir_fd)
-        except FileNotFoundError:
-            return  # it is in place: somebody has taken the draft for a second name that was left behind
-        if not isinstance(error, FileExistsError):  # somebody else was quicker
-            raise
-    files.sync_dir(dir_fd)
 
 
 def open_path(files: Files, path: str) -> int:

@@ -1,4 +1,4 @@
-"""A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets.
+"""A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files.
 
 It has cursors and locks, no messages and nothing to change; the same views show it.
 """
@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ...engine import counters
+from ...engine.files import Files
 from ...errors import Unreadable
 from ...model.can import Can
 from ...model.followed import Followed
@@ -18,6 +20,7 @@ from ...model.kind import Listing, ListQuery, Meanwhile
 from ...model.row import Payload, Row
 from ...model.sight import BoxState, CursorSource, Sight, Watch
 from ...model.words import LIVE, Action, Key
+from .beside import LOCKS_FOR
 from .cursorear import CursorEar
 from .cursorfiles import CursorFiles, named_folders
 from .cursorrights import cursor_rights
@@ -25,6 +28,7 @@ from .disk import disk_of, who_am_i
 from .locks import LockFiles, read_table
 from .mounts import is_local, mount_of
 from .processes import Processes
+from .softjudge import Judge
 from .ticketqueue import orphaned, ticket_queue
 from .who import who_has_path
 from .writers import WriterWatch
@@ -36,8 +40,8 @@ _PERIOD = 1.0
 
 
 class LoneReader:
-    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets"). ``watch`` hears what happens to
-    cursor files between two looks."""
+    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets", "locks"). ``watch`` hears what
+    happens to cursor files between two looks."""
 
     def __init__(
         self,
@@ -57,11 +61,12 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._ear = CursorEar(self._changed) if watch else None
+        self._ear = CursorEar(self._changed, clock=clock, handles=writers is not None) if watch else None
         self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, ear=self._ear)
         self._named = tuple(cursor_files)
         self._writers = writers
         self._locks = LockFiles(self._processes, clock=clock)
+        self._judge = Judge(self._processes)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         self._read_only = read_only
@@ -75,7 +80,7 @@ class LoneReader:
         table = read_table(self._processes)
         locks = self._locks.look(folders, lambda: table)
         if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
-            queue = ticket_queue(self._path, ".", self._root, self._processes, local=is_local(mount))
+            queue = ticket_queue(self._path, ".", self._root, self._judge, local=is_local(mount))
             locks = orphaned([*([queue] if queue is not None else []), *locks])
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
 
@@ -84,20 +89,28 @@ class LoneReader:
             cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
         can = self._can(cursors)
         now = self._clock()
+        locks_had, locks_given_up = self._locks_used(now)
         return Sight(
             target=self._path,
             layout=self._layout,
             taken_at=now,
-            complete=True,
+            complete=not any(one.left_out for one in cursors),
             boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
             disk=disk_of(self._root, mount),
             cursors=cursors,
             locks=locks,
-            who=who_am_i(can, read_only=self._read_only),
+            locks_had=locks_had,
+            locks_given_up=locks_given_up,
+            who=who_am_i(can, read_only=self._read_only, layout=self._layout),
             can=can,
             watch=Watch("scan", "", _PERIOD, self._since),
             writers_watched=self._writers is not None,
         )
+
+    def _locks_used(self, now: float) -> tuple[int, int]:
+        with named_folders(self._named) as named:
+            folders = [fd for _, fd in named or [(self._path, self._root)]]
+            return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
 
     def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
         """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
@@ -105,7 +118,7 @@ class LoneReader:
             return Can.nothing(self._read_only)
         refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
         del refusals[Action.UNLOCK]
-        if self._layout == "tickets":
+        if self._layout in ("tickets", "locks"):
             del refusals[Action.UNDO]
         if self._layout == "cursors":
             with named_folders(self._named) as named:

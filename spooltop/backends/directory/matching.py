@@ -27,10 +27,8 @@ def selects(selection: Selection | None, row: Row, now: float) -> bool:
         return False
     if selection.verdict is not None and row.verdict is not selection.verdict:
         return False
-    if selection.older_than is not None:
-        age = row.in_box_age(now)
-        if age is None or age <= selection.older_than:
-            return False
+    if not selection.old_enough(row.in_box_age(now)):
+        return False
     return not selection.filter or filters.parse(selection.filter).match(row, now)
 
 

@@ -22,9 +22,9 @@ _TOLD = 500
 
 
 def known_of(folders: Folders, place: Place) -> dict[str, Json]:
-    """``origin``, ``reason``, ``at``, ``who`` and ``operation``, each a plain value and cut short; empty where nothing can be
-    read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a descriptor
-    that cannot be closed."""
+    """``origin``, ``reason``, ``at``, ``who``, ``operation`` and ``ended``, each a plain value and cut short; empty where nothing
+    can be read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a
+    descriptor that cannot be closed."""
     try:
         folder = folders.of(place.box, place.folder)
     except OSError:
@@ -48,6 +48,6 @@ def time_of(told: Mapping[str, object]) -> float | None:
 def _plain(found: Mapping[str, object]) -> dict[str, Json]:
     return {
         name: value[:_TOLD] if isinstance(value, str) else value
-        for name in ("origin", "reason", "at", "who", "operation")
+        for name in ("origin", "reason", "at", "who", "operation", "ended")
         if isinstance(value := found.get(name), str) or (isinstance(value, (int, float)) and abs(value) < 1 << 64)
     }

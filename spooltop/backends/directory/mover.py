@@ -48,10 +48,13 @@ class Mover:
         self._noted: tuple[Folder | None, Folder | None] = (None, None)
         self._trouble = ""
         self._emptied: set[str] = set()
+        self._claims_last = False
 
     def run(self, errands: Errands, stop: Callable[[], bool]) -> Came:
         """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
         self._look.prepare(errands.to_look_at())
+        if not self._claims_last and errands.take_claims_away():
+            self._sync_claims()
         moved: list[Moved] = []
         for errand in errands:
             if moved and stop():
@@ -60,6 +63,17 @@ class Mover:
                 return self._run_alike(errands, errands.alike, *folders, moved, stop)
             moved.append(self._move_one(errand))
         return Came.of(moved)
+
+    def _sync_claims(self) -> None:
+        """Makes the claims last that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power
+        cut would else bring the messages back to ``new``, beside those that were set aside."""
+        self._claims_last = True
+        try:
+            new = self.folders.of(Box.NEW, "").fd
+            if not self._sight.ordered(new):
+                self._files.sync_dir(new)
+        except OSError as error:
+            self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
 
     def _both(self, alike: Alike) -> tuple[Folder, Folder] | None:
         """From where to where; None where the one is not as it was planned, which is told of each message, or the other is not

@@ -14,10 +14,11 @@ __all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
 
 
 def requeue_name(told: names.Name) -> str:
-    """What a claim, or what was set aside, is called in ``new``: its id keeps, so mail flags go. A name without a tail stays."""
-    if told.flags is None and told.token is None and told.pid is None:
+    """What a claim, or what was set aside, is called in ``new``. A name without the tail of a claim stays as it is: flags of mail
+    (``:2,S``) are a tail in a mail folder only."""
+    if told.token is None and told.pid is None:
         return told.raw
-    return names.back_in_new(told)
+    return names.back_in_new(told, ended=names.DIED)
 
 
 @dataclass(frozen=True, slots=True)

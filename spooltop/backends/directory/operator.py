@@ -11,6 +11,7 @@ from functools import partial
 
 from ...engine.dirs import SpoolDirs
 from ...engine.names import parse
+from ...engine.presence import ANY_MACHINE
 from ...engine.troubles import advice
 from ...errors import AuditFailed, Refused, SpooltopError, Unreadable
 from ...model.audit import AuditLog
@@ -18,6 +19,7 @@ from ...model.can import Can
 from ...model.kind import BATCH
 from ...model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, told_of
 from ...model.progress import Progress
+from ...model.redact import Redactor
 from ...model.row import Row
 from ...model.selection import Selection
 from ...model.words import LIVE, Action, Box, Json, Verdict
@@ -51,7 +53,8 @@ class DirectoryOperator:
     """Implements ``model.kind.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to now.
 
     ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. ``read_only`` says why
-    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``wait`` sleeps some seconds.
+    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``hosts`` is the setting ``claims.hosts``. ``wait``
+    sleeps some seconds. ``redactor`` hides values in plans.
     """
 
     def __init__(
@@ -62,23 +65,27 @@ class DirectoryOperator:
         again: Again,
         read_only: str | None = None,
         as_spool: bool = False,
+        hosts: str = ANY_MACHINE,
         files: LogFiles | None = None,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
         state_dir: str = STATE_DIR,
         user: str | None = None,
         on_close: Callable[[], None] = lambda: None,
+        redactor: Redactor | None = None,
     ) -> None:
         self._path = path
         self._rows = rows
         self._again = again
         self._read_only = read_only or identify(path, as_spool).read_only
+        self._hosts = hosts
         self._files = files or LogFiles()
         self._clock = clock
         self._wait = wait
         self._state_dir = state_dir
         self._user = user if user is not None else user_name(os.geteuid())
         self._on_close = on_close
+        self._redactor = redactor or Redactor()
         self._performed: set[str] = set()
         self._repaired = False
         self._watched_tmp = False
@@ -95,10 +102,10 @@ class DirectoryOperator:
         self._allowed(action)
         with self._telling(), self._open() as dirs:
             if action is Action.INJECT:
-                return Candidates((), notes=Payload(options).notes(int(now * 1e6)))
+                return Candidates((), notes=Payload(options).notes(int(now * 1e6), self._redactor))
             if action is Action.UNDO:
                 operations, troubles = self._read(dirs, progress)
-                found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress)
+                found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
                 return replace(found, notes=(*found.notes, *troubles))
             halves = half_moved(self._interrupted(dirs))
             return choose(
@@ -155,7 +162,7 @@ class DirectoryOperator:
     def _move_all(
         self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
-        look = LastLook(dirs, self._again)
+        look = LastLook(dirs, self._again, hosts=self._hosts)
         interrupted = self._interrupted(dirs)
         repaired = Repaired()
         if interrupted or not self._repaired:

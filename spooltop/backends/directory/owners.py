@@ -21,6 +21,7 @@ from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.words import Owner, Verdict
 
+from .claim_holders import ClaimHolders
 from .idle import Idle
 from .pids import Clockwork, Sureness, judge_pid, later
 from .processes import Process, Processes
@@ -52,14 +53,18 @@ _Holder = tuple[Verdict, str, Owner, str, bool]
 class Owners:
     """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
 
-    def __init__(self, processes: Processes, clockwork: Clockwork, *, at_most: int = 20_000) -> None:
+    def __init__(
+        self, processes: Processes, clockwork: Clockwork, *, at_most: int = 20_000, hosts: str = presence.ANY_MACHINE
+    ) -> None:
         self._processes = processes
         self._clockwork = clockwork
         self._at_most = at_most
+        self._only_here = hosts == presence.THIS_MACHINE
         self._claims: dict[str, _Claim] = {}
         self._tokens: dict[str, Presence] = {}
         self._people: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
+        self._claim_holders = ClaimHolders(processes)
         self._rows: list[Row] = []
         self._dead: set[str] = set()
         self._scan = -1
@@ -105,7 +110,7 @@ class Owners:
         """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
-        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, not sure.local)
+        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, sure)
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
         there = {pid: self._processes.exists(pid) for pid in pids}
         visible = {pid: self._person(pid) for pid in pids if there[pid]}
@@ -138,7 +143,7 @@ class Owners:
                 changed = True
         return changed
 
-    def alive(self, dirs: SpoolDirs) -> int | None:
+    def alive(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
         """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
         try:
             folder = dirs.own(presence.CONSUMERS)
@@ -147,14 +152,14 @@ class Owners:
             tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]
         except OSError:
             return None
-        count = 0
+        count, vantage = 0, self._vantage(sure)
         for token in tokens:
             if token in self._dead:
                 continue
             seen = self._tokens.get(token) or presence.look(dirs, token)
-            if seen.state == "dead":
+            if presence.judge(seen, vantage)[0] is Verdict.DEAD:
                 self._dead.add(token)
-            count += seen.state == "alive"
+            count += seen.state == "held"
         self._dead.intersection_update(tokens)
         return count
 
@@ -186,28 +191,34 @@ class Owners:
                 strange.append(row)
         return kept, tuple(strange)
 
-    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], network: bool) -> dict[str, _Holder]:
-        boot_id = self._processes.boot_id() or ""
-        mine = f"pid:[{self._processes.namespace()}]"
+    def _vantage(self, sure: Sureness) -> presence.Vantage:
+        return presence.Vantage(self._processes.machine(), sure.local, self._only_here)
+
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], sure: Sureness) -> dict[str, _Holder]:
+        vantage = self._vantage(sure)
+        here_is = vantage.machine
         holders: dict[str, _Holder] = {}
-        looked: dict[str, Presence] = {}
-        for token in tokens:
-            seen = self._tokens.get(token)
-            if seen is None or seen.state != "dead":
-                seen = presence.look(dirs, token)
-            looked[token] = seen
-            verdict, sentence = presence.judge(seen, boot_id, network=network)
+        looked = {token: presence.look(dirs, token) for token in tokens}
+        held_by = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
+        for token, seen in looked.items():
+            verdict, sentence = presence.judge(seen, vantage)
             words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
-            if verdict is Verdict.DEAD and seen.boot_id not in (None, boot_id):
+            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
                 words = "gone, ran before the restart"
             owner, here = seen.owner, False
-            if verdict is Verdict.ALIVE and seen.pid is not None and seen.pid_ns == mine:
-                person = self._person(seen.pid)
+            holder = held_by.get(token)
+            if holder is not None:
+                words = holder.words
+                sentence = sentence if words == "lives" else words
+                process = holder.process
+                person = self._described(process) if process is not None and process.started is not None else None
                 if person is not None:
                     here, words = True, _also(words, person.halted)
+                    known = owner if words.startswith("lives") else Owner(host=owner.host)
                     owner = replace(
-                        owner, start=person.since or owner.start, command=person.command or owner.command, user=person.user
-                    )
+                        known, pid=person.pid, start=person.since or known.start, command=person.command or known.command,
+                        user=person.user,
+                    )  # fmt: skip
             holders[token] = (verdict, words, owner, sentence, here)
         self._tokens = looked
         self.sentences.update((token, holder[3]) for token, holder in holders.items())
@@ -246,12 +257,14 @@ class Owners:
 
     def _person(self, pid: int) -> Process | None:
         """What is visible of a living process; its command and user are read once."""
-        process = self._processes.process(pid)
+        return self._described(self._processes.process(pid))
+
+    def _described(self, process: Process | None) -> Process | None:
         if process is None or process.zombie:
             return process
-        key = (pid, process.started)
+        key = (process.pid, process.started)
         if key not in self._people:
-            self._people[key] = self._processes.process(pid, described=True) or process
+            self._people[key] = self._processes.process(process.pid, described=True) or process
         return replace(self._people[key], stopped=process.stopped)
 
     def _forget(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 from ...model.chunked import CHUNK, Chunked, Column, columns_of, spread
 from ...model.plan import Item, Told
 from ...model.row import Row
-from ...model.words import Box, Owner, Verdict
+from ...model.words import Box, Json, Owner, Verdict
 from .places import Place, Ref
 
 __all__ = ["BOX", "VERDICT", "Batch", "PackedItems", "Refs"]
@@ -115,11 +115,11 @@ class _PackedItem(Item):
     def row(self) -> Row:
         (
             box, key, within, id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, verdict, evidence,
-            owner, note, not_before, canary, written_at, reason, expires_at,
+            owner, note, not_before, canary, written_at, reason, expires_at, ended,
         ) = self._packed[_ROW]  # fmt: skip
         return Row(
             (key, within), BOX[box], id, name, size, enqueued_at, in_box_since, since_is_bound, source, attempt, VERDICT[verdict],
-            evidence, None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason, expires_at,
+            evidence, None if owner is None else Owner(*owner), note, not_before, canary, written_at, reason, expires_at, ended,
         )  # fmt: skip
 
     @property
@@ -137,6 +137,10 @@ class _PackedItem(Item):
     @property
     def words(self) -> str:
         return str(self._packed[_WORDS])
+
+    @property
+    def value(self) -> Json:
+        return None  # of no message
 
     @property
     def box(self) -> Box:
@@ -184,7 +188,7 @@ def _packed(item: Item) -> tuple[Any, ...]:
         box, *map(str, row.key), row.id, name, row.size, row.enqueued_at, row.in_box_since, row.since_is_bound,
         row.source, row.attempt, None if row.verdict is None else _WORD[row.verdict], row.evidence,
         None if owner is None else _owner(owner), row.note, row.not_before, row.canary, row.written_at, row.reason,
-        row.expires_at,
+        row.expires_at, row.ended,
         _WORD[place.box], place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
         *((None, "", "") if target is None else (_WORD[target.box], target.name, target.folder)),
         None if ref.meta is None else dict(ref.meta), None if ref.box is None else _WORD[ref.box],
@@ -192,8 +196,8 @@ def _packed(item: Item) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-_ROW, _REF = slice(0, 20), slice(20, 33)
-_ROW_BOX, _ID, _NAME, _VERDICT_WORD, _WARNING, _WORDS = 0, 3, 4, 11, 33, 34
+_ROW, _REF = slice(0, 21), slice(21, 34)
+_ROW_BOX, _ID, _NAME, _VERDICT_WORD, _WARNING, _WORDS = 0, 3, 4, 11, 34, 35
 """Where what stands in what ``_packed`` gives."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import closing
+from itertools import islice
 
 from ...engine.dirs import OWN, SpoolDirs
 from ...model.can import Can
@@ -18,6 +20,8 @@ _ASIDE_OF = {
     Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
 }  # fmt: skip
 _OFFERED = (*RULES, Action.INJECT, Action.UNDO)
+_LOOKED_AT = 64
+"""Messages whose owners are looked at in a sticky box."""
 _OF_LOCKS = (Action.UNLOCK,)
 """Of each lock it is asked on its own: some lie beside the spool."""
 
@@ -35,7 +39,9 @@ def can_change(dirs: SpoolDirs) -> Can:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
         needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.troubles else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
-            needed.append(boxes[Box.CUR])
+            needed += [boxes[Box.CUR], _sticky(dirs, Box.CUR)]
+        if action in (Action.PURGE, Action.HOLD):
+            needed.append(_sticky(dirs, Box.NEW))
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
         if not beside:
@@ -51,6 +57,25 @@ def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
         trouble = dirs.troubles[box]
         return f"{box} is missing" if isinstance(trouble, FileNotFoundError) else f"{box} cannot be opened: {trouble.strerror}"
     return _refusal(dirs, box.value)
+
+
+def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not move messages out of ``box``, or None; also where one of those that are looked at is this user's."""
+    fd, user = dirs.new if box is Box.NEW else dirs.cur, os.geteuid()
+    if fd is None or not (found := dirs.files.fstat(fd)).st_mode & stat.S_ISVTX or user in (0, found.st_uid):
+        return None
+    with closing(dirs.files.inodes(fd)) as entries:
+        names = [name for name, _ in islice(entries, _LOOKED_AT)]
+    if not names or any(_belongs_to(dirs, name, fd, user) for name in names):
+        return None
+    return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
+
+
+def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
+    try:
+        return dirs.files.stat(name, fd).st_uid == user
+    except FileNotFoundError:
+        return False
 
 
 def _why_not_beside(dirs: SpoolDirs) -> str | None:

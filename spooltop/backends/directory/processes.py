@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ...engine.machine import Machine, this_machine
+
 __all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes", "short_command"]
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -110,6 +112,10 @@ class Processes:
         if self._boot_id is None:
             self._boot_id = self._text("sys/kernel/random/boot_id")
         return self._boot_id
+
+    def machine(self) -> Machine:
+        """This machine, and the pid namespace of this process, as a presence file names them."""
+        return Machine(self.host(), self.boot_id() or "", f"pid:[{self.namespace()}]", this_machine().machine_id)
 
     def namespace(self) -> int | None:
         """The inode of this process's pid namespace, None where it is not told."""
@@ -215,6 +221,43 @@ class Processes:
                 return None
             found += [int(number) for number in line.split()]
         return found
+
+    def files_of(self, pid: int) -> set[tuple[int, int]] | None:
+        """What a process has open: (device, inode); None where its descriptors cannot be read."""
+        folder = f"{self._proc}/{pid}/fd"
+        found: set[tuple[int, int]] = set()
+        try:
+            descriptors = os.listdir(folder)
+        except OSError:
+            return None
+        for descriptor in descriptors:
+            try:
+                there = os.stat(f"{folder}/{descriptor}")
+            except OSError:
+                continue  # closed meanwhile, or something that has no inode
+            found.add((there.st_dev, there.st_ino))
+        return found
+
+    def locked_at(self, pid: int, number: int, inode: int) -> int | None:
+        """Where in its file a descriptor stands that is open for writing and holds a write lock on ``inode``; None for others."""
+        at, writing, locked = None, False, False
+        for line in (self._bytes(f"{pid}/fdinfo/{number}") or b"").splitlines():
+            if line.startswith(b"pos:"):
+                at = int(line[4:])
+            elif line.startswith(b"flags:"):
+                writing = int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
+            locked = locked or (line.startswith(b"lock:") and b" WRITE " in line and b":%d " % inode in line)
+        return at if writing and locked else None
+
+    def numbers(self, pid: int) -> tuple[int, ...]:
+        """The numbers of a process, from the pid namespace of ``proc`` inwards (``NSpid:``); empty where they are not told."""
+        status = self._bytes(f"{pid}/status") or b""
+        line = status.partition(b"\nNSpid:")[2].partition(b"\n")[0]
+        return tuple(int(number) for number in line.split())
+
+    def seconds(self, ticks: int) -> float:
+        """Clock ticks since boot, as a presence file has them, in seconds."""
+        return ticks / self._ticks
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
         """Which processes have one of ``files`` (device, inode) open. Looks at every descriptor there is: ask seldom."""

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from spooltop.engine import names
+from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
+from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.can import Can
 from spooltop.model.followed import Followed
@@ -42,7 +43,7 @@ from .permission import can_change
 from .pids import Clockwork, Sureness
 from .place import Place
 from .processes import Processes
-from .rows import claim_row
+from .rows import claim_row, tried_of
 from .scan import BoxScan, generation_of, quick_put_us
 from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .tmpfiles import TmpFiles
@@ -62,7 +63,8 @@ class DirectoryReader:
 
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
     for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
-    seconds (0: without end). Opening raises nothing: what is wrong with the spool stands in the first ``Sight``.
+    seconds (0: without end); ``hosts`` is the setting ``claims.hosts``. Opening raises nothing: what is wrong with the spool
+    stands in the first ``Sight``.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class DirectoryReader:
         monotonic: Callable[[], float] = time.monotonic,
         least: float = 0.1,
         judged_at_most: int = JUDGED_AT_MOST,
+        hosts: str = ANY_MACHINE,
         source: Source = kernel_source,
         writers: WriterWatch | None = None,
         cursor_files: Sequence[str] = (),
@@ -99,7 +102,7 @@ class DirectoryReader:
         self._clockwork = Clockwork(self._processes)
         self._boxes = Boxes(clock, monotonic, least)
         self._ages = AgeCounter()
-        self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most)
+        self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most, hosts=hosts)
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
         self._asides = Asides(retention)
         self._traffic = Traffic(self._asides, self._in_new)
@@ -159,6 +162,7 @@ class DirectoryReader:
         asides = self._asides.look(dirs, now)
         self._doing = "looking at cursors and locks"
         beginning = self._ear.beginning(heard)
+        self._traffic.follow_operators(dirs)
         flow = self._traffic.look(
             heard_at, heard, scans[Box.NEW], scans[Box.CUR], self._claims, beginning=beginning, exact=not reopened
         )  # fmt: skip
@@ -174,18 +178,21 @@ class DirectoryReader:
         }
         strange = self._strange_rows(dirs, scans, doubles)
         self._settle(scans, asides, doubles)
-        consumers = self._living(dirs)
+        consumers = self._living(dirs, sure)
         locks_had, locks_given_up = self._beside.locks_used(dirs)
         return Sight(
             target=self._path,
             layout=self._layout,
             taken_at=now,
-            complete=all(state.complete and not state.error for state in boxes.values()),
+            complete=all(state.complete and not state.error for state in boxes.values())
+            and not any(one.left_out for one in cursors),
             boxes=boxes,
             claims=tuple(self._claims),
             tmp=tuple(self._tmp),
             counts=count_verdicts(self._claims, self._tmp),
             judged_all=self._all_claims and self._all_tmp,
+            tried=() if self._layout == "mail" else tried_of(scans[Box.NEW].tried, self._claims),
+            tried_all=scans[Box.NEW].tried_all and self._all_claims,
             strange=strange,
             conflicts=doubles.conflicts,
             flow=flow,
@@ -194,6 +201,7 @@ class DirectoryReader:
             locks=self._beside.locks(dirs, mount, scans),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
+            suppressed=self._beside.suppressed(dirs),
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
             ages=None if self._layout == "mail" else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),
@@ -331,13 +339,24 @@ class DirectoryReader:
             dirs.tmp, tmp.names, len(tmp.names), sure, self._beside.table, device, progress
         )
 
-    def _living(self, dirs: SpoolDirs) -> int | None:
-        if self._layout == "mail":
-            return None
+    def _living(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
+        if self._layout == "mail" or self._scans[Box.CUR].error:
+            return None  # where claims cannot be seen nobody can tell who works
         at = self._monotonic()
         if self._consumers is None or at - self._consumers[0] >= 1.0:
-            self._consumers = (at, self._owners.alive(dirs))
+            alive = self._owners.alive(dirs, sure)
+            if alive is None and self._never_claimed(dirs):
+                alive = 0
+            self._consumers = (at, alive)
         return self._consumers[1]
+
+    def _never_claimed(self, dirs: SpoolDirs) -> bool:
+        """True where messages of our own wait and no consumer of our own was ever there."""
+        oldest = self._scans[Box.NEW].oldest_name
+        try:
+            return oldest is not None and names.parse(oldest, claimed=False).own and dirs.own(presence.CONSUMERS) is None
+        except OSError:
+            return False
 
     def _strange_rows(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], doubles: Doubles) -> tuple[Row, ...]:
         rows: list[Row] = []

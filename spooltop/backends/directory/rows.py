@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
 from spooltop.engine.names import Name, parse
 from spooltop.model.row import Row
+from spooltop.model.sight import Tried
 from spooltop.model.words import Box, Owner
 
 from .places import kind_of
 
-__all__ = ["aside_row", "claim_row", "kind_of_file"]
+__all__ = ["aside_row", "claim_row", "kind_of_file", "tried_of"]
 
 
 def kind_of_file(found: os.stat_result) -> str:
@@ -47,7 +49,23 @@ def claim_row(name: Name, found: os.stat_result | None) -> Row:
         not_before=None if name.not_before is None else name.not_before / 1e6,
         canary=name.canary,
         written_at=None if found is None else found.st_mtime,
+        ended=name.ended,
     )
+
+
+def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]:
+    """What the names ``waiting`` in ``new`` and the names of ``claims`` tell of earlier attempts."""
+    found = []
+    for raw in waiting:
+        name = parse(raw, claimed=False)
+        if name.attempts and not name.canary:
+            found.append(Tried(name.id, Box.NEW, name.attempts, name.ended, name.not_before is not None))
+    found += [
+        Tried(row.id, Box.CUR, row.attempt - 1, row.ended, row.not_before is not None)
+        for row in claims
+        if row.attempt is not None and row.attempt > 1 and not row.canary
+    ]
+    return tuple(found)
 
 
 def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None, reason: str = "") -> Row:
@@ -66,4 +84,5 @@ def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None,
         owner=None if name.pid is None else Owner(pid=name.pid),
         canary=name.canary,
         reason=reason,
+        ended=name.ended if name.token is None else None,  # with the tail of a claim it tells of the attempt before
     )

@@ -18,10 +18,13 @@ __all__ = ["BoxScan", "Generation", "generation_of", "quick_put_us", "scan_box"]
 
 _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
+_TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
+_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
+"""Of names joined by ``/`` those whose message was tried before; a canary is none of them."""
 _IDS = re.compile(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
@@ -33,7 +36,8 @@ class BoxScan:
     """One scan. Times are microseconds since the epoch in ``_us``, seconds of the monotonic clock else.
 
     ``oldest_us`` is the least time found in a name (for names without one: mtime). ``strange`` are names that are no plain
-    files or leave no room for the tail of a claim; ``doubles`` are names whose id stood in the other box. ``clean`` is False
+    files or leave no room for the tail of a claim; ``doubles`` are names whose id stood in the other box; ``tried`` are names
+    that tell of earlier attempts, the first ten thousand (``tried_all``). ``clean`` is False
     where the directory changed meanwhile, ``complete`` where the listing broke off.
     """
 
@@ -42,6 +46,8 @@ class BoxScan:
     oldest_name: str | None = None
     strange: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    tried_all: bool = True
     bytes: int | None = None
     bytes_estimated: bool = False
     generation: Generation | None = None
@@ -111,8 +117,9 @@ def scan_box(
         untimed.update(tally.kept)
     oldest, oldest_name = tally.oldest()
     return BoxScan(
-        packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), total, estimated, before, before == after,
-        not error, error, time.monotonic() - began, time.thread_time() - worked,
+        packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), tuple(tally.tried[:_TRIED_AT_MOST]),
+        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
+        time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
 
 
@@ -123,6 +130,7 @@ class _Tally:
         self.names = PackedNames()
         self.strange: list[str] = []
         self.doubles: list[str] = []
+        self.tried: list[str] = []
         self.kept: dict[str, int] = {}
         self._ids = frozenset(os.fsencode(id) for id in ids)
         self._known = known
@@ -146,6 +154,8 @@ class _Tally:
                 self.take(own, os.fsdecode(name), kind)
             return
         self.names.extend(found)
+        if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
+            self.tried += map(os.fsdecode, _TRIED.findall(joined))
         self._first = min(self._first, min(found))
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
             self.doubles += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
@@ -156,6 +166,8 @@ class _Tally:
             return
         self.names.append(name)
         raw = os.fsencode(name)
+        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and _TRIED.fullmatch(raw + b"/"):
+            self.tried.append(name)
         if self._ids and raw.partition(b",")[0] in self._ids:
             self.doubles.append(name)
         if kind == getdents.UNKNOWN:

@@ -5,12 +5,38 @@ from __future__ import annotations
 from spooltop.model.sight import Lock, LockParty
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
+from spooltop.model.words import Verdict
 
 from .mounts import is_local, mount_of
+from .pids import Sureness, judge_pid
 from .processes import Processes
-from .softlocks import Marker, read_marker
+from .softlocks import Marker, read_directory, read_marker
 
-__all__ = ["party", "soft_lock"]
+__all__ = ["Judge", "directory_lock", "party", "soft_lock"]
+
+
+class Judge:
+    """Tells whether the process of a marker or a ticket lives, by the rules for claims that name only a pid. Who is gone stays
+    gone: that is found out once for each."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self._gone: set[tuple[str, int, float]] = set()
+
+    def judge(self, path: str, pid: int, since: float, *, local: bool) -> tuple[Verdict, str]:
+        """``path`` names ``pid`` since ``since`` (epoch seconds, of its file). ``local``: only this machine mounts it."""
+        key = (path, pid, since)
+        if key in self._gone:
+            return Verdict.DEAD, "gone"
+        there = self.processes.exists(pid)
+        sure = Sureness(local, self.processes.in_first_namespace())
+        found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
+        process = self.processes.process(pid) if there else None
+        now = self.processes.boottime()  # it stands there now: who was started before may have taken it
+        verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
+        if verdict is Verdict.DEAD:
+            self._gone.add(key)
+        return verdict, evidence
 
 
 def party(pid: int | None, since: float | None, processes: Processes) -> LockParty:
@@ -23,7 +49,18 @@ def party(pid: int | None, since: float | None, processes: Processes) -> LockPar
     )
 
 
-def soft_lock(path: str, name: str, fd: int, processes: Processes, now: float) -> Lock | None:
+def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
+    """The lock that the directory ``name`` below ``fd`` is by existing; None where it cannot be read."""
+    marker = read_directory(name, fd)
+    if marker is None:
+        return None
+    if marker.pid is None:
+        why = "a directory whose existing is the lock; it does not tell whose it is"
+        return Lock(path, "mkdir", (LockParty(None, since=marker.since),), (), "unknown", why)
+    return _judged(path, "mkdir", marker, marker.pid, fd, judge)
+
+
+def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
     """The lock that the file ``name`` below ``fd`` is by existing; None where it is none. ``now`` is epoch seconds."""
     marker = read_marker(name, fd)
     if marker is None:
@@ -37,19 +74,26 @@ def soft_lock(path: str, name: str, fd: int, processes: Processes, now: float) -
     if pid is None:
         of = f"a link to {escape(marker.element)}: " if marker.element else ""
         return Lock(path, "soft", (nobody,), (), "unknown", f"{of}it does not tell whose it is")
-    if marker.host != processes.host():
-        where = f"taken on host {marker.host}, ask there" if marker.host else f"pid {pid} of a host that it does not tell"
-        return Lock(path, "soft", (nobody,), (), "unknown", where)
-    there = processes.exists(pid)
-    if there:
-        return Lock(path, "soft", (party(pid, since, processes),), (), "held", "the marker's process lives")
-    one = LockParty(pid, since=since, alive=None if there is None else False)
-    if there is None or not processes.in_first_namespace() or not is_local(mount_of(fd)):
-        return Lock(path, "soft", (one,), (), "unknown", f"pid {pid} is gone here")
+    return _judged(path, "soft", marker, pid, fd, judge)
+
+
+def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
+    """Of a marker that names a process. Where it names no host, only a local file system tells that it is this one."""
+    processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
+    if marker.host is not None and marker.host != processes.host():
+        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
+    if marker.host is None and not local:
+        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
+    verdict, evidence = judge.judge(path, pid, since, local=local)
+    if verdict is Verdict.ALIVE:
+        return Lock(path, kind, (party(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
+    one = LockParty(pid, since=since, alive=processes.exists(pid))
+    if verdict is not Verdict.DEAD:
+        return Lock(path, kind, (one,), (), "unknown", evidence)
     why = f"pid {pid} is gone"
     if marker.lease is not None:
         why += f"; a lease of {marker.lease:g} s, then the next one takes it"
-    return Lock(path, "soft", (one,), (), "stale", why)
+    return Lock(path, kind, (one,), (), "stale", why)
 
 
 def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:

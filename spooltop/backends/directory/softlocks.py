@@ -6,6 +6,8 @@
 - files of JSON, as leaders leave: with a pid, ``{"pid": 77, "host": "here"}``, or a lease, ``{"ownerId": …, "expiresAt": ms}``.
 - ``<element>.lck``, a second name of the element that it locks: it does not tell whose it is.
 - a symbolic link that leads nowhere and whose text has the pid: ``host:+pid``, ``user@host.pid``, ``host:pid``, ``pid``.
+- files with ``pid`` alone, ``host:pid`` or ``user@host.pid``.
+- directories, as mkdir(1) makes them: whose they are stands in a file in them, if anywhere.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ import re
 import stat
 from dataclasses import dataclass
 
-__all__ = ["Marker", "read_marker"]
+__all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
 
-_LIMIT = 1_024
+LIMIT = 1_024
 """Bytes: a marker is shorter."""
+_MAX_PID = 1 << 22
+"""The greatest pid there is (proc(5), pid_max)."""
+_PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
+_USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
 _STRICT = b"filelock-strict-v1"
 _AT_MOST = 64
 _LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
@@ -61,7 +67,32 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
         return Marker(_pid(told.get("pid", "")), told.get("host"), since, _seconds(told.get("duration", "")))
     if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
         return Marker(_pid(lines[0]), lines[1], since)
-    return _leader(data, since)
+    return _leader(data, since) or _plain(data, since)
+
+
+def read_directory(name: str, dir_fd: int) -> Marker | None:
+    """The lock that the directory ``name`` below ``dir_fd`` is by existing; None where it is gone or may not be read."""
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=dir_fd)
+    except OSError:
+        return None
+    try:
+        since = os.fstat(fd).st_mtime
+        for inside in sorted(os.listdir(fd))[:_AT_MOST]:
+            if (marker := read_marker(inside, fd)) is not None and marker.pid is not None:
+                return Marker(marker.pid, marker.host, since)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return Marker(None, None, since)
+
+
+def _plain(data: bytes, since: float) -> Marker | None:
+    text = data.decode("utf-8", "replace")
+    found = _USER_AT_HOST.match(text) or _PID_ALONE.match(text)
+    pid = _pid(found["pid"]) if found is not None else None
+    return Marker(pid, found["host"], since) if found is not None and pid is not None and pid <= _MAX_PID else None
 
 
 def _strict(name: str, dir_fd: int, since: float) -> Marker:
@@ -149,7 +180,7 @@ def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:
         return None
     try:
         status = os.fstat(fd)
-        return (os.read(fd, _LIMIT), status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+        return (os.read(fd, LIMIT), status.st_mtime) if stat.S_ISREG(status.st_mode) else None
     except OSError:
         return None
     finally:

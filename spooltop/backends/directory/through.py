@@ -22,10 +22,11 @@ Found = tuple[str, str, str, str, str, str]
 kind of consumer took it."""
 
 _PASSED = re.compile(
-    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?(?:,n=[1-9][0-9]{0,8})?)"
+    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
 )
-"""Of claims joined by ``/`` those of our own messages, in their plain form."""
+"""Of claims joined by ``/`` those of our own messages, in their plain form and claimed for the first time: how often a later
+attempt came back is told by its name, one by one."""
 
 
 @dataclass(slots=True)
@@ -75,8 +76,10 @@ def came_and_went(batch: Batch, turn: int) -> tuple[Through, list[tuple[bool, se
     """Messages of our own, in their plain form, that came and went within the batch; and the names that are left: (whether
     claimed, names, what they did)."""
     came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
-    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
+    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
     within = came & went
+    if again := batch.repeats.get(Box.NEW):
+        within -= again.keys()
     found = [one for one in _PASSED.findall("/".join(taken & ended)) if one[0] in within]
     through = Through(turn, batch.at, batch.late, {one[1]: one for one in found})
     if len(through.found) < len(found):

@@ -1,31 +1,31 @@
-"""A directory of tickets, ``<ticket, 20 digits>.<pid>.<32 hex>``: the least ticket owns what they queue for, the others wait."""
+"""A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the least owns what they queue for, the others wait."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable
 from dataclasses import replace
 
+from spooltop.engine.ticket_files import MEMBER
 from spooltop.model.sight import Lock, LockParty
+from spooltop.model.words import Verdict
 
 from .processes import Processes
-from .softjudge import party
+from .softjudge import Judge, party
 
-__all__ = ["MEMBER", "members_in", "orphaned", "ticket_queue"]
+__all__ = ["members_in", "orphaned", "ticket_queue"]
 
-MEMBER = re.compile(r"[0-9]{20}\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
 _AT_MOST = 1_000
 _SUFFIX = ".queue"
 
 
 def members_in(names: Iterable[str]) -> list[str]:
     """The tickets among some names, in their order."""
-    return sorted(name for name in names if MEMBER.match(name))
+    return sorted(filter(MEMBER.match, names), key=lambda name: (int(name.partition(".")[0]), name))
 
 
-def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, local: bool) -> Lock | None:
+def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
     """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None where it is no queue.
 
     ``local``: only this machine mounts it. A pid that is gone is proof only there and in the first pid namespace.
@@ -37,7 +37,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, loc
         members = members_in(names)[:_AT_MOST]
         if not members and "seq" not in names:
             return None
-        parties = [party for member in members if (party := _party(member, fd, processes)) is not None]
+        parties = [party for member in members if (party := _party(member, fd, judge.processes)) is not None]
     except OSError:
         return None  # not ours to look into, or cleaned up meanwhile
     finally:
@@ -46,14 +46,14 @@ def ticket_queue(path: str, name: str, dir_fd: int, processes: Processes, *, loc
     if not parties:
         return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
     head, waiting = parties[0], tuple(parties[1:])
-    sure = local and processes.in_first_namespace()
-    if head.alive:
+    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local=local)
+    if verdict_on_head is Verdict.ALIVE:
         wait = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
         verdict, evidence = ("blocked", wait) if waiting else ("held", "")
-    elif head.alive is False and sure:
+    elif verdict_on_head is Verdict.DEAD:
         verdict, evidence = "stale", f"pid {head.pid} is gone and has the first ticket"
     else:
-        verdict, evidence = "unknown", f"pid {head.pid} is gone here"
+        verdict, evidence = "unknown", why
     return Lock(path, "ticket", (head,), waiting, verdict, evidence)
 
 
@@ -82,5 +82,5 @@ def _party(member: str, fd: int, processes: Processes) -> LockParty | None:
         return None  # served meanwhile
     if found is None or not stat.S_ISREG(status.st_mode):
         return None
-    pid = int(found.group(1))
+    pid = int(found["pid"])
     return party(pid, status.st_mtime, processes)

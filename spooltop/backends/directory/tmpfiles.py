@@ -1,6 +1,7 @@
 """Who writes the files in ``tmp``: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
 
 Locks are read from the table of the kernel and never tried: a writer that finds its own file locked by a viewer would fail.
+Only what a reader cannot do counts as writing: a write lock, a descriptor that is open for writing. A flock takes neither.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from spooltop.model.words import Box, Owner, Verdict
 
 from .locks import Device, LockTable, device_of
 from .pids import Sureness
-from .processes import Openers, Process, Processes
+from .processes import Descriptor, Descriptors, Process, Processes
 from .rows import kind_of_file
 
 __all__ = ["TmpFiles", "Writer", "writer_of"]
@@ -63,7 +64,9 @@ class TmpFiles:
         self._processes = processes
         self._at_most = at_most
         self._files: dict[tuple[str, int], _File] = {}
-        self._openers: tuple[float, frozenset[tuple[int, int]], Openers] = (float("-inf"), frozenset(), Openers({}, False))
+        self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
+            float("-inf"), frozenset(), Descriptors({}, False),
+        )  # fmt: skip
         self.strange: tuple[Row, ...] = ()
         self.bytes = 0
 
@@ -151,10 +154,11 @@ class TmpFiles:
         locked: dict[tuple[str, int], int] = {}
         for key, status in found.items():
             lines = table.of([device_of(status), *([device] if device else [])], status.st_ino)
+            lines = tuple(line for line in lines if line.kind != "flock" and line.exclusive and not line.waits)
             if lines:
                 locked[key] = lines[0].pid
         idle = [key for key in files if key not in locked and not files[key].grew]
-        openers = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
+        opened = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
         gone: list[tuple[str, int]] = []
         parsed = {key: grammar.parse(key[0], claimed=False) for key in files}
         writers = {key: writer_of(name.id) for key, name in parsed.items()}
@@ -169,9 +173,9 @@ class TmpFiles:
             elif file.grew:
                 verdict, evidence, owner = Verdict.WRITING, "it grows", self._person(writer.pid if writer else None)
             else:
-                pids = openers.by_file.get((status.st_dev, status.st_ino), ())
+                open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
                 verdict, evidence, owner = self._idle(
-                    file, parsed[key].own, writer, pids, openers.all_seen, now, sure, table.whole, taken
+                    file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, table.whole, taken
                 )
             if verdict is Verdict.ABANDONED and not _stands(fd, key):
                 gone.append(key)  # it was moved on while we looked
@@ -186,7 +190,7 @@ class TmpFiles:
         file: _File,
         own: bool,
         writer: Writer | None,
-        pids: tuple[int, ...],
+        open_in: tuple[Descriptor, ...],
         all_seen: bool,
         now: float,
         sure: Sureness,
@@ -194,9 +198,10 @@ class TmpFiles:
         taken: Callable[[int], bool],
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
-        if pids:
+        if pids := [one.pid for one in open_in if one.writing is not False]:
             owner = self._person(pids[0])
             return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+        nobody = "nobody has it open for writing" if open_in else "nobody has it open"
         if file.row.verdict is Verdict.ABANDONED:
             return file.row.verdict, file.row.evidence, file.row.owner or Owner()
         owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
@@ -214,15 +219,15 @@ class TmpFiles:
         if writer is not None and there is not False:
             return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._person(writer.pid)
         if writer is None and not (own and locks_whole):
-            return Verdict.UNKNOWN, "nobody has it open, its name tells no writer", owner
+            return Verdict.UNKNOWN, f"{nobody}, its name tells no writer", owner
         if writer is not None:  # gone: it cannot be between two steps, so one look is enough
             if taken(writer.pid):
                 return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
-            return Verdict.ABANDONED, f"{writer.pid} gone · nobody has it open", owner
+            return Verdict.ABANDONED, f"{writer.pid} gone · {nobody}", owner
         # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
         if now - file.still_since < _SETTLED:
             return Verdict.UNKNOWN, "not watched long enough", owner
-        return Verdict.ABANDONED, "its lock is free · nobody has it open", owner
+        return Verdict.ABANDONED, f"its lock is free · {nobody}", owner
 
     def _taken(self, pids: Iterable[int]) -> Callable[[int], bool]:
         """Whether one of ``pids``, that is gone here, may be a process in another namespace: asked for all at the first that is,
@@ -241,15 +246,15 @@ class TmpFiles:
         mine = self._processes.host()
         return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
 
-    def _asked(self, wanted: set[tuple[int, int]], now: float) -> Openers:
+    def _asked(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
         """Who has the files open: asked again when there are others, and every few seconds."""
         if not wanted:
-            return Openers({}, True)
-        asked_at, known, openers = self._openers
+            return Descriptors({}, True)
+        asked_at, known, opened = self._opened
         if not wanted <= known or now - asked_at > _OPENERS_FOR:
-            openers = self._processes.openers(wanted)
-            self._openers = (now, frozenset(wanted), openers)
-        return openers
+            opened = self._processes.descriptors(wanted)
+            self._opened = (now, frozenset(wanted), opened)
+        return opened
 
     def _person(self, pid: int | None) -> Owner:
         if pid is None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.sight import Flow
 
 from .asides import Asides
 from .flow import FlowCounter, difference
+from .operator_moves import OperatorMoves
 from .scan import BoxScan
 from .watch import Heard
 
 __all__ = ["Traffic"]
 
 _COMPARED_AT_MOST = 100_000
+
+
+def _changed_at(scan: BoxScan) -> float | None:
+    """When something last came to the box or went."""
+    return None if scan.generation is None else scan.generation[2] / 1e9
 
 
 class Traffic:
@@ -24,7 +31,8 @@ class Traffic:
         self._asides = asides
         self._aside_ids: set[str] = set()
         self._aside_of = 0
-        self._counter = FlowCounter(in_new)
+        self._operators = OperatorMoves()
+        self._counter = FlowCounter(in_new, self._operators)
         self._compared: tuple[set[str], set[str]] | None = None
         self._compared_of = (-1, -1)
 
@@ -37,6 +45,10 @@ class Traffic:
         """True where a look that comes soon will tell more."""
         return self._counter.unsettled
 
+    def follow_operators(self, dirs: SpoolDirs) -> None:
+        """Reads which moves operators announced. After the change events were taken, before they are counted."""
+        self._operators.look(dirs)
+
     def look(
         self, now: float, heard: Heard, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *, beginning: bool, exact: bool
     ) -> Flow:
@@ -47,7 +59,7 @@ class Traffic:
         for batch in heard.batches:
             self._counter.add(batch, before)
         if self._counter.last_claim_at is None and claims:
-            self._counter.adopt((row.id, row.in_box_since) for row in claims)
+            self._counter.adopt(((row.id, row.in_box_since) for row in claims), _changed_at(cur))
         if beginning:
             return self._counter.begin(now)  # the first batch tells what came since
         if heard.listening and heard.until is not None:

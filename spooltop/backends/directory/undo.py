@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...engine import names, presence
@@ -10,7 +10,7 @@ from ...engine.dirs import SpoolDirs
 from ...model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from ...model.progress import Progress
 from ...model.row import Row
-from ...model.words import Action, Box
+from ...model.words import Action, Box, Verdict
 from .choose import pin
 from .folders import Folders
 from .journal import Move, Operation
@@ -43,11 +43,12 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Prog
     out: list[OperationRecord] = []
     for told in operations.values():
         results = [result for _, result in told.steps() if result is not None]
+        back = _taken_back(folders, undos.get(told.operation, ()))
         unsure = [move for move, result in told.steps() if result is None]
-        looked = sum(1 for move in unsure if _happened(folders, move))
+        looked = sum(1 for move in unsure if move.target in back or _happened(folders, move))
         progress.begin(f"moves of {told.operation} read", told.count)
-        steps = list(progress.each(_moved(folders, told)))
-        left = _left(folders, steps, undos.get(told.operation, ()))
+        steps = list(progress.each(_moved(folders, told, taken_back=back)))
+        left = [step for step in steps if step.target not in back]
         undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
         why_not = None
         if not steps and any(_moved(folders, told, deleted=True)):
@@ -61,6 +62,8 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Prog
             words += " at once, without the trash"
         if told.open:
             words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
+        elif told.unfinished:
+            words += f"; cut short: {told.count - len(results):,} were not tried"
         out.append(
             OperationRecord(
                 operation=told.operation,
@@ -71,7 +74,7 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Prog
                 done=sum(1 for result in results if result.outcome is Outcome.DONE) + looked,
                 skipped=sum(1 for result in results if result.outcome is Outcome.SKIPPED),
                 failed=sum(1 for result in results if result.outcome is Outcome.FAILED),
-                open=told.open,
+                open=told.unfinished,
                 undone_by=undone_by,
                 why_not_undo=why_not,
                 words=words,
@@ -82,22 +85,25 @@ def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Prog
 
 
 def undo_candidates(
-    dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str, progress: Progress
+    dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str, progress: Progress, *, hosts: str = presence.ANY_MACHINE
 ) -> Candidates:
     """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing.
-    Raises ``Stopped``."""
+    ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
     told = operations.get(undoes)
     if told is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
     undos = _undos(operations)
     folders = Folders(dirs)
     progress.begin("moves read", told.count)
-    steps = list(progress.each(_moved(folders, told)))
-    left = _left(folders, steps, undos.get(undoes, ()))
+    returned = _taken_back(folders, undos.get(undoes, ()))
+    steps = list(progress.each(_moved(folders, told, taken_back=returned)))
+    left = [step for step in steps if step.target not in returned]
     notes = [f"{len(steps) - len(left)} of {len(steps)} taken back already."] if len(left) < len(steps) else []
     if told.open:
         notes.append("That operation was cut short; what it had moved was found by looking.")
     claimed: dict[str, str] | None = None
+    verdicts: dict[str | None, Verdict] = {}
+    vantage = presence.Vantage.of(dirs, hosts)
     items = PackedItems()
     refused: list[Refusal] = []
     if not steps and any(_moved(folders, told, deleted=True)):
@@ -116,7 +122,9 @@ def undo_candidates(
         except OSError as error:
             refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
             continue
-        row = replace(row, size=ref.size)
+        row = replace(
+            row, size=ref.size, in_box_since=found.st_ctime, verdict=_verdict(dirs, back, vantage, verdicts), evidence=_goes(back)
+        )
         half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
         changed = place.box in (Box.NEW, Box.CUR) and step.went_on(ref.ctime_ns) and not half_moved
         if kind or (step.ino and ref.ino != step.ino):
@@ -142,14 +150,17 @@ def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
     return found
 
 
-def _moved(folders: Folders, told: Operation, *, deleted: bool = False) -> Iterator[_Step]:
-    """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``."""
+def _moved(
+    folders: Folders, told: Operation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
+) -> Iterator[_Step]:
+    """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``. What an undo
+    has ``taken_back`` had been moved, though nothing at its target tells so any more."""
     for move, result in told.steps():
         place = move.source if deleted else move.target
         if place is None or (move.target is None) is not deleted:
             continue
         if result is None:
-            if _happened(folders, move):
+            if move.target in taken_back or _happened(folders, move):
                 yield _Step(move, place, move.ino)
         elif result.moved and result.outcome is Outcome.DONE:
             yield _Step(move, place, result.ino, result.ctime_ns, result.until_ns)
@@ -166,10 +177,9 @@ def _happened(folders: Folders, move: Move) -> bool:
     return move.target is None or move.target.box is Box.NEW or _is(folders, move.target, move.ino)
 
 
-def _left(folders: Folders, steps: Iterable[_Step], undos: Iterable[Operation]) -> list[_Step]:
-    """The steps that no undo has taken back."""
-    back = {step.move.source for undo in undos for step in _moved(folders, undo)}
-    return [step for step in steps if step.target not in back]
+def _taken_back(folders: Folders, undos: Iterable[Operation]) -> set[Place | None]:
+    """The places from which ``undos`` moved something back."""
+    return {step.move.source for undo in undos for step in _moved(folders, undo)}
 
 
 def _is(folders: Folders, place: Place, ino: int) -> bool:
@@ -197,7 +207,8 @@ def _row(place: Place) -> tuple[Row, str | None]:
     key = f"{place.folder}/{place.name}" if place.folder else place.name
     row = Row(
         key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
-        enqueued_at=None if told.put_us is None else told.put_us / 1e6, attempt=told.attempts, canary=told.canary,
+        enqueued_at=None if told.put_us is None else told.put_us / 1e6, canary=told.canary, ended=told.ended,
+        attempt=told.attempts if told.attempts is None or told.token is None else told.attempts + 1,
     )  # fmt: skip
     return row, told.token if place.box is Box.CUR else None
 
@@ -211,6 +222,22 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
         told = names.parse(name, claimed=True)
         found[told.id] = "" if told.pid is None else f", pid {told.pid}"
     return found
+
+
+def _goes(back: Place | None) -> str:
+    return "back to trash" if back is None else f"back to {back.box}"
+
+
+def _verdict(
+    dirs: SpoolDirs, back: Place | None, vantage: presence.Vantage, known: dict[str | None, Verdict]
+) -> Verdict | None:
+    """The verdict on the claim that an undo would restore, None where it restores none. ``known``: of each token."""
+    if back is None or back.box is not Box.CUR:
+        return None
+    token = names.parse(back.name, claimed=True).token
+    if token not in known:
+        known[token] = Verdict.UNKNOWN if token is None else presence.judge(presence.look(dirs, token), vantage)[0]
+    return known[token]
 
 
 def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:

@@ -47,6 +47,20 @@ class Batch:
     deleted: Mapping[Box, set[str]]
     back: Set[str] | None = None
     late: bool = False
+    back_in_cur: Set[str] = frozenset()
+    """The same of ``cur``; empty where that is not known."""
+    repeats: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
+    """How often names came after the first time, by box."""
+    gone_again: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
+    """How often names went after the first time, by box."""
+
+    def came(self, box: Box, name: str) -> int:
+        """How often a name came that is among ``added``."""
+        return 1 + self.repeats.get(box, {}).get(name, 0)
+
+    def went(self, box: Box, name: str) -> int:
+        """How often a name went that is among ``deleted``."""
+        return 1 + self.gone_again.get(box, {}).get(name, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +203,10 @@ class Watcher:
         if not any(added.values()) and not any(deleted.values()):
             return None
         back = None if events.back is None else events.back.get(self._paths.get(Box.NEW, ""), set())
-        return Batch(at, added, deleted, back, events.late > _LATE)
+        in_cur: Set[str] = (events.back or {}).get(self._paths.get(Box.CUR, ""), frozenset())
+        repeats = {boxes[path]: often for path, often in events.repeats.items() if often}
+        gone_again = {boxes[path]: often for path, often in events.gone_again.items() if often}
+        return Batch(at, added, deleted, back, events.late > _LATE, in_cur, repeats, gone_again)
 
 
 def _told(names: set[str]) -> set[str]:

@@ -133,9 +133,8 @@ class WriterWatch:
             why = f"its file system does not tell who writes ({error.strerror})"
             raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
-    def writer(self, fd: int) -> LockParty | None:
-        """Who published what is open as ``fd``, None where that was not seen."""
-        handle = handle_of(fd)
+    def writer(self, handle: Handle | None) -> LockParty | None:
+        """Who published the file with this handle (``handle_of``), None where that was not seen."""
         with self._lock:
             self._drain()  # what was published before it was opened is in the queue by now
             return None if handle is None else self._writers.get(handle)

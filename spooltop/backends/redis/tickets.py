@@ -5,28 +5,29 @@ Nothing is written there but what every client says of itself when it connects.
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import ssl
 import time
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from ...errors import UsageError
 from ...model.sight import Lock, LockParty
 from ...model.text import escape
+from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
 
-__all__ = ["NEEDS", "RedisTickets", "is_installed"]
+__all__ = ["RedisTickets"]
 
-NEEDS = "the Python package redis is not installed: pip install 'spooltop[redis]'"
 _MEMBER = re.compile(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
 _EPOCH_MS = 1_000_000_000_000
 """A smaller ``ts_ms`` is a monotonic clock's, as stouputils writes: it is no time."""
 _UNKNOWN = "Redis tells no process: whether its holder lives is not known"
 _LEAST = 1.0
-_AGAIN = 5.0
-_TIMEOUT = 1.0
-"""Seconds: between two looks; after one that failed; for an answer."""
+"""Seconds between two looks."""
+_AGAIN, _AGAIN_AT_MOST = 5.0, 60.0
+"""Seconds to the next look after one that failed: twice as long after each further one."""
+_BYTES = 4_000_000
+"""What one look may take."""
 _AT_MOST = 1_000
 _NAMES_AT_MOST = 64
 _STEPS = 20
@@ -37,30 +38,38 @@ _QUEUE = ":queue"
 class RedisTickets:
     """The queues of the server ``url``: ``redis://[[user]:password@]host[:port][/db]``, ``rediss://…``, ``unix:///socket[?db=N]``.
 
-    ``#NAME,NAME`` names them, by the name that ``RedisTicketQueue`` got. Without it they are looked for among all keys, some
-    20,000 of them at each look. A password is never shown. Raises ``UsageError`` for what is no such URL.
+    One look takes ``seconds`` at most. ``#NAME,NAME`` names them, by the name that ``RedisTicketQueue`` got. Without it they
+    are looked for among all keys, some 20,000 of them at each look. A password is never shown. Raises ``UsageError`` for what
+    is no such URL.
     """
 
     def __init__(
-        self, url: str, *, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        seconds: float = 2.0,
     ) -> None:
         parts = _parsed(url)
         self.shown = _without_secrets(parts)
-        self._url = url.partition("#")[0]
         self._named = tuple(dict.fromkeys(unquote(name) for name in parts.fragment.split(",") if name))
         self._clock = clock
         self._monotonic = monotonic
-        self._client: Any = None
+        self._seconds = seconds
+        self._client = RedisClient(_endpoint(parts))
         self._due: float | None = None
+        self._failures = 0
         self._last: tuple[Lock, ...] = ()
         self._found: dict[str, None] = {}
-        self._scan = 0
+        self._scan = b"0"
         self._whole = False
         self._seen: dict[tuple[str, str], float] = {}
         self._seen_before: dict[tuple[str, str], float] = {}
 
     def look(self) -> tuple[Lock, ...]:
-        """The queues, each a lock of kind ``redis``. What is wrong with the server is told as a lock that is ``unknown``."""
+        """The queues, each a lock of kind ``redis``. What is wrong with the server is told as a lock that is ``unknown``, within
+        seconds, whatever it answers."""
         now = self._monotonic()
         if self._due is not None and now < self._due:
             return self._last
@@ -73,27 +82,33 @@ class RedisTickets:
         return path == self.shown or path.startswith(f"{self.shown}#")
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._client.close()
 
     def _looked(self) -> tuple[tuple[Lock, ...], float]:
         """The queues, and in how many seconds to look again."""
-        if not is_installed():
-            return (self._trouble(NEEDS),), _AGAIN
-        import redis
-
+        self._client.begin(self._seconds, _BYTES)
         try:
-            if self._client is None:
-                self._client = _connected(self._url)
-            return self._look(), _LEAST
-        except redis.AuthenticationError:
-            return (self._trouble("the server wants another user or password: redis://USER:PASSWORD@HOST"),), _AGAIN
-        except (redis.RedisError, OSError, ValueError) as error:
-            return (self._trouble(f"no answer from the server: {error}"),), _AGAIN
+            found = self._look()
+        except WrongPassword:
+            why = "the server wants another user or password: redis://USER:PASSWORD@HOST"
+        except ErrorReply as error:
+            why = f"the server answers with an error: {escape(str(error))}"
+        except Nonsense as nonsense:
+            why = f"the server answers nonsense: {escape(str(nonsense))}"
+        except TimeoutError:
+            why = f"no answer from the server within {self._seconds:g} s"
+        except OSError as error:
+            why = f"no answer from the server: {escape(error.strerror or str(error))}"
+        else:
+            self._failures = 0
+            return found, _LEAST
+        self._client.close()  # half an answer may be on its way
+        wait = min(_AGAIN * 2**self._failures, _AGAIN_AT_MOST)
+        self._failures = min(self._failures + 1, 10)
+        return (self._trouble(why, failed=True),), wait
 
-    def _trouble(self, why: str) -> Lock:
-        return Lock(self.shown, "redis", verdict="unknown", evidence=why)
+    def _trouble(self, why: str, *, failed: bool = False) -> Lock:
+        return Lock(self.shown, "redis", verdict="unknown", evidence=why, failed=failed)
 
     def _look(self) -> tuple[Lock, ...]:
         names = self._named or self._sought()
@@ -106,67 +121,57 @@ class RedisTickets:
 
     def _sought(self) -> list[str]:
         for _ in range(_STEPS):
-            self._scan, keys = self._client.scan(self._scan, match=f"*{_QUEUE}", count=_STEP)
-            for key in keys:
+            if self._client.seconds_left < self._seconds / 2:
+                break  # it goes on from there at the next look
+            (reply,) = self._client.ask(("SCAN", self._scan, "MATCH", f"*{_QUEUE}", "COUNT", _STEP))
+            pair = _listed(reply)
+            if len(pair) != 2:
+                raise Nonsense("no answer to SCAN")
+            self._scan = _bytes(pair[0])
+            for key in map(_bytes, _listed(pair[1])):
                 if len(self._found) < _NAMES_AT_MOST:
                     self._found[_text(key).removesuffix(_QUEUE)] = None
-            if self._scan == 0:
+            if self._scan == b"0":
                 self._whole = True
                 break
         return sorted(self._found)
 
     def _queue(self, name: str) -> Lock | None:
-        key = name + _QUEUE
-        pipe = self._client.pipeline(transaction=False)
-        pipe.zcard(key).zrange(key, 0, _AT_MOST - 1).get(f"{name}:since").exists(f"{name}:seq")
-        number, members, since, counted = pipe.execute(raise_on_error=False)
-        path = f"{self.shown}#{name}"
-        if isinstance(number, Exception):
+        key, path = name + _QUEUE, f"{self.shown}#{name}"
+        number, listed, since, counted = self._client.ask(
+            ("ZCARD", key), ("ZRANGE", key, 0, _AT_MOST - 1), ("GET", f"{name}:since"), ("EXISTS", f"{name}:seq")
+        )
+        if isinstance(number, ErrorReply):
             if not self._named:
                 self._found.pop(name, None)
                 return None  # a key of that name that is something else
-            if "WRONGTYPE" in str(number):
-                return Lock(path, "redis", verdict="unknown", evidence=f"{key} is no queue of tickets")
-            raise number
-        tickets = [member for raw in members if _MEMBER.match(member := _text(raw))]
+            why = f"{escape(key)} is no queue of tickets" if "WRONGTYPE" in str(number) else escape(str(number))
+            return Lock(path, "redis", verdict="unknown", evidence=why)
+        waiting = _whole(number) - 1
+        tickets = [member for raw in _listed(listed) if _MEMBER.match(member := _text(_bytes(raw)))]
         if not tickets:
-            if self._named or counted:
+            if self._named or _whole(counted):
                 return Lock(path, "redis", verdict="free", evidence="nobody has a ticket")
             self._found.pop(name, None)
             return None
         head, *others = tickets
         parties = [LockParty(None, _words(one), since=self._since(name, one)) for one in others]
-        waits = number - 1
-        evidence = f"{waits:,} wait{'s' if waits == 1 else ''} for it; {_UNKNOWN}" if waits else _UNKNOWN
+        evidence = f"{waiting:,} wait{'s' if waiting == 1 else ''} for it; {_UNKNOWN}" if waiting > 0 else _UNKNOWN
         holder = LockParty(None, _words(head), since=self._since(name, head, since))
-        return Lock(path, "redis", (holder,), tuple(parties), "blocked" if waits else "held", evidence)
+        return Lock(path, "redis", (holder,), tuple(parties), "blocked" if waiting > 0 else "held", evidence)
 
-    def _since(self, name: str, member: str, head_since: object = None) -> float | None:
+    def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:
         """When it came or became the head, epoch seconds. Where only another clock tells that, when it was first seen, but at
         that look itself None."""
         found = _MEMBER.match(member)
         came = int(found[3]) if found is not None else 0
-        told = _text(head_since) if isinstance(head_since, (bytes, str)) else ""
-        became = int(told) if told.isascii() and told.isdecimal() else 0
+        told = head_since if isinstance(head_since, bytes) else b""
+        became = int(told) if told.isdigit() and len(told) <= 20 else 0
         if max(came, became) >= _EPOCH_MS:
             return max(came, became) / 1000
         seen = self._seen_before.get((name, member))
         self._seen[name, member] = self._clock() if seen is None else seen
         return seen
-
-
-def is_installed() -> bool:
-    return importlib.util.find_spec("redis") is not None
-
-
-def _connected(url: str) -> Any:
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    once = Retry(NoBackoff(), 0)  # else a server that is away holds each look up for seconds
-    timeout = {"socket_timeout": _TIMEOUT} | ({} if url.startswith("unix:") else {"socket_connect_timeout": _TIMEOUT})
-    return redis.Redis.from_url(url, retry=once, **timeout)
 
 
 def _parsed(url: str) -> SplitResult:
@@ -182,6 +187,29 @@ def _parsed(url: str) -> SplitResult:
     if not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise bad
     return parts
+
+
+def _endpoint(parts: SplitResult) -> Endpoint:
+    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    user = unquote(parts.username or "") or given.get("username", "")
+    password = unquote(parts.password or "") or given.get("password", "")
+    db = int(_db(parts))
+    if parts.scheme == "unix":
+        return Endpoint(path=unquote(parts.path), db=db, user=user, password=password)
+    tls = (lambda: _tls(given)) if parts.scheme == "rediss" else None
+    return Endpoint(host=parts.hostname or "", port=parts.port or 6379, db=db, user=user, password=password, tls=tls)
+
+
+def _tls(given: dict[str, str]) -> ssl.SSLContext:
+    """By the options that redis-py takes in a URL too. Raises ``OSError`` for a file that is none."""
+    context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
+    if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
+        context.check_hostname = False
+    if given.get("ssl_cert_reqs") == "none":
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_certfile" in given:
+        context.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile"))
+    return context
 
 
 def _db(parts: SplitResult) -> str:
@@ -201,5 +229,27 @@ def _words(member: str) -> str:
     return f"ticket {int(found[1])} {escape(found[2][:8])}".rstrip() if found is not None else escape(member)
 
 
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _bytes(reply: Reply) -> bytes:
+    if not isinstance(reply, bytes):
+        raise _not_asked_for(reply)
+    return reply
+
+
+def _whole(reply: Reply) -> int:
+    if not isinstance(reply, int):
+        raise _not_asked_for(reply)
+    return reply
+
+
+def _listed(reply: Reply) -> list[Reply]:
+    if not isinstance(reply, list):
+        raise _not_asked_for(reply)
+    return reply
+
+
+def _not_asked_for(reply: Reply) -> Exception:
+    return reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BANNER", "demo", "goodbye"]
 
-BANNER = " DEMO faster than life, thrown away · r on the red line, y, z · 5 Enter · ? keys"
-BANNER_KEPT = " DEMO faster than life, and kept · r on the red line, y, z · 5 Enter · ? keys"
+BANNER = " DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
+BANNER_KEPT = " DEMO, kept on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 HUNG_UP = 128 + signal.SIGHUP
 """The exit code where the terminal went away: nobody is there to be told."""
 

@@ -2,7 +2,7 @@
 
 The five pollers turn in rounds of six seconds. ``email`` reads the whole cursor file early in a round and writes the whole of it
 back at the beginning of the next: what ``imessage`` saved in between is lost. The others move between that write and that read,
-so that only ``imessage`` is put back.
+so that only ``imessage`` is reverted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ DRAFT_STANDS = 0.2
 
 FIRST_CRASH = 2.0
 NEXT_CRASH = 25.0
+CRASH_AGAIN = 4.0
+"""After so long a consumer is killed where no dead claim is left, so that there is always one to requeue."""
 MOST_DEAD = 3
 """Dead claims that may stand; then nobody is killed until some are put back."""
 POISON_WORK = 12.0
@@ -39,6 +41,8 @@ LAST_WORK = 2.0
 
 FIRST_LITTER = 0.5
 NEXT_LITTER = 45.0
+LITTER_AGAIN = 2.0
+"""After so long the next file is abandoned where none is left in ``tmp``, so that there is always one to purge."""
 MOST_LITTER = 3
 SLOW_CHUNKS = 60
 SLOW_CHUNK_EVERY = 0.5

@@ -1,7 +1,7 @@
 """Five pollers on one ``cursors.json``: each asks its source, puts what is new and saves how far it got.
 
 Three save their own section only (``CursorFile.advance``). Two read the whole file and write the whole of it back, which loses
-what others saved in between: ``email`` takes its time about it, so ``imessage`` is put back and delivers the same rows again.
+what others saved in between: ``email`` takes its time about it, so ``imessage`` is reverted and delivers the same rows again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 
 from ...engine import CursorFile, Spool
 from ...errors import SpooltopError
+from ...model.words import Json
 from . import pace
 from .family import Kin
-from .rows import NEWEST, SOURCES, row
+from .rows import FIELDS, NEWEST, SOURCES, row
 
-__all__ = ["CURSORS", "LOGS", "Poller", "begin", "pollers"]
+__all__ = ["CURSORS", "LOGS", "Poller", "begin", "pollers", "section"]
 
 CURSORS = "cursors.json"
 LOGS = "logs"
@@ -38,7 +39,16 @@ def begin(spool: str) -> None:
     os.mkdir(os.path.join(spool, LOGS))
     cursors = CursorFile(os.path.join(spool, CURSORS))
     for source in SOURCES:
-        cursors.advance(source, NEWEST[source])
+        cursors.advance(source, section(source, NEWEST[source]))
+
+
+def section(source: str, value: int) -> Json:
+    """What the cursor file holds for ``source``: some pollers save a number, some an object.
+
+    >>> section("teams", 7), section("imessage", 7)
+    (7, {'cursor': 7})
+    """
+    return {FIELDS[source]: value} if source in FIELDS else value
 
 
 def pollers(spool: str, began: float) -> dict[str, Act]:
@@ -77,7 +87,7 @@ class Poller:
             value = self._value(self._cursors.read())
             if value != self.newest:
                 self._put(value)
-                self._cursors.advance(self.source, self.newest)
+                self._cursors.advance(self.source, section(self.source, self.newest))
         except (SpooltopError, OSError) as error:
             self.log(f"poll failed: {error}")
             return 0
@@ -93,7 +103,7 @@ class Poller:
             value = self._value(read)
             self._put(value)
             draft = Path(self.spool, _DRAFT)
-            draft.write_text(json.dumps(read | {self.source: self.newest}), encoding="utf-8")
+            draft.write_text(json.dumps(read | {self.source: section(self.source, self.newest)}), encoding="utf-8")
             stands()
             draft.replace(Path(self.spool, CURSORS))
         except (SpooltopError, OSError) as error:
@@ -120,6 +130,8 @@ class Poller:
 
     def _value(self, cursors: Mapping[str, object]) -> int:
         value = cursors.get(self.source)
+        if isinstance(value, dict):
+            value = value.get(FIELDS.get(self.source, ""))
         usable = isinstance(value, int) and 0 <= value <= self.newest
         return max(int(str(value)), self.newest - _ROWS_AT_ONCE) if usable else self.newest
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["NEWEST", "SOURCES", "export", "poison", "row"]
+__all__ = ["FIELDS", "NEWEST", "SOURCES", "export", "poison", "row"]
 
 SOURCES = ("imessage", "teams", "signal", "email", "messenger")
 NEWEST = {"imessage": 89632, "teams": 77120, "signal": 5120, "email": 204510, "messenger": 18003}
 """Where each cursor stands when a demo begins."""
+FIELDS = {"imessage": "cursor", "email": "uid"}
+"""Sources whose section in the cursor file is an object, and the field of it that is the cursor."""
 
 _WHO = {
     "imessage": ("+49 170 5550134", "+49 171 5550172", "mum"),

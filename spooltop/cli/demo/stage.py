@@ -104,6 +104,8 @@ class Stage:
         claims = [(name, name.pid) for name in map(_claim, os.listdir(os.path.join(self.spool, "cur"))) if name.pid is not None]
         self.dead.intersection_update(pid for _, pid in claims)
         self._count({name.raw for name, pid in claims if pid in self.dead})
+        if not self._counted:
+            self._crash_at = min(self._crash_at, now + pace.CRASH_AGAIN)
         poisoned = any(name.id == self.poison for name, pid in claims if pid not in self.dead) or self._poison_waits(now)
         if now < self._crash_at or len(self._counted) + poisoned >= pace.MOST_DEAD:
             return
@@ -139,12 +141,15 @@ class Stage:
         return waits
 
     def _litter(self, now: float) -> None:
+        files = os.listdir(os.path.join(self.spool, "tmp"))
+        writing = {pid for pid, title in self.running.items() if title == LITTERER}
+        left = sum(pid in writing or any(f".P{pid}R" in raw for raw in files) for pid in self._litterers)
+        if not left:
+            self._litter_at = min(self._litter_at, now + pace.LITTER_AGAIN)
         if now < self._litter_at:
             return
         self._litter_at = now + pace.NEXT_LITTER
-        files = os.listdir(os.path.join(self.spool, "tmp"))
-        self._litterers = {pid for pid in self._litterers if any(f".P{pid}R" in raw for raw in files)}
-        if len(self._litterers) < pace.MOST_LITTER:
+        if left < pace.MOST_LITTER:
             self._litterers.add(self._start(LITTERER, writers.dying(self.spool)))
 
     def _end(self, *, gently: bool) -> None:

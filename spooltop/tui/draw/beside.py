@@ -19,11 +19,16 @@ from .columns import columns_for
 from .glyphs import BARS, UNWATCHED
 from .lamp import when
 from .lists import row_line, title_line
+from .one_cursor import written
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe
 
-__all__ = ["beside", "depth_chart"]
+__all__ = ["beside", "claims_beside", "depth_chart"]
 
 _CLAIMS, _TMP, _WRITES, _CHART = 8, 5, 5, 6
+_HIGHEST = 16
+"""Lines of the chart at most."""
+_AROUND = 4
+"""Lines of a table besides its rows."""
 """Lines for what each is about; of the writes at least so many."""
 _RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
 
@@ -34,8 +39,7 @@ def beside(
     """At most ``height`` lines."""
     sight = snapshot.sight
     lines: list[Line] = []
-    if Box.CUR in sight.boxes:
-        lines += _rows("claims, dead ones first", "3", Box.CUR, sight.claims, _CLAIMS, snapshot, width, now, zone)
+    lines += claims_beside(snapshot, width, height, now=now, zone=zone)
     if Box.TMP in sight.boxes:
         lines += _rows("tmp, abandoned ones first", "4", Box.TMP, sight.tmp, _TMP, snapshot, width, now, zone)
     if height - len(lines) >= AGES_ROOM + _WRITES + 2:
@@ -44,6 +48,16 @@ def beside(
     if room > _WRITES and snapshot.cursors:
         lines += _writes(snapshot, width, room, zone)
     return lines[:height]
+
+
+def claims_beside(
+    snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
+) -> list[Line]:
+    """The claims that matter most, in at most ``height`` lines; none where these are too few."""
+    room = min(_CLAIMS, height - _AROUND)
+    if Box.CUR not in snapshot.sight.boxes or room < 1:
+        return []
+    return _rows("claims, dead ones first", "3", Box.CUR, snapshot.sight.claims, room, snapshot, width, now, zone)
 
 
 def _rows(
@@ -63,7 +77,7 @@ def _rows(
             lines.append(plain(f"   {units.count(more, complete=state.complete)} more", width, Style.DIM))
     else:
         lines.append(plain("   none" if state.count == 0 else "   not judged", width, Style.DIM))
-    return lines + [BLANK] * (room + 4 - len(lines))
+    return lines + [BLANK] * (room + _AROUND - len(lines))
 
 
 def _writes(snapshot: Snapshot, width: int, room: int, zone: datetime.tzinfo | None) -> list[Line]:
@@ -88,13 +102,11 @@ def _write(
     write: CursorSection, before: CursorSection | None, source: str, width: int, value: int, change: int,
     zone: datetime.tzinfo | None,
 ) -> Line:  # fmt: skip
-    to = clip_left(safe(str(write.value)), value)
-    old, new = (before.value if before is not None else None), write.value
-    back = isinstance(old, (int, float)) and isinstance(new, (int, float)) and new < old
-    text = to if before is None else f"{clip_left(safe(str(old)), value)} → {to}{' ↓' if back else ''}"
+    to = clip_left(written(write), value)
+    text = to if before is None else f"{clip_left(written(before), value)} → {to}{' ↓' if write.back else ''}"
     parts = (
         Span(f"   {pad(when(write.at, zone), 10)}{pad(clip(safe(source), 11), 12)}"),
-        Span(pad(text, change), Style.BAD if back else Style.NORMAL),
+        Span(pad(text, change), Style.BAD if write.back else Style.NORMAL),
         Span(", ".join(safe(one) for one in write.also_changed) or "nothing"),
     )
     return crop(merge(parts), width)
@@ -105,26 +117,27 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> list[Line]:
     values = list(snapshot.history.get(Box.NEW, ()))
     if not values or height < _CHART + 2:
         return []
+    high = min(_HIGHEST, height - 2)
     wide = max(1, min(4, (width - 14) // len(values)))
     top = max((value for value in values if value is not None), default=0.0)
     over = units.duration(snapshot.cell * len(values))
     lines: list[Line] = [
         join(Span(" depth of new", Style.TITLE), Span(f" · {over}, a cell is {units.duration(snapshot.cell)}", Style.DIM))
     ]
-    for row in range(_CHART, 0, -1):
-        label = f"{top:,.0f}" if row == _CHART else "0" if row == 1 else ""
-        cells = "".join(_cell(value, top, row) * wide for value in values)
+    for row in range(high, 0, -1):
+        label = f"{top:,.0f}" if row == high else "0" if row == 1 else ""
+        cells = "".join(_cell(value, top, row, high) * wide for value in values)
         lines.append(crop(join(Span(f" {pad_left(label, 10)} ", Style.DIM), Span(cells, Style.BAR)), width))
     scale = f"{over} ago".ljust(wide * len(values) - 3) + "now"
     lines.append(crop((Span(f"{' ' * 12}{scale}", Style.DIM),), width))
     return lines
 
 
-def _cell(value: float | None, top: float, row: int) -> str:
-    """What a column shows in one line of the chart, ``row`` 1 the lowest."""
+def _cell(value: float | None, top: float, row: int, high: int) -> str:
+    """What a column shows in one of the ``high`` lines of the chart, ``row`` 1 the lowest."""
     if value is None:
         return UNWATCHED if row == 1 else " "
-    eighths = round(value / top * _CHART * 8) if top else 0
+    eighths = round(value / top * high * 8) if top else 0
     if value > 0 or row > 1:
         here = max(eighths, 1 if row == 1 else 0) - (row - 1) * 8
         return " " if here <= 0 else BARS[min(here, 8) - 1]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from spooltop.model import units
 from spooltop.model.expiry import expired_words
 from spooltop.model.sight import BoxState
-from spooltop.model.snapshot import Percentiles, Rates, Snapshot
+from spooltop.model.snapshot import Percentiles, Snapshot
+from spooltop.model.text import suppressed_words
 from spooltop.model.words import ASIDE, LIVE, Box
 
 from .glyphs import BARS, UNWATCHED
 from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
-__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "spark"]
+__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "spark", "suppressed_line"]
 
 _CELLS = 20
 
@@ -170,34 +171,37 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     rates = snapshot.rates
     least = "≥" if rates.lower_bound else ""
     over = units.duration(rates.window) if rates.window > 0 else "—"
-    requeued = "—" if rates.requeued is None else f"{least}{rates.requeued:,}"
+    retried = "—" if rates.retried is None else f"{least}{rates.retried:,}"
     flow = (
         f" {'over ' + over:<9}"
         f" in {pad_left(_rate(rates.in_per_s, least), 8)}"
         f"  done {pad_left(_rate(rates.done_per_s, least), 8)}"
-        f"  requeued {pad_left(requeued, 5)}"
+        f"  retried {pad_left(retried, 6)}"
     )
     sight = snapshot.sight
-    taken = "—" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
+    taken = "not known" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
     who = "?" if sight.consumers is None else f"{sight.consumers:,}"
     people = f" consumers {who} · last claim {taken}"
     if width < 79:
         return [crop((Span(flow),), width), crop((Span(people),), width)]
-    of = _of(rates)
+    samples = max(rates.waited.samples, rates.worked.samples)
+    of = f"of {samples:,}  " if samples else ""
+    waited, worked = (f"{word} {_percentiles(found)}" for word, found in (("waited", rates.waited), ("worked", rates.worked)))
     return [
-        crop((Span(f"{pad(flow, 58)}waited {_percentiles(rates.waited)}"),), width),
-        crop((Span(f"{pad(people, 56 - len(of))}{of}  worked {_percentiles(rates.worked)}"),), width),
+        crop((Span(f"{pad(flow, 56)}{waited}"),), width),
+        crop((Span(f"{pad(people, 56 - text_width(of))}{of}{worked}"),), width),
     ]
+
+
+def suppressed_line(snapshot: Snapshot, width: int) -> list[Line]:
+    """Which duplicates were not put, since their message was there already; no line where there are none."""
+    words = suppressed_words(snapshot.sight.suppressed)
+    return [crop((Span(f" {shown(words)}"),), width)] if words else []
 
 
 def _rate(per_s: float | None, least: str) -> str:
     return "—" if per_s is None else least + units.rate(per_s)
 
 
-def _of(rates: Rates) -> str:
-    samples = max(rates.waited.samples, rates.worked.samples)
-    return f"p50/95/99 of {samples:,}:" if samples else "p50/95/99:"
-
-
 def _percentiles(of: Percentiles) -> str:
-    return " ".join(f"{units.duration(value):>4}" for value in (of.p50, of.p95, of.p99))
+    return f"p50 {units.duration(of.p50):>4} p99 {units.duration(of.p99):>4}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,9 +14,9 @@ from spooltop.model.text import program
 from spooltop.model.words import Box, Owner, Verdict
 
 from .lamp import Times
-from .spans import Span, Style, safe, shown
+from .spans import Span, Style, clip_left, safe, shown, text_width
 
-__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text"]
+__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text", "short_id"]
 
 GAP = 2
 MARGIN = 3
@@ -49,6 +50,31 @@ class Column:
     grow: int = 0
     most: int = 1000
     is_time: bool = False
+    shorten: Callable[[str, int], str] | None = None
+    """Cuts too long text, in place of ``cut``."""
+    least: int = 0
+    """Cells to which it shrinks before a column is left out; 0: it keeps its width."""
+
+
+def short_id(id: str, width: int) -> str:
+    """An id, already ``safe``, in at most ``width`` cells, cut so that what differs between messages is seen: our own ids differ
+    in their random part, those of others in their time; host and pid are the same in most.
+
+    >>> short_id("1795222801446548.P4290R00000cf8e525dd13.vm", 10), short_id("1795222801446548.4290.vm", 10)
+    ('…8e525dd13', '…801446548')
+    """
+    if text_width(id) <= width:
+        return id
+    own = _OWN_ID.fullmatch(id)
+    if own is not None:
+        return clip_left(own[1], width) if len(own[1]) > width - 1 else "…" + own[1]
+    head, dot, _ = id.partition(".")
+    return clip_left(head, width) if dot and head.isdecimal() and len(head) >= _TIME_DIGITS else clip_left(id, width)
+
+
+_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]+R([0-9a-f]{16})\..+")
+_TIME_DIGITS = 13
+"""So many digits tell a time of their own; fewer (a Maildir's seconds) are the same for many messages."""
 
 
 def owner_text(owner: Owner | None) -> str:
@@ -70,12 +96,14 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
         return "—"
     if moment.times is Times.AGE:
         return (units.at_most if bound else units.age)(max(0.0, moment.now - since))
-    zone = datetime.UTC if moment.times is Times.UTC else moment.zone
+    utc = moment.times is Times.UTC
+    zone = datetime.UTC if utc else moment.zone
+    mark = "Z" if utc else ""
     text = units.clock_time(since, zone, offset=False)
     if abs(moment.now - since) < 86400 / 2 or text == "—":
-        return text
+        return text if text == "—" else text + mark
     try:
-        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(zone).strftime("%m-%d %H:%M")
+        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(zone).strftime("%m-%d %H:%M") + mark
     except (ValueError, OverflowError, OSError):  # a time that no calendar has; any number may stand in a name
         return "—"
 
@@ -145,7 +173,7 @@ def _message(row: Row, moment: Moment) -> Span:
 _TRIES = Column("tries", "tries", 6, _tries, "right", 50, "tries")
 _SIZE = Column("size", "size", 6, _size, "right", 46, "size")
 _SOURCE = Column("source", "source", 12, _source, "left", 72, "source", grow=1, most=20)
-_MESSAGE = Column("message", "message", 8, _message, sort="name", cut="left", grow=4)
+_MESSAGE = Column("message", "message", 8, _message, sort="name", cut="left", grow=4, shorten=short_id)
 _AGE = Column("age", "age", 5, _age, "right", 0, "age", is_time=True)
 
 _ASIDE = (
@@ -154,7 +182,7 @@ _ASIDE = (
     _SIZE,
     _TRIES,
     _SOURCE,
-    Column("reason", "reason", 18, _reason, min_screen=56, grow=3, most=60),
+    Column("reason", "reason", 18, _reason, min_screen=56, grow=3, most=60, least=8),
     _MESSAGE,
 )
 
@@ -171,8 +199,8 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         Column("verdict", "verdict", 8, _verdict, sort="verdict"),
         Column("held", "held", 5, _in_box, "right", 0, "held", is_time=True),
         _TRIES,
-        Column("owner", "owner", 15, _owner, min_screen=60, grow=1, most=24),
-        Column("evidence", "evidence", 22, _evidence, min_screen=72, grow=3, most=60),
+        Column("owner", "owner", 18, _owner, min_screen=60, grow=1, most=24),
+        Column("evidence", "evidence", 19, _evidence, min_screen=72, grow=3, most=60, least=12),
         _MESSAGE,
     ),
     Box.TMP: (
@@ -180,7 +208,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         _AGE,
         _SIZE,
         Column("written", "written", 7, _written, "right", 66, is_time=True),
-        Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60),
+        Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
         replace(_MESSAGE, key="file", title="file"),
     ),
     Box.HELD: _ASIDE,
@@ -197,7 +225,9 @@ READ_MAIL = (
 )
 """The columns of ``cur`` in a mail folder: nobody holds what has been read."""
 
-_TIME_WIDTH = 11
+_TIME_WIDTH = {Times.LOCAL: 11, Times.UTC: 12}
+_TIME_TITLE = {"age": "enqueued", "held": "claimed", "in-cur": "in cur", "aside": "set aside", "written": "written"}
+"""Titles of columns that show the time instead of the age, by their key."""
 
 
 @lru_cache(maxsize=64)
@@ -206,11 +236,19 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = 
     ``mail``: of a mail folder."""
     columns = [column for column in (READ_MAIL if mail and box is Box.CUR else COLUMNS[box]) if column.min_screen <= width]
     if times is not Times.AGE:
-        columns = [replace(one, width=max(one.width, _TIME_WIDTH)) if one.is_time else one for one in columns]
+        columns = [_with_time(one, times) if one.is_time else one for one in columns]
+    for i, column in enumerate(columns):
+        if column.least and (over := _total(columns) - width) > 0:
+            columns[i] = replace(column, width=max(column.least, column.width - over))
     while len(columns) > 2 and _total(columns) > width:
         # the last but one goes first: the name stays, and what changes stands at the left
         del columns[-2]
     return tuple(_grown(columns, width - _total(columns)))
+
+
+def _with_time(column: Column, times: Times) -> Column:
+    title = _TIME_TITLE.get(column.key, column.title)
+    return replace(column, width=max(column.width, _TIME_WIDTH[times]), title=f"{title} Z" if times is Times.UTC else title)
 
 
 def _total(columns: Sequence[Column]) -> int:

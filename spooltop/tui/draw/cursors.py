@@ -32,6 +32,8 @@ from .spans import (
 
 __all__ = ["cursor_glance", "cursor_table"]
 
+_TITLED = 12
+"""Lines from which on the list has a title."""
 _CLAUSE = re.compile(r"[,;] |(?<=\?) ")
 """Where what a verdict rests on may end."""
 _ASKED = re.compile(r"idle or \w+\?")
@@ -64,7 +66,10 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
         brief = verdict_words(replace(cursor, evidence=asked[0]))
         if line_width(brief) <= room:
             return brief
-    for at in (len(evidence), *(found.start() for found in reversed(list(_CLAUSE.finditer(evidence)))), 0):
+    if line_width(whole) <= room:
+        return whole
+    fits = evidence[: max(0, room)]
+    for at in (*(found.start() for found in reversed(list(_CLAUSE.finditer(fits)))), 0):
         brief = verdict_words(replace(cursor, evidence=evidence[:at]))
         if line_width(brief) <= room:
             return brief
@@ -74,7 +79,7 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
 def _writes(cursor: Cursor) -> str:
     if cursor.writes is None:
         return "?  shared file"
-    return f"{cursor.writes:,}" + (f" ({cursor.put_back} put back)" if cursor.put_back else "")
+    return f"{cursor.writes:,}" + (f" ({cursor.reverts_recent:,} ↓)" if cursor.reverts_recent else "")
 
 
 def _row(
@@ -83,7 +88,7 @@ def _row(
 ) -> Line:  # fmt: skip
     source, value = _widths(width)
     age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
-    moved = ("≥" if cursor.moved_is_bound else "") + units.age(age)
+    moved = (units.at_least if cursor.moved_is_bound else units.age)(age)
     value_text = pad(clip_left(shown(cursor.shown), value - 1), value)
     text = f"{'▌' if chosen else ' '}{pad(clip(safe(cursor.source), source - 1), source)}{value_text}{pad_left(moved, 5)}"
     if width >= 52:
@@ -93,7 +98,7 @@ def _row(
     mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
     room = width - text_width(text) - 2 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
-        cursor = replace(cursor, evidence="", put_back=0)  # that it is muted is of more use here than how often
+        cursor = replace(cursor, evidence="", reverts_recent=0)  # that it is muted is of more use here than how often
     line = join(text, "  ", _verdict_in(cursor, room), Span(mute, Style.DIM))
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
@@ -115,16 +120,24 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
     fits = rows - 1
     hidden: list[Cursor] = []
     if len(cursors) > fits:
-        ranked = sorted(cursors, key=lambda one: one.verdict not in LOUD)
-        kept = ranked[: fits - 1]
-        hidden = ranked[fits - 1 :]
-        cursors = [one for one in cursors if one in kept]
+        cursors, hidden = _fitting(cursors, max(1, fits - 1))
     lines = [_title(width), *(_row(cursor, width, now, muted=snapshot.muted.get(cursor.source)) for cursor in cursors)]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them in trouble" if loud else ""
         lines.append(crop((Span(f"   {len(hidden)} more{tail}, "), Span("5", Style.KEY), Span(" shows all")), width))
     return lines
+
+
+def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Cursor]]:
+    """Those that are listed, and those that have no room: one in trouble takes the place of one that is not, and all others
+    keep theirs, whatever the verdicts."""
+    listed, rest = cursors[:most], cursors[most:]
+    for place in reversed(range(len(listed))):
+        loud = next((one for one in rest if one.verdict in LOUD), None)
+        if loud is not None and listed[place].verdict not in LOUD:
+            rest[rest.index(loud)], listed[place] = listed[place], loud
+    return listed, rest
 
 
 def cursor_table(
@@ -135,16 +148,21 @@ def cursor_table(
     if not cursors:
         return [plain(" no cursor file was found in the spool or beside it", width)][:height]
     chosen = max(0, min(chosen, len(cursors) - 1))
+    loud = sum(one.verdict in LOUD for one in cursors)
+    trouble = Span(f" · {loud:,} in trouble" if loud else "", Style.BAD)
+    title = [crop(join(Span(f" Cursors {len(cursors):,}", Style.TITLE), trouble), width)] if height >= _TITLED else []
+    height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
     top = max(0, min(chosen - room + 1, len(cursors) - room))
     visible = range(top, min(len(cursors), top + room))
     mutes = snapshot.muted
     lines = [
+        *title,
         _title(width),
         *(_row(cursors[i], width, now, chosen=i == chosen, muted=mutes.get(cursors[i].source), zone=zone) for i in visible),
     ]
     if below:
         lines.append(BLANK)
         lines += cursor_detail(cursors[chosen], snapshot, width, below, now=now, chosen=-1, zone=zone)
-    return lines[:height]
+    return lines[: height + len(title)]

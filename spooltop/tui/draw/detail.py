@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from functools import lru_cache
 
 from spooltop.model import units
 from spooltop.model.expiry import kept_words
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Percentiles
-from spooltop.model.text import escape, escape_text
+from spooltop.model.text import escape
 from spooltop.model.words import Box, Verdict
 
 from .columns import owner_text
 from .lamp import when
-from .spans import BLANK, Line, Span, Style, clip_left, crop, cut, join, merge, plain, safe, shown, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
 
-__all__ = ["detail", "payload_lines"]
+__all__ = ["PayloadLines", "detail", "message_lines"]
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
@@ -24,7 +25,10 @@ _SHORT = {"set aside": "reason"}
 """Labels of a reader that are wider than their column."""
 _BARE = ("gone", "lives")
 """Evidence that says no more than the verdict does."""
-_PAYLOAD_LINES = 20_000
+LONGEST = 5000
+"""Lines of one message that can be scrolled through."""
+_COUNTED = 4096
+"""Bytes that are drawn to say how many lines of them do not fit."""
 
 
 def detail(
@@ -43,22 +47,35 @@ def detail(
     title are passed over. ``worked`` is how long others took, to compare with."""
     if row is None:
         return []
-    below = _facts(row, payload, width, now, zone, worked)
-    if error:
-        below.append(_fact("payload", shown(error), width, Style.WARN))
-    elif payload is None:
-        below.append(_fact("payload", "being read…", width, Style.DIM))
-    else:
-        body = payload_lines(payload, width)
-        gap = [BLANK] if len(below) + 1 + len(body) < height else []  # no room is given away where some is missing
-        below += [_fact("payload", "empty", width)] if not payload.size else [*gap, *body]
     room = max(0, height - 1)
+    below = _facts(row, payload, width, now, zone, worked)
+    body = _body(payload, width, error)
+    if len(below) + body.known(height) + 1 < height and not body.note:  # no room is given away where some is missing
+        below.append(BLANK)
+    facts = len(below)
+    below += body.lines(room + scroll - facts)
     scroll = max(0, min(scroll, len(below) - room))
     seen = below[scroll : scroll + room]
-    hidden = len(below) - scroll - room
-    if hidden > 0 and seen:
-        seen[-1] = plain(f" … {hidden + 1:,} more lines", width, Style.DIM)
+    if seen and (more := body.more(scroll + room - facts)):
+        seen[-1] = plain(f" … {more}", width, Style.DIM)
     return [_rule(row, payload, width), *seen][:height]
+
+
+def message_lines(
+    row: Row, payload: Payload | None, width: int, height: int, *, scroll: int, now: float, zone: datetime.tzinfo | None = None,
+    error: str = "",
+) -> tuple[list[Line], int]:  # fmt: skip
+    """A message in full, from line ``scroll`` on; with the line that it begins with, which is the last page's where that is
+    less."""
+    top = [_rule(row, payload, width), *_facts(row, payload, width, now, zone, None)]
+    body = _body(payload, width, error)
+    if not body.note:
+        top.append(BLANK)
+    lines = [*top, *body.lines(min(scroll + height, LONGEST) - len(top))]
+    scroll = max(0, min(scroll, len(lines) - height))
+    if len(lines) == LONGEST and scroll + height >= LONGEST and (more := body.more(LONGEST - len(top))):
+        lines[-1] = plain(f" … {more}; y copies all", width, Style.DIM)
+    return lines[scroll : scroll + height], scroll
 
 
 def _rule(row: Row, payload: Payload | None, width: int) -> Line:
@@ -147,19 +164,72 @@ def _why(row: Row, facts: dict[str, str]) -> str:
     return shown(" · ".join([told, *known] if told else known))
 
 
-def payload_lines(payload: Payload, width: int) -> list[Line]:
-    """The payload with everything escaped that is no text, its long lines broken; says so where it is not all of it."""
-    room = max(2, width - 2)
-    lines: list[Line] = []
-    text = escape_text(payload.data)
-    for raw in text.removesuffix("\n").split("\n"):
-        rest = shown(raw)
-        while text_width(rest) > room:
-            head, rest = cut(rest, room)
-            lines.append((Span(f" {head}"),))
-        lines.append((Span(f" {rest}"),) if rest else BLANK)
-        if len(lines) > _PAYLOAD_LINES:
-            break
-    if payload.truncated:
-        lines.append(plain(f" … the first {len(payload.data):,} of {payload.size:,} bytes", width, Style.DIM))
-    return lines
+class PayloadLines:
+    """The lines of a payload with everything escaped that is no text, long ones broken; it is drawn as far as they are asked for
+    and no further. Says where it is not all of it. ``note``: it is one line that says why there is nothing to read."""
+
+    def __init__(self, payload: Payload, width: int) -> None:
+        self.note = False
+        self.drawn = 0
+        """Bytes that were drawn so far."""
+        self._payload = payload
+        self._width = width
+        self._lines: list[Line] = []
+        self._next = safe_pieces(payload.data, max(2, width - 2))
+        self._ended = False
+
+    def lines(self, count: int) -> list[Line]:
+        """The first ``count`` lines."""
+        while len(self._lines) < count and not self._ended:
+            self._draw()
+        return self._lines[: max(0, count)]
+
+    def known(self, least: int) -> int:
+        """How many lines there are, or any number from ``least`` on where there are more."""
+        self.lines(least)
+        return len(self._lines)
+
+    def more(self, shown: int) -> str:
+        """What follows the first ``shown`` lines, in words; "" where nothing does."""
+        left = len(self._payload.data) - self.drawn
+        if left > _COUNTED:
+            return f"{units.size(left)} more"
+        while not self._ended:
+            self._draw()
+        hidden = len(self._lines) - shown
+        return f"{hidden + 1:,} more lines" if hidden > 0 else ""
+
+    def _draw(self) -> None:
+        piece, self.drawn = next(self._next, (None, len(self._payload.data)))
+        if piece is not None:
+            self._lines.append((Span(f" {piece}"),) if piece else BLANK)
+            return
+        self._ended = True
+        payload = self._payload
+        if payload.truncated:
+            words = f" … the first {len(payload.data):,} of {payload.size:,} bytes"
+            self._lines.append(plain(words, self._width, Style.DIM))
+
+
+class _Note(PayloadLines):
+    def __init__(self, line: Line) -> None:
+        super().__init__(_NOTHING, 2)
+        self.note = self._ended = True
+        self._lines = [line]
+
+
+_NOTHING = Payload(b"", 0, False)
+
+
+def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
+    if error:
+        return _Note(_fact("payload", shown(error), width, Style.WARN))
+    if payload is None:
+        return _Note(_fact("payload", "being read…", width, Style.DIM))
+    return _drawn(payload, width) if payload.size else _Note(_fact("payload", "empty", width))
+
+
+@lru_cache(maxsize=2)
+def _drawn(payload: Payload, width: int) -> PayloadLines:
+    """Kept for the next looks, which mostly find the same payload."""
+    return PayloadLines(payload, width)

@@ -34,6 +34,7 @@ class Glyphs:
         """The same text, as wide; what has no stand-in becomes ``?``, once a cell."""
         if not self.ascii or text.isascii():
             return text
+        text = text.replace(" ≥", ">=")  # two signs for one, where there is room for them
         return "".join(c if c.isascii() else self.signs.get(c, "?" * cell_len(c)) for c in text)
 
     def line(self, line: Line) -> Line:

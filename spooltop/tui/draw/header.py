@@ -63,7 +63,7 @@ def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone:
 
 
 def disk_line(snapshot: Snapshot | None, width: int) -> Line:
-    """``ext4 12GB free 41%, inodes free 88% · you are memex, may change``."""
+    """``ext4 12GB free 41%, inodes free 88% · you are memex, read-write``."""
     if snapshot is None:
         return ()
     sight = snapshot.sight
@@ -72,10 +72,10 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
     bytes_free = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}"
     room = bytes_free + inodes
-    who = "may look only" if is_mail(snapshot) else sight.who.words
+    who = "read-only" if is_mail(snapshot) else sight.who.words
     if not who:
         why = sight.can.why_not(Action.REQUEUE)
-        who = "may change" if sight.can.change else f"may look only{f': {why}' if why else ''}"
+        who = "read-write" if sight.can.change else f"read-only{f': {why}' if why else ''}"
     variants = [
         join(
             f" {safe(disk.fs_type)} ",

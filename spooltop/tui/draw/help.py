@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 
-__all__ = ["HelpEntry", "HelpSection", "help_lines"]
+__all__ = ["LEGEND", "HelpEntry", "HelpSection", "help_lines"]
 
 _TWO_COLUMNS = 76
 
@@ -27,6 +27,39 @@ class HelpSection:
 
     title: str
     entries: tuple[HelpEntry, ...]
+
+
+def _legend(title: str, **words: str) -> HelpSection:
+    return HelpSection(title, tuple(HelpEntry(sign.replace("_", " "), text) for sign, text in words.items()))
+
+
+LEGEND = (
+    HelpSection(
+        "Signs",
+        (
+            HelpEntry("✗ ! ·", "critical problem, warning, note"), HelpEntry("≥ ≤", "at least, at most"),
+            HelpEntry("~", "estimate"), HelpEntry("—", "none, or under 20 samples"), HelpEntry("?", "not visible to you"),
+            HelpEntry("· in a bar", "not watched yet"), HelpEntry("(5 ↓)", "5 of the writes went back"),
+        ),
+    ),
+    _legend(
+        "Claims", alive="its consumer is running", DEAD="its consumer has exited: r",
+        unknown="cannot be told from here",
+    ),
+    _legend(
+        "Tmp", WRITING="locked, open or growing", abandoned="its writer has exited: d", unknown="cannot be told from here",
+    ),
+    _legend(
+        "Cursors", advancing="moves as it usually does", unmoved="idle, or stopped", REVERTED="an old value overwrote it",
+        REWOUND="set back once, on purpose?", STALLED="polls, and does not advance", STOPPED="polls no more",
+        MISSING="its section or file is gone", UNREADABLE="its file does not parse",
+    ),
+    _legend(
+        "Locks", held="somebody has it", BLOCKED="held long, others wait", STALE="its holder has exited: d", free="nobody has it",
+        unknown="cannot be told from here",
+    ),
+)  # fmt: skip
+"""What the signs and the verdicts mean."""
 
 
 def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:

@@ -121,5 +121,7 @@ def row_line(
 
 
 def _fit(text: str, column: Column) -> str:
+    if column.shorten is not None:
+        text = column.shorten(text, column.width)
     text = clip_left(text, column.width) if column.cut == "left" else clip(text, column.width)
     return pad_left(text, column.width) if column.align == "right" else pad(text, column.width)

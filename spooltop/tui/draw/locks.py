@@ -11,7 +11,7 @@ from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge,
 
 __all__ = ["lock_lines", "lock_table", "party", "ranked"]
 
-_STYLES = {"stale": Style.WARN, "blocked": Style.BAD}
+_STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file itself is the lock, so nobody else gets it"
 _INDENT = 11
 _PARTIES = 6
@@ -28,12 +28,16 @@ def party(one: LockParty) -> str:
 
 def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
     """As they are listed: troubled ones first, then those that are taken."""
-    return tuple(sorted(snapshot.sight.locks, key=lambda lock: (lock.verdict not in _STYLES, lock.verdict == "free")))
+
+    def rank(lock: Lock) -> int:
+        return 0 if lock.path in snapshot.lock_problems else {"stale": 1, "free": 3}.get(lock.verdict, 2)
+
+    return tuple(sorted(snapshot.sight.locks, key=rank))
 
 
-def _verdict(lock: Lock) -> Span:
-    bad = lock.verdict in _STYLES
-    return Span(lock.verdict.upper() if bad else lock.verdict, _STYLES.get(lock.verdict, Style.NORMAL))
+def _verdict(lock: Lock, snapshot: Snapshot) -> Span:
+    word = snapshot.lock_verdict(lock)
+    return Span(word, _STYLES.get(word, Style.NORMAL))
 
 
 def _held(lock: Lock, now: float) -> str:
@@ -48,37 +52,37 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list
     if not locks or rows < 1:
         return []
     if rows < 2:
-        return [_in_a_line(locks, width)]
+        return [_in_a_line(locks, snapshot, width)]
     path = 24 + min(24, max(0, width - 80) // 3)
     title = f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder"
     lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
     fits = rows - 1
     listed = locks if len(locks) <= fits else locks[: fits - 1]
-    lines += [_lock_line(lock, width, now, path) for lock in listed]
+    lines += [_lock_line(lock, snapshot, width, now, path) for lock in listed]
     if len(listed) < len(locks):
         lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Span("6", Style.KEY), Span(" shows all")), width))
     return lines
 
 
-def _in_a_line(locks: tuple[Lock, ...], width: int) -> Line:
+def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
     parts: list[Span | str] = [f" {'locks':<11}"]
     taken = [lock for lock in locks if lock.verdict != "free"]
     for i, lock in enumerate(taken):
         waits = f", {len(lock.waiters):,} wait" if lock.waiters else ""
-        parts += [" · " if i else "", _verdict(lock), f" {clip_left(safe(lock.path.rpartition('/')[2]), 20)}{waits}"]
+        parts += [" · " if i else "", _verdict(lock, snapshot), f" {clip_left(safe(lock.path.rpartition('/')[2]), 20)}{waits}"]
     free = len(locks) - len(taken)
     if free:
         parts.append(f"{' · ' if taken else ''}{free:,} free")
     return crop(join(*parts), width)
 
 
-def _lock_line(lock: Lock, width: int, now: float, path: int) -> Line:
+def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int) -> Line:
     holders = ", ".join(party(one) for one in lock.holders) or "nobody"
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
     if lock.waiters:
         why += f" · waits: {', '.join(party(one) for one in lock.waiters)}"
-    verdict = _verdict(lock)
-    waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none") else "—"
+    verdict = _verdict(lock, snapshot)
+    waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none", "mkdir") else "—"
     return crop(
         merge(
             (
@@ -95,13 +99,13 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     """Each lock with what it is, who holds it and who waits, troubled ones first; at most ``height`` lines, with all of the
     chosen one in sight where there is room."""
     locks = ranked(snapshot)
-    troubled = sum(lock.verdict in _STYLES for lock in locks)
+    troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} in trouble, first" if troubled else ""
     lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
     lines += [used] if (used := _used(snapshot, width)) else []
     at = end = 0
     for i, lock in enumerate(locks):
-        block = _block(lock, width, now, chosen=i == chosen)
+        block = _block(lock, snapshot, width, now, chosen=i == chosen)
         if i == chosen:
             at, end = len(lines) + 1, len(lines) + 1 + len(block)
         lines += [BLANK, *block]
@@ -121,8 +125,8 @@ def _used(snapshot: Snapshot, width: int) -> Line:
     return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} tries over 5m"), width)
 
 
-def _block(lock: Lock, width: int, now: float, *, chosen: bool) -> list[Line]:
-    verdict = _verdict(lock)
+def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bool) -> list[Line]:
+    verdict = _verdict(lock, snapshot)
     room = max(8, width - _INDENT - 2)
     kind = "" if lock.kind == "none" else f" {lock.kind}"
     path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from spooltop.model import units
+from spooltop.model.cursor_values import shown as cursor_text
 from spooltop.model.sight import CursorSection
 from spooltop.model.snapshot import Cursor, Snapshot
 
@@ -34,7 +35,7 @@ from .spans import (
     wrap,
 )
 
-__all__ = ["LOUD", "cursor_detail", "verdict_words"]
+__all__ = ["LOUD", "cursor_detail", "verdict_words", "written"]
 
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
@@ -43,7 +44,7 @@ LOUD = {
 
 _STOPS = (
     "What stops it: every poller must change its section only, under .cursors.lock (CursorFile.advance), or one file per source. "
-    'README, "Cursors put back".'
+    'README, "Lost updates".'
 )
 _LABEL = 11
 _ROWS = 4
@@ -55,11 +56,14 @@ def verdict_words(cursor: Cursor) -> Line:
     """The verdict, loud where it is trouble, and in the same line what it rests on."""
     loud = LOUD.get(cursor.verdict)
     word = cursor.verdict.upper() if loud else cursor.verdict
-    times = f" {cursor.put_back}×" if cursor.put_back and cursor.verdict == "reverted" else ""
     evidence = shown(cursor.evidence)
+    if cursor.verdict == "reverted" and cursor.reverts_recent:
+        bound = "≥" if cursor.reverts_is_bound else ""
+        words = evidence.removeprefix("reverted ")
+        return join(Span(f"{word} {bound}{cursor.reverts_recent}×", Style.BAD), f": {words}" if words else "")
     if evidence.startswith(f"{cursor.verdict} "):  # "unmoved 2h, moved every 60s before" says its verdict itself
         return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
-    return join(Span(f"{shown(word)}{times}", loud or Style.NORMAL), f": {evidence}" if evidence else "")
+    return join(Span(shown(word), loud or Style.NORMAL), f": {evidence}" if evidence else "")
 
 
 def cursor_detail(
@@ -112,11 +116,16 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
     """What is known of who wrote, the most telling first."""
     if (end := snapshot.muted.get(cursor.source)) is not None:
         yield "muted", f"until {when(end, zone)}; its trouble is not told"
-    lost = [write for write in cursor.history if write.lost][: cursor.put_back]
+    lost = [write for write in cursor.history if write.lost][: cursor.reverts_recent]
     if lost:
         yield "suspects", _suspects(cursor, lost)
-    if cursor.put_back_by:
-        yield "wrote it", ", ".join(f"{shown(name)} {times} of {len(lost)}" for name, times in cursor.put_back_by)
+    if cursor.reverted_by:
+        yield "wrote it", ", ".join(f"{shown(name)} {times} of {len(lost)}" for name, times in cursor.reverted_by)
+    if cursor.writes_unread:
+        many = f"{cursor.writes_unread:,} write{'' if cursor.writes_unread == 1 else 's'}"
+        yield "unread", f"{many} not read: replaced too fast, so there may be more reverts"
+    if cursor.cut:
+        yield "section", "too large to be shown whole"
     unsafe = [shown(words) for words in cursor.unsafe]
     bare = sum(not write.held_by and not write.journaled for write in lost)
     if bare and not any("writes" in words for words in unsafe):
@@ -161,7 +170,7 @@ class _Columns:
     """Cells of each column: the values take what the longest needs, what else changed takes what is left."""
 
     def __init__(self, cursor: Cursor, width: int) -> None:
-        longest = max((text_width(_written(write)) for write in cursor.history[:40]), default=0)
+        longest = max((text_width(written(write)) for write in cursor.history[:40]), default=0)
         self.value = max(4, min(longest, 10 + max(0, width - 60) // 6))
         self.change = 2 * self.value + 7
         self.lock = 0 if width < 64 else 10 if width < 110 else 20
@@ -192,8 +201,9 @@ def _ring(
     return lines
 
 
-def _written(write: CursorSection) -> str:
-    return shown(write.shown) if write.shown else safe(str(write.value))
+def written(write: CursorSection) -> str:
+    """The cursor that a write left, as it is drawn."""
+    return shown(write.shown or cursor_text(write.value))
 
 
 def _write_line(
@@ -207,12 +217,12 @@ def _write_line(
     chosen: bool,
     zone: datetime.tzinfo | None,
 ) -> Line:
-    to = clip_left(_written(write), columns.value)
+    to = clip_left(written(write), columns.value)
     if before is None:
         text, also = to, "as it was first seen"
     else:
-        same = _written(before) == _written(write)
-        text = f"{to} again" if same else f"{clip_left(_written(before), columns.value)} → {to}"
+        same = written(before) == written(write)
+        text = f"{to} again" if same else f"{clip_left(written(before), columns.value)} → {to}"
         others = [_also(name, write, cursor, snapshot) for name in write.also_changed]
         also = ", ".join(others) or ("nothing" if write.back else "—")
     cells = pad(f"{text}{' ↓' if write.back else ''}", columns.change)
@@ -240,7 +250,7 @@ def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -
         if other.source == name and other.file == cursor.file:
             for place, one in enumerate(other.history[:-1]):
                 if one.at == write.at:
-                    return f"{safe(name)} {_written(other.history[place + 1])} → {_written(one)}"
+                    return f"{safe(name)} {written(other.history[place + 1])} → {written(one)}"
     return safe(name)
 
 

@@ -56,7 +56,7 @@ def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: 
     lines += _fact("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
     lines += _fact("came of", done, inner)
     if record.open:
-        lines += _fact("", "BROKE OFF: no result was written", inner, Style.BAD)
+        lines += _fact("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
     if why_not:
         lines += _fact("undo", f"no: {shown(why_not)}", inner)
     return lines

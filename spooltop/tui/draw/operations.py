@@ -87,7 +87,7 @@ def _outcome(record: OperationRecord) -> Line:
     """What went wrong with it, and whether it can be undone."""
     parts: list[Span] = []
     if record.open:
-        parts.append(Span("BROKE OFF: no result was written · ", Style.BAD))
+        parts.append(Span("NOT FINISHED · ", Style.BAD))
     if record.failed or record.skipped:
         counts = ((record.skipped, "skipped"), (record.failed, "failed"))
         parts.append(Span(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · ", Style.WARN))

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
-from .beside import beside, depth_chart
-from .boxes import box_table, boxes_in_a_line, flow_lines
+from .beside import beside, claims_beside, depth_chart
+from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
 from .header import is_mail
 from .lamp import Lamp
@@ -25,13 +25,13 @@ _TINY = 14
 _WIDE, _HIGH = 150, 30
 """From this size on there are two columns."""
 
-_NO_BOXES = ("cursors", "tickets")
-"""Layouts that are no spool: a cursor file or tickets alone."""
+_NO_BOXES = ("cursors", "tickets", "locks")
+"""Layouts that are no spool: a cursor file, tickets or lock files alone."""
 
 
 def trouble_rows(height: int) -> int:
     """How many lines of trouble have room: by the height alone, so that it never changes under one's eyes."""
-    return max(1, min(4, height - 3)) if height < 30 else 8
+    return max(1, min(4, height - 3)) if height < 40 else 8
 
 
 def overview(
@@ -44,10 +44,11 @@ def overview(
     lamp: Lamp = Lamp(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
     counted: int | None = None,
+    alone: bool = True,
 ) -> list[Line]:
     """At most ``height`` lines; before the first look ``counted`` messages in ``new`` are all there is to tell. Where there is no
     room, panels go from the bottom up; the trouble stays. A wide screen has the same at its left, and at its right what it is
-    about."""
+    about; a high one that is not wide (``alone``) has some of that below."""
     if snapshot is None:
         known = join(f" new {counted:,} · ") if counted is not None else join(" ")
         return [BLANK, crop(join(known, Span("looking for the first time…", Style.DIM)), width)][:height]
@@ -55,7 +56,7 @@ def overview(
         return _mail(snapshot, width)[:height]
     if width >= _WIDE and height >= _HIGH:
         left = max(80, width // 2)
-        narrow = overview(snapshot, left, height, now=now, chosen=chosen, lamp=lamp, zone=zone)
+        narrow = overview(snapshot, left, height, now=now, chosen=chosen, lamp=lamp, zone=zone, alone=False)
         aside = beside(snapshot, width - left - 1, height, now=now, zone=zone)
         if lamp.stale_for is not None:
             aside = [restyle(line, Style.DIM) for line in aside]
@@ -73,6 +74,7 @@ def overview(
         flow = flow_lines(snapshot, width, now=now)
         if room - len(below) >= len(flow):
             below += flow
+            below += suppressed_line(snapshot, width)[: room - len(below)]
     glance = cursor_glance(snapshot, width, room - len(below), now=now)
     left = room - len(below) - len(glance)
     locks = lock_lines(snapshot, width, left, now=now) if height >= _TINY else []
@@ -83,6 +85,8 @@ def overview(
     below += glance + locks
     if height >= _HIGH:
         below.append(BLANK)
+        if alone:
+            below += claims_beside(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
         chart = depth_chart(snapshot, width, height - len(lines) - len(below))
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
     if lamp.stale_for is not None:

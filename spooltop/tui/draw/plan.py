@@ -42,19 +42,26 @@ _WHAT = {
     Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
                   "are set aside into held, where no consumer takes them, until released."),
     Action.RELEASE: ("goes back to new under its own name.", "go back to new under their own names."),
-    Action.RESTORE: ("goes back to where it was.", "go back to where they were."),
+    Action.RESTORE: ("goes back to the box it came from; what was claimed goes to new.",
+                     "go back to the boxes they came from; what was claimed goes to new."),
     Action.EMPTY: ("is deleted for good. Nothing brings it back.", "are deleted for good. Nothing brings them back."),
 }  # fmt: skip
 
 _WHATEVER = {
     Action.INJECT: "Test messages are put into new; the consumers that run take them.",
-    Action.UNDO: "What the operation moved goes back to where it was.",
+    Action.UNDO: "Each message goes back to the box it was in, if nothing has touched it since.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
     Action.UNLOCK: "What the dead left is removed; an undo puts it back where its place is free.",
 }
 
+_UNDONE = {
+    Action.SET_CURSOR: "The value it had before is set again, if nobody has written it since.",
+    Action.UNLOCK: "The lock file is put back, if its place is free.",
+}
+
 _MOST_REFUSALS = 4
 _COMMAND_LINES = 3
+_EFFECT = 22
 
 
 def _noun(box: Box | None, n: int) -> str:
@@ -84,6 +91,8 @@ def _holds_poison(plan: Plan) -> bool:
 
 
 def _what(plan: Plan) -> str:
+    if plan.action is Action.UNDO and plan.undone in _UNDONE:
+        return _UNDONE[plan.undone]
     if plan.action in _WHATEVER:
         return _WHATEVER[plan.action]
     if _holds_poison(plan):
@@ -105,12 +114,24 @@ def plan_title(plan: Plan) -> str:
     by_force = ", by force" if plan.force else ""
     if plan.action is Action.SET_CURSOR:
         return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
+    if plan.action is Action.UNDO and plan.undone is not None:
+        return _undo_title(plan, asked)
     if plan.action is Action.UNLOCK:
         return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
     verb = "Delete" if plan.deletes else plan.action.value.capitalize()
     if _holds_poison(plan):
         return f"{poison_words(plan).capitalize()} of {asked:,} {_noun(box, asked)}{by_force}"
     return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
+
+
+def _undo_title(plan: Plan, asked: int) -> str:
+    """``Undo purge of 2 messages``, ``Undo setting cursor imessage``."""
+    if plan.undone is Action.SET_CURSOR:
+        rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]
+        return f"Undo setting cursor {safe(rows[0].id)}" if rows else "Undo setting a cursor"
+    what, noun = ("removing", "lock") if plan.undone is Action.UNLOCK else (str(plan.undone), "message")
+    nouns = noun if asked == 1 else f"{noun}s"
+    return f"Undo {what}: {plan.count:,} of {asked:,} {nouns}" if plan.refused else f"Undo {what} of {plan.count:,} {nouns}"
 
 
 def plan_lines(
@@ -124,10 +145,11 @@ def plan_lines(
     scroll: int = 0,
     busy: str = "",
     rate: str | None = None,
+    early: bool = False,
 ) -> list[Line]:
     """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
     from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed;
-    ``rate`` what is typed of a rate, None where none is being typed."""
+    ``rate`` what is typed of a rate, None where none is being typed. ``early``: no key confirms it yet."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
@@ -135,9 +157,10 @@ def plan_lines(
     listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
     tail = [*_warnings(plan, inner), *_refusals(plan, inner), *noted(notes, inner)]
-    foot = _foot(plan, inner, typed, busy, rate)
+    foot = _foot(plan, inner, typed, busy, rate, early)
     room = max(1, height - 2 - len(foot))
-    table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll) if plan.items else []
+    undoes = plan.action is Action.UNDO
+    table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll, undoes=undoes) if plan.items else []
     middle = [*head, *table, *tail]
     if len(middle) > room:
         middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a higher screen shows them", inner)]
@@ -145,10 +168,11 @@ def plan_lines(
     return framed(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
 
 
-def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None) -> list[Line]:
+def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> list[Line]:
     lines: list[Line] = [BLANK]
     if plan.command and plan.count:
-        parts = wrap(f"copy as command: {shown(shlex.join(plan.command))}", max(8, inner - 2))
+        ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
+        parts = wrap(f"copy as command{ids}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
         if len(parts) > _COMMAND_LINES:
             parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
         lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
@@ -161,41 +185,47 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None) -> li
     if busy:
         lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
         return lines
-    lines.append(crop(_confirm(plan, typed, inner), inner))
+    lines.append(crop(_confirm(plan, typed, inner, early), inner))
     return lines
 
 
-def _confirm(plan: Plan, typed: str, inner: int) -> Line:
+def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
     cancel = Span("[Esc Cancel]", Style.KEY)
     words = plan_words(plan)
-    if plan.confirm is Confirm.NUMBER:
+    if plan.confirm is Confirm.NUMBER and not (early and not typed):
         number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
         line = join("type ", number, f" to {words}: ", so_far)
         whole = join(cancel, "   ", line)
         return whole if line_width(whole) <= inner else line  # what is typed is seen before how to leave
     if plan.confirm is Confirm.NOTHING or not plan.count:
         return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
+    if early:
+        return join(cancel, "   …")
     offered = plan.poison and not _holds_poison(plan)
     hold = join("   ", Span("h", Style.KEY), f" {poison_words(plan)}") if offered else BLANK
     return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}", hold)
 
 
-def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int) -> list[Line]:
-    """A title and as many items as fit, from ``scroll`` on, the others counted. Of what is no message its words."""
+def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int, *, undoes: bool) -> list[Line]:
+    """A title and as many items as fit, from ``scroll`` on, the others counted. Of what is no message its words. ``undoes``: with
+    the box that each goes back to."""
     if items[0].words:
         return [plain(part, inner, Style.STRONG) for item in items for part in wrap(shown(item.words), inner)][:rows]
-    in_cur = items[0].row.box is Box.CUR
+    in_cur = items[0].row.box is Box.CUR and not undoes
     with_owner = in_cur and inner >= 56
     title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "
     if with_owner:
         title += f"{'owner':<18}"
-    title += f"{'verdict':<11}" if in_cur or items[0].row.box is Box.TMP else f"{'size':>7}  "
+    if undoes:
+        title += f"{'effect':<{_EFFECT}}"
+    else:
+        title += f"{'verdict':<11}" if in_cur or items[0].row.box is Box.TMP else f"{'size':>7}  "
     lines = [plain(f"{title}message", inner, Style.DIM)]
     fits = max(1, rows - 1)
     if len(items) > fits:
         fits = max(1, fits - 1)
     scroll = max(0, min(scroll, len(items) - fits))
-    lines += [_item_line(item, inner, now, with_owner) for item in items[scroll : scroll + fits]]
+    lines += [_item_line(item, inner, now, with_owner, undoes) for item in items[scroll : scroll + fits]]
     below = len(items) - scroll - fits
     if len(items) > fits:
         above = f", {scroll:,} above" if scroll else ""
@@ -203,9 +233,9 @@ def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int
     return lines
 
 
-def _item_line(item: Item, inner: int, now: float, with_owner: bool) -> Line:
+def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: bool) -> Line:
     row = item.row
-    in_cur = row.box is Box.CUR
+    in_cur = row.box is Box.CUR and not undoes
     age = (units.at_most if in_cur and row.since_is_bound else units.age)(row.in_box_age(now) if in_cur else row.age(now))
     tries = "—" if row.attempt is None else str(row.attempt)
     sign = Span("! " if item.warning else "  ", Style.WARN)
@@ -213,7 +243,11 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool) -> Line:
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
     parts: list[Span] = [sign, Span(text)]
-    if in_cur or row.box is Box.TMP:
+    if undoes:
+        dead = row.verdict is Verdict.DEAD
+        verdict = "" if row.verdict is None else f", {row.verdict.value.upper() if dead else row.verdict.value}"
+        parts.append(Span(pad(f"{shown(row.evidence)}{verdict}", _EFFECT), Style.BAD if dead else Style.NORMAL))
+    elif in_cur or row.box is Box.TMP:
         parts.append(_verdict(row))
     else:
         parts.append(Span(f"{units.size(row.size):>7}  "))
@@ -266,8 +300,9 @@ def _how_else(rows: Sequence[Row]) -> str:
     """``End 5200 and it turns DEAD by itself; `` where living processes are all that is in the way."""
     if any(row.verdict is not Verdict.ALIVE for row in rows):
         return ""
-    owners = {(row.owner.host, row.owner.pid) if row.owner is not None else (None, None) for row in rows}
-    pids = [pid for _, pid in owners]
+    # Of a process that is not visible here, the number may be another's by now; whose user is known was seen.
+    owners = {(row.owner.host, row.owner.pid, row.owner.user) if row.owner is not None else (None, None, None) for row in rows}
+    pids = [pid if user is not None else None for _, pid, user in owners]
     it = "it turns" if len(rows) == 1 else "they turn"
     who = f"{pids[0]}" if len(pids) == 1 and pids[0] is not None else "its holder" if len(pids) == 1 else "the holders"
     return f"End {who} and {it} DEAD by {'itself' if len(rows) == 1 else 'themselves'}; "

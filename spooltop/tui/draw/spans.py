@@ -5,19 +5,21 @@ Nothing here knows Textual. Text that came from a spool goes through ``safe`` on
 
 from __future__ import annotations
 
+import codecs
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from rich.cells import cell_len
+from rich.cells import cell_len, get_character_cell_size
 
 from spooltop.model.text import escape
 
 __all__ = [
     "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "cut", "join", "line_text", "line_width", "merge", "pad",
-    "pad_left", "plain", "restyle", "safe", "shown", "spread", "text_width", "wrap",
+    "pad_left", "pieces", "plain", "restyle", "safe", "safe_pieces", "shown", "spread", "text_width", "wrap",
 ]  # fmt: skip
 
 
@@ -49,6 +51,10 @@ Line: TypeAlias = tuple[Span, ...]
 
 BLANK: Line = ()
 _ELLIPSIS = "…"
+_LONGEST = 2048
+"""Characters of one text that are drawn."""
+_CHUNK = 512
+"""Bytes of a payload that are drawn at once."""
 
 
 def text_width(text: str) -> int:
@@ -67,7 +73,13 @@ def line_text(line: Line) -> str:
 
 
 def safe(name: str) -> str:
-    r"""A raw name or value from a spool as it is drawn: ``escape``, and what ``shown`` escapes besides. ``unescape`` reads it."""
+    r"""A raw name or value from a spool as it is drawn: ``escape``, and what ``shown`` escapes besides. ``unescape`` reads it,
+    unless it is longer than any name of a file: of such a one the middle is left out."""
+    return _safe(_elided(name))
+
+
+@lru_cache(maxsize=256)
+def _safe(name: str) -> str:
     return _unstack(escape(name))
 
 
@@ -77,66 +89,138 @@ def shown(words: str) -> str:
     disagree about their width, and a thousand of them on one letter cover the lines around. A letter without a cell of its own
     (a Hangul vowel), and a mark beside its letter (a vowel of Devanagari), is a cell for some terminals, and for others nothing.
     """
-    if words.isascii() and words.isprintable():
-        return words
+    words = _elided(words)
+    return words if words.isascii() and words.isprintable() else _shown(words)
+
+
+@lru_cache(maxsize=256)
+def _shown(words: str) -> str:
     return _unstack("".join(char if char.isprintable() else _hex(char) for char in words))
+
+
+def _elided(text: str) -> str:
+    """As much of a text as any screen shows: what somebody else wrote may have any length."""
+    if len(text) <= _LONGEST:
+        return text
+    left_out = len(text) - _LONGEST
+    return f"{text[: _LONGEST // 2]} …{left_out:,} characters… {text[-_LONGEST // 2 :]}"
 
 
 def _hex(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char)) if char not in "\n\r\t" else " "
 
 
+class _Form(NamedTuple):
+    """How a character is drawn. ``mark``: it may stand on the one before it, and ``text`` is what is drawn where it may not.
+    ``cells``: what is drawn has cells of its own that a mark may stand on."""
+
+    text: str
+    mark: bool
+    cells: bool
+
+
+@lru_cache(maxsize=8192)
+def _form(char: str) -> _Form:
+    if "\U0001f1e6" <= char <= "\U0001f1ff":  # half a flag: one cell for Rich, two for most terminals
+        return _Form(_hex(char), False, True)
+    if cell_len(char):
+        return _Form(char, False, True)
+    return _Form(_hex(char), char != "\ufe0f" and unicodedata.category(char) in ("Mn", "Me"), False)
+
+
 def _unstack(text: str) -> str:
+    return _unstacked(text, True)[0]
+
+
+def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:
+    """``stacked``: a mark at the beginning may not stand on what was before; given back for what follows."""
     if text.isascii():
-        return text
+        return text, stacked and not text
     out: list[str] = []
-    stacked = True  # a mark at the very beginning stands on nothing
     for char in text:
-        if "\U0001f1e6" <= char <= "\U0001f1ff":  # half a flag: one cell for Rich, two for most terminals
-            out.append(_hex(char))
+        form = _form(char)
+        if form.cells:
             stacked = False
-        elif cell_len(char):
-            out.append(char)
-            stacked = False
-        elif stacked or char == "\ufe0f" or unicodedata.category(char) not in ("Mn", "Me"):
-            out.append(_hex(char))
-        else:
+        elif form.mark and not stacked:
             out.append(char)
             stacked = True
-    return "".join(out)
+            continue
+        out.append(form.text)
+    return "".join(out), stacked
 
 
 def cut(text: str, width: int) -> tuple[str, str]:
     """The longest beginning of at most ``width`` cells, and the rest. Nothing is lost: a wide character is not halved, a mark
-    stays with what it stands on. (Rich halves into spaces.) ``text`` is ``safe``, so that characters add up."""
-    if text.isascii():
-        return text[: max(0, width)], text[max(0, width) :]
-    for at, char in enumerate(text):
-        size = cell_len(char)
-        if size > width:
-            return text[:at], text[at:]
-        width -= size
-    return text, ""
+    stays with what it stands on. (Rich halves into spaces.) ``text`` is ``safe``, so that characters add up. Takes no longer
+    where the rest is long."""
+    at = _cut_at(text, 0, width)
+    return text[:at], text[at:]
+
+
+def _cut_at(text: str, start: int, width: int) -> int:
+    """Where a piece of at most ``width`` cells that begins at ``start`` ends."""
+    stop = start + max(0, width)
+    if text[start : stop + 1].isascii():
+        return min(stop, len(text))
+    for at in range(start, len(text)):
+        width -= get_character_cell_size(text[at])
+        if width < 0:
+            return at
+    return len(text)
+
+
+def pieces(text: str, width: int) -> Iterator[str]:
+    """All of a ``safe`` text in pieces of at most ``width`` cells (at least one character), one after the other."""
+    at = 0
+    while at < len(text):
+        stop = max(at + 1, _cut_at(text, at, width))
+        yield text[at:stop]
+        at = stop
+
+
+def safe_pieces(data: bytes, width: int, chunk: int = _CHUNK) -> Iterator[tuple[str, int]]:
+    """Lines of a payload, as ``safe`` draws it but for tabs (four blanks), in pieces of at most ``width`` cells; each with
+    how many bytes were drawn by its end, at most. Reads no further than it is asked to go."""
+    at, size = 0, len(data) - data.endswith(b"\n")
+    while at <= size:
+        end = data.find(b"\n", at, size)
+        end = size if end < 0 else end
+        decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        rest, stacked = "", True
+        while at < end:
+            part = data[at : min(at + chunk, end)]
+            at += len(part)
+            words = "    ".join(escape(word) for word in decode(part, at == end).split("\t"))
+            words, stacked = _unstacked(words, stacked)
+            *whole, rest = [*pieces(rest + words, width)] or [""]
+            for piece in whole:
+                yield piece, at
+        yield rest, min(end + 1, len(data))
+        at = end + 1
 
 
 def clip(text: str, width: int) -> str:
     """At most ``width`` cells, cut at the right with ``…``."""
-    if cell_len(text) <= width:
+    if not cut(text, width)[1]:
         return text
     return cut(text, width - 1)[0] + _ELLIPSIS if width > 0 else ""
 
 
 def clip_left(text: str, width: int) -> str:
     """At most ``width`` cells, cut at the left with ``…``: names differ at their end."""
-    total = cell_len(text)
-    if total <= width:
-        return text
     if width <= 0:
         return ""
-    head, tail = cut(text, total - width + 1)
-    if cell_len(head) < total - width + 1:  # a wide character stood over the cut: it goes as a whole
-        tail = cut(tail, 2)[1]
-    return _ELLIPSIS + tail
+    room, at = width, len(text)
+    while at and (room := room - get_character_cell_size(text[at - 1])) >= 0:
+        at -= 1
+    if not at:
+        return text
+    room, at = width - 1, len(text)
+    while (size := get_character_cell_size(text[at - 1])) <= room:
+        room, at = room - size, at - 1
+    while at < len(text) and not get_character_cell_size(text[at]):  # a mark stays with what it stands on, or goes with it
+        at += 1
+    return _ELLIPSIS + text[at:]
 
 
 def pad(text: str, width: int) -> str:
@@ -223,12 +307,9 @@ def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
             continue
         if current.strip():
             lines.append(current)
-        current = " " * min(indent, room - 1) + word
-        while cell_len(current) > room:
-            head, current = cut(current, room)
-            if not head.strip():  # a wide character in a single cell, or nothing but the indent fits
-                head, current = current[: len(head) + 1], current[len(head) + 1 :]
-            lines.append(head)
-            current = " " * min(indent, room - 1) + current.lstrip(" ")
+        margin = " " * min(indent, room - 1)
+        *whole, rest = pieces(word, room - len(margin)) if word else ("",)
+        lines += [margin + piece for piece in whole]
+        current = margin + rest
     lines.append(current)
     return lines

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS", "OPENED", "VIEW_OF", "ZONES"]
 
-OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "setting")
+OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "setting", "sorting")
 """The modules beside this one that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -104,16 +104,17 @@ def _set_cursor(screen: MainScreen, key: str) -> None:
 
 
 def _unlock(screen: MainScreen, key: str) -> None:
-    """The chosen lock; on a line of trouble all of its kind that are stale."""
+    """The chosen lock; on a line of trouble all that it is about."""
     from .plan import PlanScreen
 
     scene = screen.scene()
     paths = [scene.lock.path] if scene.lock is not None else []
     if scene.problem is not None:
-        is_ticket = scene.problem.code == "ticket-orphan"
-        paths = [lock.path for lock in screen.locks if lock.verdict == "stale" and (lock.kind == "ticket") is is_ticket]
-        if is_ticket and scene.problem.subject in paths:
-            paths = [scene.problem.subject]
+        code, subject = scene.problem.code, scene.problem.subject
+        about = scene.snapshot.lock_problems if scene.snapshot is not None else {}
+        paths = [path for path, found in about.items() if found == code]
+        if code == "ticket-orphan" and subject in paths:
+            paths = [subject]
     screen.app.push_screen(PlanScreen(Action.UNLOCK, Selection(keys=tuple(paths))), screen.after_plan)
 
 
@@ -187,9 +188,38 @@ def _unmark_all(screen: MainScreen, key: str) -> None:
 
 
 def _filter(screen: MainScreen, key: str) -> None:
-    if screen.state is not None:
-        screen.filter_line = FilterLine(screen.state.filter)
-        screen.paint()
+    """Opens the filter of the list in front; on the Overview that of New, where a message is looked for."""
+    from .moving import show
+
+    if screen.root is View.OVERVIEW:
+        show(screen, View.NEW)
+    elif screen.over is not None:
+        screen.over = None
+        screen.shape()
+    screen.filter_line = FilterLine(screen.filter)
+    screen.paint()
+
+
+def _sort_words(screen: MainScreen) -> dict[str, str]:
+    """The columns that the list in front can be sorted by: their words, and their titles."""
+    box = screen.box
+    columns = COLUMNS[box] if box is not None else ()
+    return {column.sort: column.title for column in reversed(columns) if column.sort}
+
+
+def _sort_menu(screen: MainScreen, key: str) -> None:
+    from .sorting import SortScreen
+
+    state = screen.state
+    if state is None:
+        return
+    box, words = state.box, _sort_words(screen)
+
+    def sort(word: str | None) -> None:
+        if word is not None:
+            screen.narrow(box, sort=replace(screen.states[box].sort, column=word))
+
+    screen.app.push_screen(SortScreen(tuple(reversed(words.items())), state.sort.column), sort)
 
 
 def _sort(step: int) -> Callable[[MainScreen, str], None]:
@@ -197,7 +227,7 @@ def _sort(step: int) -> Callable[[MainScreen, str], None]:
         state = screen.state
         if state is None:
             return
-        words = list(dict.fromkeys(column.sort for column in COLUMNS[state.box] if column.sort))
+        words = list(reversed(_sort_words(screen)))
         at = words.index(state.sort.column) if state.sort.column in words else 0
         screen.narrow(state.box, sort=replace(state.sort, column=words[(at + step) % len(words)]))
 
@@ -283,6 +313,7 @@ HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
     "filter": _filter,
     "next-match": lambda screen, key: seek(screen, 1),
     "previous-match": lambda screen, key: seek(screen, -1),
+    "sort-menu": _sort_menu,
     "sort-left": _sort(-1),
     "sort-right": _sort(1),
     "sort-invert": _invert,

@@ -20,6 +20,7 @@ from ..found import (
     Wish,
 )
 from ..scene import View
+from ..steady import clock_period
 
 if TYPE_CHECKING:
     from ...model.snapshot import Snapshot
@@ -75,6 +76,8 @@ def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
         fresh = True
     if fresh:
         screen.paint()
+    elif found.snapshot.taken_at - screen.clock_at >= clock_period(screen.app.size.width):
+        screen.move_clock(found.snapshot.taken_at)
 
 
 def _keep_write(screen: MainScreen, snapshot: Snapshot) -> None:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Generic
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.events import Key, Resize
+from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen, ScreenResultType
 
-from ..commands import command_for, footer
+from ..commands import GOES, VIEW_COMMANDS, command_for, commands_in, footer
 from ..draw.said import said_lines
 from ..draw.spans import Line, plain, wrap
+from ..keys import character_of, named
+from ..lineedit import LineEdit
 from ..scene import Scene, View
-from ..widgets import LinesView
+from ..widgets import WHEEL, LinesView
 from .footer import footer_line
 
 if TYPE_CHECKING:
@@ -49,10 +51,18 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.message = ""
         self.left = False
         """True from the moment it is dismissed: it stays on the stack for a while yet."""
+        self._result: ScreenResultType | None = None
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Leaves the stack with ``result``: at once where this screen is in front, else as soon as it is. Textual takes off
+        whatever is in front, be it another screen."""
+        if self.left:
+            return AwaitComplete()
         self.left = True
-        return super().dismiss(result)
+        if self.app.screen_stack[-1] is self:
+            return super().dismiss(result)
+        self._result = result
+        return AwaitComplete()
 
     def body(self) -> ComposeResult:
         """The widgets of this screen: one of lines, where it says nothing else."""
@@ -97,6 +107,26 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def typed(self, event: Key) -> bool:
         """Takes a key where text is being typed; True where it was taken."""
         return False
+
+    @property
+    def edited(self) -> LineEdit | None:
+        """The line that text is typed into now; None where keys are commands."""
+        return None
+
+    def pasted(self) -> None:
+        """Something was put into ``edited`` at once."""
+        self.paint()
+
+    def on_paste(self, event: Paste) -> None:
+        """What is pasted is text: it never acts."""
+        event.stop()
+        if self.left or self.app.screen_stack[-1] is not self:
+            return
+        if (edit := self.edited) is None:
+            self.say("what was pasted is ignored: no text is typed here; / opens the filter")
+            return
+        edit.insert(event.text)
+        self.pasted()
 
     def ignores(self, event: Key) -> bool:
         """True for a key that must not count here (typed before this screen was seen)."""
@@ -143,6 +173,48 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if said and not self.message:
             self.paint()
 
+    # The mouse: what is clicked on is a key or a row, and does what a key would
+
+    @property
+    def _touchable(self) -> bool:
+        return not (self.left or self.small or self.app.screen_stack[-1] is not self)
+
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        widget = event.widget
+        if not self._touchable or not isinstance(widget, LinesView):
+            return
+        word = widget.key_at(event.x, event.y)
+        key = named(word, (key for command in commands_in(self.view) for key in command.keys)) if word else None
+        if key is not None:
+            if self.edited is None or key in ("enter", "escape"):
+                typed = Key(key, character_of(key))
+                typed.time = event.time
+                self.on_key(typed)
+        else:
+            self.clicked(widget, event.x, event.y)
+
+    def clicked(self, widget: LinesView, x: int, y: int) -> None:
+        """A row was clicked on: it is chosen, or opened where it is chosen already."""
+        steps = widget.steps_to(y, apart=self.view is View.LOCKS)
+        if steps == 0:
+            self.command("enter")
+        elif steps is not None:
+            self.scrolled(steps)
+
+    def scrolled(self, lines: int) -> None:
+        """So many lines down, up where negative."""
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        if self._touchable:
+            self.scrolled(WHEEL)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        if self._touchable:
+            self.scrolled(-WHEEL)
+
     def _pass_on(self, event: Key, front: object) -> None:
         """What was under way when another screen came to the front was typed for that one; but nothing of it gets into a plan, or
         out of one to what is below: a plan counts what was typed at the plan."""
@@ -166,6 +238,10 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.run_command(command.id, key)
 
     def run_command(self, id: str, key: str = "") -> None:
+        if id in VIEW_COMMANDS:
+            self.owner.going = id
+            self.command("escape")
+            return
         getattr(self, "do_" + id.replace("-", "_"))(key)
 
     def on_resize(self, event: Resize) -> None:
@@ -173,6 +249,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.call_after_refresh(self.paint)
 
     def on_screen_resume(self) -> None:
+        if self.left and self.app.screen_stack[-1] is self:  # dismissed while another screen was in front
+            super().dismiss(self._result)
+            return
+        going, self.owner.going = self.owner.going, None
+        if going is not None and self.view in GOES:
+            self.run_command(going)
+            return
         self.paint()
 
     # What every screen can do

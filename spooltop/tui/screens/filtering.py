@@ -25,12 +25,11 @@ class FilterLine:
     def typed(self, screen: MainScreen, event: Key) -> bool:
         """Takes every key but those that leave the dashboard or move in the list. As in less and vi, Enter keeps what was typed,
         Esc clears it, and a Backspace where nothing is left leaves too."""
-        state = screen.state
-        if state is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
+        if event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
             return False
         if event.key == "escape":
             screen.filter_line = None
-            screen.narrow(state.box, filter="")
+            screen.set_filter("")
         elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not self.edit.text):
             screen.filter_line = None
             screen.paint()
@@ -40,8 +39,10 @@ class FilterLine:
 
     def apply(self, screen: MainScreen) -> None:
         """What is no term yet is left out and said; the rest narrows at once. Kept for ``n``, also where Esc clears it."""
+        if screen.state is None:
+            screen.set_filter(self.edit.text)
+            return
         found = query.parse(self.edit.text, lenient=True)
         self.error = found.hint
         screen.sought = str(found) or screen.sought
-        if screen.state is not None:
-            screen.narrow(screen.state.box, filter=str(found))
+        screen.set_filter(str(found))

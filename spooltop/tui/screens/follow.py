@@ -71,6 +71,14 @@ class FollowScreen(SteppingScreen[None]):
         )  # fmt: skip
 
     @property
+    def place(self) -> int:
+        return len(self.chronicle.steps) - 1 - self.scroll_at
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{step.id} {step.words}" for step in self.chronicle.steps]
+
+    @property
     def length(self) -> int:
         return len(self.chronicle.steps)
 

@@ -13,14 +13,22 @@ ALWAYS = ("/", "z", "?", "q", "Esc")
 
 
 def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
-    """As many of the keys as fit, the most wanted first."""
+    """As many of the keys as fit, the most wanted first, and always how to leave."""
     out: Line = (Span(" "),)
-    for i, (key, words) in enumerate(entries):
-        part = join(" · " if i else "", Span(key, Style.KEY), f" {words}")
-        if line_width(out) + line_width(part) > width:
-            break
+    leaving = [_part(entry) for entry in entries if entry[0] == "Esc"]
+    for at, entry in enumerate(entries):
+        part = _part(entry, first=not at)
+        left = leaving if entry[0] != "Esc" and leaving else []
+        if line_width(out) + line_width(part) + sum(map(line_width, left)) > width:
+            return join(out, *left)
         out = join(out, part)
+        leaving = left
     return out
+
+
+def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
+    key, words = entry
+    return join("" if first else " · ", Span(key, Style.KEY), f" {words}")
 
 
 def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from textual.events import Key
 
 from ..commands import help_lines
-from ..draw.help import HelpEntry, HelpSection
+from ..draw.help import LEGEND, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
+from ..draw.said import said_lines
+from ..draw.spans import line_text
 from ..scene import Scene, View
 from ..widgets import LinesView
 from .stepping import SteppingScreen
@@ -25,7 +27,7 @@ def sections(scene: Scene) -> list[HelpSection]:
         if entries:
             out.append(HelpSection(title, tuple(entries)))
         title, entries = words, []
-    return out
+    return [*out, *LEGEND]
 
 
 class HelpScreen(SteppingScreen[None]):
@@ -48,9 +50,20 @@ class HelpScreen(SteppingScreen[None]):
         if not self.ready:
             return
         width, height = self.app.size
+        said = said_lines(self.message, width) if self.message else []
+        height = max(1, height - len(said))
         everything = draw_help(sections(self.about), width, 1000)
         self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))
-        self.query_one(LinesView).show(draw_help(sections(self.about), width, height, scroll=self.scroll_at))
+        lines = draw_help(sections(self.about), width, height, scroll=self.scroll_at)
+        self.query_one(LinesView).show([*lines, *[()] * (height - len(lines)), *said] if said else lines)
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    @property
+    def texts(self) -> list[str]:
+        return [line_text(line) for line in draw_help(sections(self.about), self.app.size.width, 1000)]
 
     @property
     def length(self) -> int:
@@ -64,6 +77,8 @@ class HelpScreen(SteppingScreen[None]):
         self.dismiss(None)
 
     def typed(self, event: Key) -> bool:
+        if super().typed(event):
+            return True
         if event.key in ("question_mark", "f1"):
             self.dismiss(None)
             return True

@@ -50,6 +50,10 @@ class InjectScreen(TableScreen[None]):
     def scene(self) -> Scene:
         return Scene(View.INJECT, snapshot=self.owner.snapshot, depth=1)
 
+    @property
+    def edited(self) -> LineEdit:
+        return self.fields[self.chosen]
+
     def typed(self, event: Key) -> bool:
         names = list(self.fields)
         at = names.index(self.chosen)

@@ -15,6 +15,7 @@ from ...model.plan import Result
 from ...model.row import Payload, Row
 from ...model.sight import Lock
 from ...model.snapshot import Cursor, Snapshot
+from ...model.text import escape
 from ...model.words import Box
 from ..commands import by_id
 from ..deliver import deliver
@@ -22,6 +23,7 @@ from ..door import Control
 from ..draw.locks import ranked
 from ..draw.spans import Line
 from ..found import Found, ListAdvanced, Page, PayloadRead, Search
+from ..lineedit import LineEdit
 from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
 from ..steady import Steady
 from ..widgets import LinesView, VirtualList
@@ -50,6 +52,8 @@ class MainScreen(TableScreen[None]):
         self.snapshot: Snapshot | None = None
         self.newest: Snapshot | None = None
         self.steady = Steady()
+        self.clock_at = 0.0
+        """The time that the header shows, epoch seconds."""
         self.frozen_at: float | None = None
         self.stale_for: float | None = None
         self.stale_why = ""
@@ -66,6 +70,8 @@ class MainScreen(TableScreen[None]):
         self.payload: PayloadRead | None = None
         self.keys_wanted = 0
         self.sought = ""
+        self.texts: dict[View, str] = {}
+        """The filters of cursors and locks: a text that stands in what is shown of them."""
         self.search: Search | None = None
         self.range = (0, 60)
 
@@ -113,13 +119,38 @@ class MainScreen(TableScreen[None]):
         return self.rows.cursor_item if self.root in LISTS else None
 
     @property
+    def filter(self) -> str:
+        """What narrows the list of the view in front."""
+        return self.state.filter if self.state is not None else self.texts.get(self.root, "")
+
+    def set_filter(self, text: str) -> None:
+        """Narrows the list of the view in front."""
+        if self.state is not None:
+            self.narrow(self.state.box, filter=text)
+            return
+        self.texts[self.root] = text
+        self.paint()
+
+    @property
+    def narrowed(self) -> Snapshot | None:
+        """What was seen, but of cursors and locks, where they are in front, only those that have the text of their filter."""
+        snapshot, text = self.snapshot, self.texts.get(self.root, "").lower()
+        if snapshot is None or not text:
+            return snapshot
+        cursors = tuple(one for one in snapshot.cursors if text in f"{escape(one.source)} {one.verdict} {one.evidence}".lower())
+        locks = tuple(one for one in snapshot.sight.locks if text in f"{escape(one.path)} {one.kind} {one.verdict}".lower())
+        return replace(snapshot, cursors=cursors, sight=replace(snapshot.sight, locks=locks))
+
+    @property
     def cursors(self) -> tuple[Cursor, ...]:
-        return self.snapshot.cursors if self.snapshot is not None else ()
+        snapshot = self.narrowed if self.root is View.CURSORS else self.snapshot
+        return snapshot.cursors if snapshot is not None else ()
 
     @property
     def locks(self) -> tuple[Lock, ...]:
         """As they are listed: troubled ones first."""
-        return ranked(self.snapshot) if self.snapshot is not None else ()
+        snapshot = self.narrowed if self.root is View.LOCKS else self.snapshot
+        return ranked(snapshot) if snapshot is not None else ()
 
     @property
     def zone(self) -> datetime.tzinfo | None:
@@ -152,7 +183,7 @@ class MainScreen(TableScreen[None]):
             lock = locks[self.chosen_in(View.LOCKS, length)] if locks else None
         elif self.root in LISTS:
             length = len(self.rows)
-        narrowed = state is not None and (state.selection is not None or bool(state.filter))
+        narrowed = bool(self.filter) or (state is not None and state.selection is not None)
         return Scene(
             view=self.front,
             snapshot=snapshot,
@@ -160,7 +191,7 @@ class MainScreen(TableScreen[None]):
             row=self.row,
             rows=length,
             marked=len(state.marks) if state is not None and self.over is None else 0,
-            filter=state.filter if state is not None else "",
+            filter=self.filter,
             sought=self.sought,
             narrowed=narrowed,
             problem=problem,
@@ -201,6 +232,30 @@ class MainScreen(TableScreen[None]):
         self.range = (message.start, message.end)
         self.want()
 
+    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
+        self.command("enter")
+
+    def clicked(self, widget: LinesView, x: int, y: int) -> None:
+        state = self.state
+        if widget.id != "top":
+            super().clicked(widget, x, y)
+        elif y == 1 and state is not None and self.over is None:
+            self.sort_at(x)
+
+    def sort_at(self, x: int) -> None:
+        """Sorts by the column whose title stands there; the one that it is sorted by already is turned round."""
+        state = self.state
+        word = paint.sort_word(self, x)
+        if state is None or word is None:
+            return
+        if word == state.sort.column:
+            self.command("I")
+        else:
+            self.narrow(state.box, sort=replace(state.sort, column=word))
+
+    def scrolled(self, lines: int) -> None:
+        moving.step(self, lines)
+
     def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
         self.paint()
 
@@ -233,6 +288,10 @@ class MainScreen(TableScreen[None]):
     def paint(self, *, rows: bool = True) -> None:
         if self.ready and self.app.screen is self:
             paint.main(self, rows=rows)
+
+    def move_clock(self, at: float) -> None:
+        """Shows the time of a look that found nothing new."""
+        paint.clock(self, at)
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
         return paint.row(self, row, width, selected, marked)
@@ -267,6 +326,14 @@ class MainScreen(TableScreen[None]):
             self.say(reason)
         else:
             self.run_command(id)
+
+    @property
+    def edited(self) -> LineEdit | None:
+        return self.filter_line.edit if self.filter_line is not None else None
+
+    def pasted(self) -> None:
+        if self.filter_line is not None:
+            self.filter_line.apply(self)
 
     def typed(self, event: Key) -> bool:
         return self.filter_line is not None and self.filter_line.typed(self, event)

@@ -13,7 +13,7 @@ from . import acting
 if TYPE_CHECKING:
     from .main import MainScreen
 
-__all__ = ["HANDLERS", "show"]
+__all__ = ["HANDLERS", "show", "step"]
 
 
 def show(screen: MainScreen, view: View) -> None:
@@ -32,7 +32,7 @@ def show(screen: MainScreen, view: View) -> None:
     screen.paint()
 
 
-def _step(screen: MainScreen, lines: int) -> None:
+def step(screen: MainScreen, lines: int) -> None:
     if screen.over is View.MESSAGE:
         screen.scroll = max(0, screen.scroll + lines)
         screen.paint()
@@ -56,7 +56,7 @@ def _page(screen: MainScreen, pages: float) -> None:
         screen.rows.page(int(pages))
     else:
         height = screen.rows.size.height if screen.root in LISTS and screen.over is None else screen.app.size.height - 4
-        _step(screen, int(max(1, height) * pages))
+        step(screen, int(max(1, height) * pages))
 
 
 def _open(screen: MainScreen, key: str) -> None:
@@ -89,6 +89,7 @@ def _open_problem(screen: MainScreen) -> None:
         target = View(problem.view)
         if target is View.CURSORS and problem.subject is not None:
             sources = [cursor.source for cursor in screen.cursors]
+            screen.texts.clear()
             if problem.subject in sources:
                 screen.chosen[View.CURSORS] = sources.index(problem.subject)
         show(screen, target)
@@ -104,8 +105,8 @@ def _back(screen: MainScreen, key: str) -> None:
     elif state is not None and state.problem is not None:
         state.problem = None
         show(screen, View.OVERVIEW)
-    elif state is not None and state.filter:
-        screen.narrow(state.box, filter="")
+    elif screen.filter:
+        screen.set_filter("")
     elif state is not None and state.problems_only:
         screen.narrow(state.box, problems_only=False)
     elif screen.root is not View.OVERVIEW:
@@ -113,6 +114,19 @@ def _back(screen: MainScreen, key: str) -> None:
     else:
         screen.all_problems = False
         screen.paint()
+
+
+def _next_message(step: int) -> Callable[[MainScreen, str], None]:
+    def run(screen: MainScreen, key: str) -> None:
+        here = screen.rows.cursor_index
+        screen.rows.move_by(step)
+        if screen.rows.cursor_index == here:
+            screen.say(f"this is the {'last' if step > 0 else 'first'} one of the list")
+        else:
+            screen.scroll = 0
+            screen.paint()
+
+    return run
 
 
 def _turn(screen: MainScreen, step: int) -> None:
@@ -137,21 +151,26 @@ def _first(screen: MainScreen, key: str) -> None:
     if screen.root in LISTS and screen.over is None:
         screen.rows.home()
     else:
-        _step(screen, -1_000_000)
+        step(screen, -1_000_000)
 
 
 def _last(screen: MainScreen, key: str) -> None:
     if screen.root in LISTS and screen.over is None:
         screen.rows.end()
     else:
-        _step(screen, 1_000_000)
+        step(screen, 1_000_000)
 
 
 HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
-    "move-down": lambda screen, key: _step(screen, 1),
-    "move-up": lambda screen, key: _step(screen, -1),
+    "move-down": lambda screen, key: step(screen, 1),
+    "scroll-down": lambda screen, key: step(screen, 1),
+    "scroll-up": lambda screen, key: step(screen, -1),
+    "move-up": lambda screen, key: step(screen, -1),
     "page-down": lambda screen, key: _page(screen, 1),
     "page-up": lambda screen, key: _page(screen, -1),
+    "next-message": _next_message(1),
+    "previous-message": _next_message(-1),
+    "half-page-down": lambda screen, key: _page(screen, 0.5),
     "half-page-up": lambda screen, key: _page(screen, -0.5),
     "first": _first,
     "last": _last,

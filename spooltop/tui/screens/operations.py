@@ -99,6 +99,14 @@ class OperationsScreen(SteppingScreen[None]):
         self.dismiss(None)
 
     @property
+    def place(self) -> int:
+        return self.chosen
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.records or ()]
+
+    @property
     def length(self) -> int:
         return len(self.records or ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.row import Row
@@ -9,7 +10,7 @@ from ...model.words import Box
 from ..commands import footer
 from ..draw.columns import columns_for
 from ..draw.cursors import cursor_table
-from ..draw.detail import detail
+from ..draw.detail import detail, message_lines
 from ..draw.header import header, is_mail
 from ..draw.lamp import Lamp
 from ..draw.lists import list_header, row_line, title_line
@@ -17,7 +18,7 @@ from ..draw.locks import lock_table
 from ..draw.one_cursor import cursor_detail
 from ..draw.overview import overview
 from ..draw.said import said_lines
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, restyle, shown
+from ..draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, restyle, shown
 from ..draw.trouble import problem_lines
 from ..scene import LISTS, Scene, View
 from ..widgets import LinesView
@@ -28,13 +29,11 @@ from .footer import ALWAYS, footer_line, tab_line
 if TYPE_CHECKING:
     from .main import MainScreen
 
-__all__ = ["bottom", "detail_of", "main", "row"]
+__all__ = ["bottom", "clock", "detail_of", "main", "row"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
-LONGEST = 5000
-"""Lines of one message that can be scrolled through."""
-_ROOM_FOR_BOTH = 28
-"""Rows from which on the views stand above the banner instead of behind it."""
+_ROOM_FOR_BOTH = 16
+"""Rows from which on the banner has a line of its own below the views; else it takes their place."""
 
 
 def main(screen: MainScreen, *, rows: bool = True) -> None:
@@ -43,6 +42,7 @@ def main(screen: MainScreen, *, rows: bool = True) -> None:
     listing = scene.view in LISTS
     width = screen.app.size.width
     lamp = _lamp(screen)
+    screen.clock_at = screen.now
     screen.query_one("#top", LinesView).show(_top(screen, scene, width, lamp))
     last = bottom(screen, scene, width)
     view = screen.query_one("#bottom", LinesView)
@@ -59,19 +59,31 @@ def main(screen: MainScreen, *, rows: bool = True) -> None:
         page.show(_page(screen, scene, width, screen.app.size.height - 2 - len(last), lamp))
 
 
+def clock(screen: MainScreen, at: float) -> None:
+    """Moves the time in the header on to ``at`` while nothing else changes."""
+    if screen.snapshot is None or not screen.ready or screen.app.screen is not screen:
+        return
+    screen.clock_at = at
+    top = _top(screen, screen.scene(), screen.app.size.width, _lamp(screen), at=at)
+    screen.query_one("#top", LinesView).show(top)
+
+
 def _lamp(screen: MainScreen) -> Lamp:
     return Lamp(screen.frozen_at, screen.stale_for, screen.stale_why if screen.stale_for else "")
 
 
-def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]:
+def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp, *, at: float | None = None) -> list[Line]:
+    """The lines above a view, with the time of the snapshot on the screen, or ``at``."""
     zone = ZONES[screen.zone_index][2]
-    state = screen.state
+    state, snapshot = screen.state, screen.snapshot
+    if snapshot is not None and at is not None:
+        snapshot = replace(snapshot, sight=replace(snapshot.sight, taken_at=at))
     if scene.view not in LISTS or state is None:
-        return header(screen.snapshot, width, target=screen.control.target, now=screen.now, lamp=lamp, zone=zone)
-    if screen.snapshot is None:
+        return header(snapshot, width, target=screen.control.target, now=screen.now, lamp=lamp, zone=zone)
+    if snapshot is None:
         return [plain(" looking for the first time…", width), BLANK]
     page = screen.page
-    mail = is_mail(screen.snapshot)
+    mail = is_mail(snapshot)
     title = "Read mail" if mail and screen.root is View.CLAIMS else TITLES[screen.root]
     if screen.root is View.ASIDE:
         title += f" {state.box}"
@@ -79,18 +91,36 @@ def _top(screen: MainScreen, scene: Scene, width: int, lamp: Lamp) -> list[Line]
         title += f" › {state.problem.code}"
     elif state.problems_only:
         title += " › problems only"
-    held = screen.snapshot.sight.boxes.get(state.box)
+    held = snapshot.sight.boxes.get(state.box)
     pending = page is None or page.query != query_wanted(screen)
     length = None if held is not None and held.count is None and not len(screen.rows) else len(screen.rows)
     if pending:
         length = held.count if held is not None and not state.filter and state.selection is None else None
     head = list_header(
-        screen.snapshot, title, length, width, now=screen.now, sort=None if mail else state.sort, marked=len(state.marks),
+        snapshot, title, length, width, now=screen.now, sort=None if mail else state.sort, marked=len(state.marks),
         complete=page.complete if page is not None else True, filter=state.filter, lamp=lamp, zone=zone,
         total=held.count if held is not None else None, pending=pending, share=_share(screen, pending=pending),
     )  # fmt: skip
-    columns = columns_for(state.box, screen.rows.size.width or width, mail=mail)
+    columns = columns_for(state.box, screen.rows.size.width or width, times=ZONES[screen.zone_index][0], mail=mail)
     return [head, title_line(columns, screen.rows.size.width or width, sort=state.sort)]
+
+
+def sort_word(screen: MainScreen, x: int) -> str | None:
+    """The word of the column whose title is the nearest to that cell, of those that a list can be sorted by."""
+    if screen.box is None or screen.snapshot is None:
+        return None
+    mail = is_mail(screen.snapshot)
+    width = screen.rows.size.width
+    columns = columns_for(screen.box, width, mail=mail)
+    words = line_text(title_line(columns, width, sort=screen.states[screen.box].sort))
+    found: dict[int, str] = {}
+    at = 0
+    for column in columns:
+        at = max(at, words.find(column.title, at))
+        if column.sort and not mail:
+            found[min(abs(x - at), abs(x - at - len(column.title) + 1))] = column.sort
+        at += len(column.title)
+    return found[min(found)] if found else None
 
 
 def _share(screen: MainScreen, *, pending: bool) -> float | None:
@@ -138,7 +168,8 @@ def detail_of(screen: MainScreen, width: int, height: int) -> list[Line]:
 def row(screen: MainScreen, row: Row, width: int, selected: bool, marked: bool) -> Line:
     """One row of the list."""
     times, _, zone = ZONES[screen.zone_index]
-    columns = columns_for(screen.box or Box.NEW, width, mail=screen.snapshot is not None and is_mail(screen.snapshot))
+    mail = screen.snapshot is not None and is_mail(screen.snapshot)
+    columns = columns_for(screen.box or Box.NEW, width, times=times, mail=mail)
     line = row_line(row, columns, width, now=screen.now, marked=marked, selected=selected, zone=zone, times=times)
     return restyle(line, Style.DIM) if screen.stale_for is not None and not selected else line
 
@@ -157,6 +188,9 @@ def _page(screen: MainScreen, scene: Scene, width: int, height: int, lamp: Lamp)
     if scene.view is View.CURSOR and scene.cursor is not None:
         chosen = screen.chosen.get(View.CURSOR, 0)
         return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
+    if screen.filter and not scene.rows:
+        return [plain(f"   nothing matches {shown(screen.filter)}; Esc clears the filter", width, Style.DIM)]
+    snapshot = screen.narrowed or snapshot
     if screen.root is View.CURSORS:
         return cursor_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.CURSORS, scene.rows), zone=zone)
     lines = lock_table(snapshot, width, height, now=now, chosen=screen.chosen_in(View.LOCKS, scene.rows))
@@ -168,9 +202,11 @@ def _message(screen: MainScreen, width: int, height: int) -> list[Line]:
     if row is None:
         return [plain(" it is not there any more", width)]
     payload, error = screen.payload_of(row)
-    lines = detail(row, payload, width, LONGEST, now=screen.now, zone=ZONES[screen.zone_index][2], error=error)
-    screen.scroll = max(0, min(screen.scroll, len(lines) - height))
-    return lines[screen.scroll :][:height]
+    zone = ZONES[screen.zone_index][2]
+    lines, screen.scroll = message_lines(
+        row, payload, width, height, scroll=screen.scroll, now=screen.now, zone=zone, error=error
+    )  # fmt: skip
+    return lines
 
 
 def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
@@ -192,13 +228,18 @@ def bottom(screen: MainScreen, scene: Scene, width: int) -> list[Line]:
 def _said(screen: MainScreen, width: int) -> list[Line]:
     typing = screen.filter_line
     if typing is not None:
-        page, length = screen.page, len(screen.rows)
+        page, length = screen.page, len(screen.rows) if screen.state is not None else screen.scene().rows
         whole = page is not None and page.share is None
-        counted = "…" if page is None or page.query != query_wanted(screen) else f"{length:,}" if whole else f"≥{length:,} …"
+        if screen.state is None:
+            counted = f"{length:,}"
+        else:
+            counted = "…" if page is None or page.query != query_wanted(screen) else f"{length:,}" if whole else f"≥{length:,} …"
         hint = typing.error or f"{counted} match · Enter keeps · Esc clears"
         return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
     stale = f"{screen.stale_why}; this is as of the last look" if screen.stale_for and screen.root in LISTS else ""
     words, style = (screen.message, Style.STRONG) if screen.message else (screen.failed or stale, Style.BAD)
+    if not words and screen.filter and screen.state is None and screen.over is None:
+        words, style = f"/{screen.filter}   Esc clears the filter", Style.NORMAL
     if not words:
         return []
     return said_lines(words, width, style)

@@ -37,6 +37,10 @@ class PaletteScreen(SteppingScreen[str | None]):
     def scene(self) -> Scene:
         return Scene(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
 
+    @property
+    def edited(self) -> LineEdit:
+        return self.edit
+
     def typed(self, event: Key) -> bool:
         if self.edit.key(event.key, event.character):
             self.chosen = 0
@@ -62,6 +66,14 @@ class PaletteScreen(SteppingScreen[str | None]):
 
     def do_back(self, key: str) -> None:
         self.dismiss(None)
+
+    @property
+    def place(self) -> int:
+        return self.chosen
+
+    @property
+    def texts(self) -> list[str]:
+        return [command.id for command, _ in self.found]
 
     @property
     def length(self) -> int:

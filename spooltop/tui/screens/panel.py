@@ -17,6 +17,9 @@ class Panel(LinesView):
     """``painted_at`` is the time (that of events) at which what is shown was painted for a window of this size, None before. What
     is painted while it is not ``readable`` does not count."""
 
+    class Painted(Message):
+        """What is shown has been painted for the first time."""
+
     readable: Callable[[], bool] = staticmethod(lambda: True)
     _painted: tuple[float, Size] | None = None
 
@@ -32,4 +35,5 @@ class Panel(LinesView):
     def render_line(self, y: int) -> Strip:
         if self.painted_at is None and self.readable():
             self._painted = Message().time, self.app.size
+            self.post_message(self.Painted())
         return super().render_line(y)

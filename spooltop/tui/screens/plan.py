@@ -14,12 +14,15 @@ from ...errors import SpooltopError, UsageError
 from ...model import units
 from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
+from ...model.text import escape
 from ...model.words import Action, Json
+from ...operate.words import shell_lines
+from ..commands import command_for
 from ..deliver import deliver
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, plain, shown, wrap
-from ..following import FOLLOWED_AT_MOST, FOLLOWS
-from ..lifecycle import shell
+from ..following import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
+from ..lifecycle import printable
 from ..lineedit import LineEdit
 from ..scene import Scene, View
 from .base import ANYWHERE, LEAVING
@@ -81,6 +84,10 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.planning = ""
         self.rate: LineEdit | None = None
         """The rate that is being typed."""
+        self.strayed_at = 0.0
+        """When a key was typed last that means nothing here (the time of events)."""
+        self.asked_at = 0.0
+        """When it is to be told what can be done: the time of a key, or that of painting."""
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
@@ -125,13 +132,45 @@ class PlanScreen(SteppingScreen[Result | None]):
         if event.key in LEAVING:
             return False
         seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
-        return not self.applying and (seen_at is None or event.time < seen_at)
+        if not self.applying and (seen_at is None or event.time < seen_at):
+            return True
+        self.asked_at = event.time
+        if self.rate is None and event.is_printable and not self._means_something(event):
+            self.strayed_at = event.time
+            self._settle()
+        return False
+
+    def _means_something(self, event: Key) -> bool:
+        numbered = self.plan is not None and self.plan.confirm is Confirm.NUMBER
+        return (numbered and event.character in tuple("0123456789")) or command_for(event.key, self.scene())[0] is not None
+
+    @property
+    def early(self) -> bool:
+        """True where a key that confirms comes too soon: the plan was not there for a moment, or a word is being typed."""
+        seen_at = self.query_one(Panel).painted_at
+        return seen_at is None or self.asked_at < max(seen_at, self.strayed_at) + self.owner.moment
+
+    def on_panel_painted(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        """Says what confirms it once a key would."""
+        self.asked_at = Message().time
+        self.paint()
+        if self.early and self.owner.moment and self.query_one(Panel).painted_at is not None:
+            self.set_timer(self.owner.moment, self._settle)
 
     def scene(self) -> Scene:
-        snapshot = self.owner.snapshot
-        return Scene(View.PLAN, snapshot=snapshot, plan=self.plan, applying=self.applying, depth=1)
+        early = self.is_mounted and self.early
+        return Scene(View.PLAN, snapshot=self.owner.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1)
+
+    @property
+    def edited(self) -> LineEdit | None:
+        return self.rate or super().edited
 
     def typed(self, event: Key) -> bool:
+        if super().typed(event):
+            return True
         if self.rate is not None:
             return self._typed_rate(self.rate, event)
         plan = self.plan
@@ -187,7 +226,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         rate = None if self.rate is None else self.rate.text
         lines = plan_lines(
             self.plan, self.app.size.width, self.room, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at,
-            busy=busy, rate=rate,
+            busy=busy, rate=rate, early=self.early,
         )  # fmt: skip
         self.show_panel(lines)
 
@@ -253,7 +292,8 @@ class PlanScreen(SteppingScreen[Result | None]):
             self.refused = str(result)
             self.paint()
             return
-        self.app.push_screen(ResultScreen(result, self.began), lambda undo: self._after(result, undo))
+        cursor = cursor_set(self.plan) if self.plan is not None else None
+        self.app.push_screen(ResultScreen(result, self.began, cursor), lambda undo: self._after(result, undo))
 
     def _after(self, result: Result, undo: bool | None) -> None:
         self.dismiss(result)
@@ -289,9 +329,17 @@ class PlanScreen(SteppingScreen[Result | None]):
 
     def do_copy_command(self, key: str) -> None:
         if self.plan is not None:
-            text = shell(self.plan.command)
-            self.app.copy_to_clipboard(text)
-            self.say(f"copied: {text}")
+            first, *more = [printable(line) for line in shell_lines(self.plan)]
+            self.app.copy_to_clipboard("\n".join([first, *more]))
+            self.say(f"copied: {first}" + (f" and {len(more) - 1:,} ids below it" if more else ""))
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    @property
+    def texts(self) -> list[str]:
+        return [escape(item.id) for item in self.plan.items] if self.plan is not None else []
 
     @property
     def length(self) -> int:

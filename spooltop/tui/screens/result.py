@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...model.plan import Outcome, Result
+from ...model.text import escape
 from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
-from ..following import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
-from ..found import Followers
+from ..following import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
+from ..found import Followers, SnapshotTaken
 from ..scene import Scene, View
 from .follow import FollowScreen
 from .stepping import SteppingScreen
@@ -20,13 +21,15 @@ __all__ = ["ResultScreen"]
 
 
 class ResultScreen(SteppingScreen[bool]):
-    """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count."""
+    """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count.
+    ``cursor``: the one that it set."""
 
-    def __init__(self, result: Result, since: float) -> None:
+    def __init__(self, result: Result, since: float, cursor: CursorSet | None = None) -> None:
         super().__init__()
         self.result = result
         self.since = since
-        self.ids = followed_ids(result)
+        self.cursor = cursor
+        self.ids = () if cursor is not None else followed_ids(result)
         self.scroll_at = 0
         self.followers: Followers | None = None
 
@@ -47,6 +50,8 @@ class ResultScreen(SteppingScreen[bool]):
         if isinstance(found, Followers):
             self.followers = found
             self.paint()
+        elif self.cursor is not None and isinstance(found, SnapshotTaken):
+            self.paint()
 
     def paint(self) -> None:
         if self.ready:
@@ -54,6 +59,8 @@ class ResultScreen(SteppingScreen[bool]):
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.followers, self.ids)
+        if self.cursor is not None:
+            since = cursor_since(self.result, self.cursor, self.owner.snapshot)
         left = waiting(self.result, self.followers, self.ids)
         return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
 
@@ -72,6 +79,14 @@ class ResultScreen(SteppingScreen[bool]):
         text = "\n".join(line_text(line).rstrip() for line in lines)
         self.app.copy_to_clipboard(text)
         self.say(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{escape(item.id)} {item.outcome} {item.reason}" for item in self.result.items]
 
     @property
     def length(self) -> int:

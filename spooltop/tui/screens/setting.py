@@ -44,6 +44,10 @@ class SettingScreen(TableScreen[None]):
         """What is typed, as it would be stored."""
         return meant(self.edit.text, self.present.value, field=self.present.field) if self.edit.text.strip() else None
 
+    @property
+    def edited(self) -> LineEdit:
+        return self.edit
+
     def typed(self, event: Key) -> bool:
         if not self.edit.key(event.key, event.character):
             return False

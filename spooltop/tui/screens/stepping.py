@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic
 
+from textual.events import Key
 from textual.screen import ScreenResultType
 
-from .base import TableScreen
+from ..lineedit import LineEdit
+from .base import ANYWHERE, TableScreen
 
 __all__ = ["SteppingScreen"]
 
@@ -14,6 +17,8 @@ __all__ = ["SteppingScreen"]
 class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     """A screen says what a step is and how far there is to go at most."""
 
+    finding: LineEdit | None = None
+    """What is typed to be found."""
     ROOM = 4
     """Lines of the screen that do not go by when one pages."""
 
@@ -26,6 +31,58 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         """As many lines as there can be."""
         raise NotImplementedError
 
+    @property
+    def place(self) -> int:
+        """The line, of ``texts``, that is chosen or stands at the top."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The words of each line that can be gone to."""
+        raise NotImplementedError
+
+    @property
+    def edited(self) -> LineEdit | None:
+        return self.finding
+
+    def typed(self, event: Key) -> bool:
+        """No key is a command while a text to be found is typed."""
+        edit = self.finding
+        if edit is None or event.key in ANYWHERE:
+            return False
+        if event.key == "escape" or (event.key in ("backspace", "ctrl+h") and not edit.text):
+            self.finding = None
+            self.paint()
+        elif event.key == "enter":
+            self.finding = None
+            self._find(edit.text)
+        else:
+            edit.key(event.key, event.character)
+            self.pasted()
+        return True
+
+    def pasted(self) -> None:
+        if self.finding is not None:
+            self.say(f"/{self.finding.text}_   Enter goes to the next line with that; Esc leaves it")
+        else:
+            super().pasted()
+
+    def do_find(self, key: str) -> None:
+        self.finding = LineEdit()
+        self.pasted()
+
+    def _find(self, text: str) -> None:
+        texts, place = self.texts, self.place
+        order = [*range(place + 1, len(texts)), *range(min(place + 1, len(texts)))]
+        found = next((at for at in order if text and text.lower() in texts[at].lower()), None)
+        if found is None:
+            self.say(f"no line has {text}" if text else "there was nothing to find")
+        else:
+            self.step(found - place)
+
+    def scrolled(self, lines: int) -> None:
+        self.step(lines)
+
     def do_move_down(self, key: str) -> None:
         self.step(1)
 
@@ -37,6 +94,9 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
 
     def do_page_up(self, key: str) -> None:
         self.step(self.ROOM - self.app.size.height)
+
+    def do_half_page_down(self, key: str) -> None:
+        self.step(self.app.size.height // 2)
 
     def do_half_page_up(self, key: str) -> None:
         self.step(-(self.app.size.height // 2))

@@ -6,7 +6,7 @@ from typing import Generic
 
 from textual.screen import ScreenResultType
 
-from ..draw.spans import Line
+from ..draw.spans import Line, line_text
 from .stepping import SteppingScreen
 
 __all__ = ["TextScreen"]
@@ -29,6 +29,14 @@ class TextScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
         whole = self.text(self.app.size.width)
         self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.room))
         self.show_panel(whole[self.scroll_at :])
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    @property
+    def texts(self) -> list[str]:
+        return [line_text(line) for line in self.text(self.app.size.width)]
 
     @property
     def length(self) -> int:

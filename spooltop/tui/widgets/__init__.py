@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .lines import LinesView
-from .virtual import VirtualList
+from .virtual import WHEEL, VirtualList
 
-__all__ = ["LinesView", "VirtualList"]
+__all__ = ["WHEEL", "LinesView", "VirtualList"]

@@ -11,11 +11,18 @@ from textual.widget import Widget
 
 from spooltop.tui.draw.diff import changed_rows
 from spooltop.tui.draw.glyphs import UNICODE, Glyphs
-from spooltop.tui.draw.spans import Line, line_text
+from spooltop.tui.draw.spans import Line, Style, line_text, text_width
 
 from .styles import COLOURED, UNCOLOURED, line_strip
 
 __all__ = ["LinesView"]
+
+CHOSEN = "▌"
+"""What the line begins with that is chosen."""
+
+
+def _indent(text: str) -> int:
+    return len(text[1:]) - len(text[1:].lstrip())
 
 
 class LinesView(Widget):
@@ -57,6 +64,35 @@ class LinesView(Widget):
     def text(self) -> str:
         """The words that are shown, line by line."""
         return "\n".join(line_text(line) for line in self._lines)
+
+    def key_at(self, x: int, y: int) -> str:
+        """The key that is written there, or before the words there: as it is shown; "" where there is none."""
+        line = self._lines[y] if 0 <= y < len(self._lines) else ()
+        key, edge = "", 0
+        for span in line:
+            if edge > x:
+                break
+            if span.style is Style.KEY and (words := span.text.strip(" [").split(" ")):
+                key = words[0]
+            elif " · " in span.text and x >= edge + text_width(span.text.rpartition(" · ")[0]) + 1:
+                key = ""
+            edge += text_width(span.text)
+        return key if x < edge else ""
+
+    def steps_to(self, y: int, *, apart: bool = False) -> int | None:
+        """How many rows further down than the chosen one the row is that stands on line ``y``; a row may have further lines,
+        which are indented. ``apart``: empty lines stand between rows, and not only after the last. None where no row is chosen,
+        or none of the same list is there."""
+        texts = [line_text(line) for line in self._lines]
+        sign = self.glyphs.text(CHOSEN)
+        chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
+        if chosen is None or not 0 <= y < len(texts):
+            return None
+        if not apart and not all(map(str.strip, texts[min(chosen, y) : max(chosen, y) + 1])):
+            return None
+        rows = [at for at, text in enumerate(texts) if text.strip() and _indent(text) == _indent(texts[chosen])]
+        clicked = max((at for at in rows if at <= y), default=None)
+        return None if clicked is None else rows.index(clicked) - rows.index(chosen)
 
     def show(self, lines: Sequence[Line]) -> int:
         """Shows these lines instead; returns how many rows are painted again."""

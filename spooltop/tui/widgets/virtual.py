@@ -18,9 +18,12 @@ from spooltop.tui.draw.spans import Line, Style, plain
 from .styles import COLOURED, UNCOLOURED, line_strip
 from .window import Window
 
-__all__ = ["VirtualList"]
+__all__ = ["WHEEL", "VirtualList"]
 
 T = TypeVar("T")
+
+WHEEL = 3
+"""Lines that one turn of the wheel is."""
 
 
 class _Said(Message):
@@ -253,19 +256,22 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
+        event.stop()
         index = self._window.top + event.y
         if index >= self._window.length:
             return
-        if index == self._window.cursor and event.chain > 1:
+        if index == self._window.cursor:
             self.activate()
         else:
             self.go_to(index)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        self.move_by(3)
+        event.stop()
+        self.move_by(WHEEL)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        self.move_by(-3)
+        event.stop()
+        self.move_by(-WHEEL)
 
     def _line(self, y: int) -> Line:
         window = self._window

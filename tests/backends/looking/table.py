@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from spooltop.backends.directory.processes import Openers, Process, Processes
+from spooltop.backends.directory.processes import Descriptor, Descriptors, Openers, Process, Processes
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.engine.machine import Machine
 from spooltop.model.sight import Sight
 
 
@@ -21,6 +23,7 @@ class FakeProcesses(Processes):
         self.boot = 1_000.0
         self.offset = 1_795_000_000.0
         self.open_files: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.only_read: set[int] = set()
         self.all_seen = True
         self.table = b""
         self.sweeps = 0
@@ -35,6 +38,9 @@ class FakeProcesses(Processes):
 
     def host(self) -> str:
         return "here"
+
+    def machine(self) -> Machine:
+        return replace(super().machine(), machine_id="0123456789abcdef" * 2)
 
     def in_first_namespace(self) -> bool:
         return self.first
@@ -55,6 +61,11 @@ class FakeProcesses(Processes):
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         self.asked_cpu += 1
         return ((pid, 0.0, self.used[pid]),) if pid in self.used else None
+
+    def descriptors(self, files: set[tuple[int, int]]) -> Descriptors:
+        opened = {key: pids for key, pids in self.open_files.items() if key in files}
+        found = {key: tuple(Descriptor(pid, 3, pid not in self.only_read) for pid in pids) for key, pids in opened.items()}
+        return Descriptors(found, self.all_seen)
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
         return Openers({key: pids for key, pids in self.open_files.items() if key in files}, self.all_seen)

@@ -33,7 +33,7 @@ def batch(new: str = "", cur: str = "", from_new: str = "", from_cur: str = "") 
 
 
 def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozenset()) -> tuple[int, int, int, int]:
-    """arrived, claimed, requeued, done"""
+    """arrived, claimed, retried, done"""
     counter = FlowCounter(lambda _: in_new)
     counter.begin(0.0)
     totals = [0, 0, 0, 0]
@@ -41,7 +41,7 @@ def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozens
         if one is not None:
             counter.add(one, aside)
         flow = counter.take(11.0, exact=True, measured=True, aside=aside)
-        totals = [a + b for a, b in zip(totals, (flow.arrived, flow.claimed, flow.requeued, flow.done), strict=True)]
+        totals = [a + b for a, b in zip(totals, (flow.arrived, flow.claimed, flow.retried, flow.done), strict=True)]
     return tuple(totals)  # type: ignore[return-value]
 
 
@@ -168,7 +168,7 @@ def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[
                 new, cur, from_new, from_cur = set(), set(), set(), set()
                 flow = counter.take(float(time), exact=True, measured=True)
                 ways = sorted((one.claimed_at, one.gone_at) for one in flow.passages)
-                seen.append((flow.arrived, flow.claimed, flow.requeued, flow.done, dict(flow.arrived_by_source), ways))
+                seen.append((flow.arrived, flow.claimed, flow.retried, flow.done, dict(flow.arrived_by_source), ways))
         return [*seen, (counter.last_claim_at, counter.unsettled)]
 
     assert live(OWN_IDS) == live([f"order-{number}" for number in range(6)])

@@ -184,7 +184,8 @@ class Rows(NameListing):
 
 
 MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1" if n % 3 == 0 else "") for n in range(600)]
-
+OWN = [f"{name[:16]}.P1R{place:016x}.vm{',s=email' * (place % 3 == 0)},n=1" for place, name in enumerate(MANY)]
+"""As the engine names them."""
 FORMS = 2
 """Of ``MANY``: with a source and a try, and without."""
 NOW = 1795220920.0005
@@ -195,8 +196,9 @@ EVERY = ["tries:1", "!tries:>0", "pid:7", "!verdict:dead", *OF_AGE]
 @pytest.mark.parametrize("filter", EVERY)
 @pytest.mark.parametrize("older_than", [None, 0.0003])
 @pytest.mark.parametrize("tries", [0, 2])
-def test_names_decide_what_rows_would(filter: str, older_than: float | None, tries: int) -> None:
-    names = [name.replace(",n=1", f",n={tries}") for name in MANY] + ["a%20b,s=email,n=0", "late"]
+@pytest.mark.parametrize("all_names", [[*MANY, "a%20b,s=email,n=0", "late"], OWN], ids=["mixed", "own"])
+def test_names_decide_what_rows_would(filter: str, older_than: float | None, tries: int, all_names: list[str]) -> None:
+    names = [name.replace(",n=1", f",n={tries}") for name in all_names]
     packed = PackedNames()
     packed.extend([name.encode() for name in names])
     selection = None if older_than is None else Selection(older_than=older_than)
@@ -209,6 +211,16 @@ def test_names_decide_what_rows_would(filter: str, older_than: float | None, tri
     rows = [replace(new_row(name, looked), note="") for name in names]
     matching = [row.name for row in rows if wanted.match(row, NOW) and selects(selection, row, NOW)]
     assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
+
+
+@pytest.mark.parametrize(("many", "few"), [(Box.CUR, Box.TMP), (Box.TMP, Box.CUR)])
+def test_a_list_is_complete_where_all_of_its_own_box_was_judged(spool: Path, opened: Opened, many: Box, few: Box) -> None:
+    for box, count in ((many, 3), (few, 1)):
+        for number in range(count):
+            (spool / box / f"job{number}:2,P4242").touch()
+    reader = opened(spool, judged_at_most=1)
+    reader.see()
+    assert reader.listing(ListQuery(few)).complete and not reader.listing(ListQuery(many)).complete
 
 
 @given(st.lists(st.integers(0, 50), min_size=1))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 
 from spooltop.backends.directory.locks import LockFiles, LockLine, LockTable, parse_locks, read_table
 from spooltop.backends.directory.messagelocks import message_locks
-from spooltop.backends.directory.processes import Processes
+from spooltop.backends.directory.processes import Process, Processes
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Lock
 from spooltop.model.words import Box
@@ -146,7 +148,7 @@ def look_by(command: list[str], folder: Path) -> list[str]:
 LOOKER = """
 import os, sys
 from spooltop.backends.directory.locks import LockFiles, read_table
-from spooltop.backends.directory.processes import Processes
+from spooltop.backends.directory.processes import Process, Processes
 processes = Processes()
 fd = os.open(sys.argv[1], os.O_RDONLY)
 (lock,) = LockFiles(processes).look([(sys.argv[1], fd, None)], lambda: read_table(processes))
@@ -197,7 +199,7 @@ def overlay() -> Iterator[Path]:
 @pytest.mark.parametrize("how", ["flock", "posix", "ofd"])
 def test_on_an_overlay_it_is_held_by_who_holds_it(overlay: Path, name: str, how: str) -> None:
     """A file has another device and inode there than in the layer that it comes from, and another one after it was copied up."""
-    assert look(overlay).get(name) is None or look(overlay)[name].verdict == "free"
+    assert look(overlay).get(name) is None or look(overlay)[name].verdict == "unknown"
     with holder(how, overlay / name) as pid:
         lock = look(overlay)[name]
         told = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,PATH"], capture_output=True, check=True).stdout)["locks"]
@@ -220,9 +222,60 @@ def test_child_of_a_dead_holder_is_the_holder(tmp_path: Path) -> None:
     assert [party.pid for party in lock.holders] == [pid]
 
 
-def test_a_file_that_merely_exists_is_free(tmp_path: Path) -> None:
-    (tmp_path / "x.lock").touch()
-    assert look(tmp_path)["x.lock"].verdict == "free"
+def test_a_file_that_merely_exists_is_free_only_where_it_is_known_to_be_locked_through_the_kernel(tmp_path: Path) -> None:
+    """An empty file may be the lock itself (filelock 3.20, ``set -o noclobber``)."""
+    os.close(os.open(tmp_path / "x.lock", os.O_CREAT | os.O_EXCL))
+    for name in (".cursors.lock", "job.lock"):
+        (tmp_path / name).touch()
+    (tmp_path / "job.lock.queue").mkdir()
+    (tmp_path / "job.lock.queue" / "seq").write_text("1")
+    (tmp_path / "poetry.lock").write_text("# a file of another kind\n" * 100)
+    verdicts = {name: lock.verdict for name, lock in look(tmp_path).items()}
+    assert verdicts == {
+        ".cursors.lock": "free", "job.lock": "free", "job.lock.queue": "free", "poetry.lock": "free", "x.lock": "unknown",
+    }  # fmt: skip
+    lock = look(tmp_path)["x.lock"]
+    assert lock.evidence == "no kernel lock; held if its existing is the lock, and it does not tell by whom"
+
+
+def test_a_file_that_was_seen_locked_by_the_kernel_is_free_afterwards_whatever_it_holds(tmp_path: Path) -> None:
+    processes, steps = Processes(), iter(range(100))
+    files = LockFiles(processes, monotonic=lambda: float(next(steps)))
+    (tmp_path / "x.lock").write_text("99999999")
+    fd = os.open(tmp_path, os.O_RDONLY)
+    folders = [(str(tmp_path), fd, None)]
+    with (tmp_path / "x.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert [lock.verdict for lock in files.look(folders, lambda: read_table(processes))] == ["held"]
+    assert [lock.verdict for lock in files.look(folders, lambda: read_table(processes))] == ["free"]
+    os.close(fd)
+
+
+LIVING = Process(78, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "verdict"),
+    [
+        (None, "unknown"), ("", "unknown"), ("77", "stale"), ("here:77\n", "stale"), ("there:77", "unknown"), ("78\n", "held"),
+        ("79", "unknown"),
+    ],
+)  # fmt: skip
+def test_a_directory_is_a_lock_too(tmp_path: Path, content: str | None, verdict: str) -> None:
+    (tmp_path / "x.lock").mkdir()
+    if content is not None:
+        (tmp_path / "x.lock" / "pid").write_text(content)
+    table = FakeProcesses(pids={78: LIVING})
+    table.contained[79] = Process(5000, 0.0)
+    assert [(lock.kind, lock.verdict) for lock in looked(tmp_path, table)] == [("mkdir", verdict)]
+
+
+def looked(folder: Path, table: FakeProcesses) -> tuple[Lock, ...]:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        return LockFiles(table).look([(str(folder), fd, None)], lambda: read_table(table))
+    finally:
+        os.close(fd)
 
 
 def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -> None:
@@ -240,23 +293,74 @@ def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -
         ("77\nhere\n123\n", "stale"),
         ("78\nhere\n123\n", "held"),
         ("77\nthere\n123\n", "unknown"),
-        ("not a marker", "free"),
+        ("not a marker", "unknown"),
+        ("77\n", "stale"),
+        ("      77\n", "stale"),
+        ("78", "held"),
+        ("79", "unknown"),
+        ("0", "unknown"),
+        ("1795318000", "unknown"),
+        ("here:77\n", "stale"),
+        ("there:77\n", "unknown"),
+        ("ann@here.77:1795220919\n", "stale"),
+        ("ann@here:78", "held"),
+        ("release.77", "unknown"),
         ("filelock/2\npid=77\nhost=here\nmode=lease\ntoken=0f\nduration=30.0\nstart=4\n", "stale"),
         ("filelock/2\npid=78\nhost=here\nmode=lease\ntoken=0f\nduration=30.0\nstart=4\n", "held"),
         ("filelock/2\npid=", "unknown"),
         ('{"pid": 77, "host": "here"}', "stale"),
-        ('{"pid": 77}', "unknown"),
+        ('{"pid": 77}', "stale"),
         ('{"ownerId": "8131-41e2", "expiresAt": 1795220930708}', "stale"),
         ('{"ownerId": "8131-41e2", "expiresAt": 99795220930708}', "held"),
     ],
 )
 def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
     (tmp_path / "x.lock").write_text(content)
-    table = FakeProcesses(hidden=[78])
-    fd = os.open(tmp_path, os.O_RDONLY)
-    (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
-    os.close(fd)
+    table = FakeProcesses(pids={78: LIVING})
+    table.contained[79] = Process(5000, 0.0)  # a process in a container has that number
+    (lock,) = looked(tmp_path, table)
     assert lock.verdict == verdict
+
+
+@pytest.mark.parametrize("table", [FakeProcesses(hidden=[78]), FakeProcesses(first=False)], ids=["hidden", "not the first"])
+def test_who_is_gone_here_may_live_where_nobody_sees_it(tmp_path: Path, table: FakeProcesses) -> None:
+    (tmp_path / "x.lock").write_text("77\nhere\n123\n")
+    (lock,) = looked(tmp_path, table)
+    assert (lock.verdict, lock.evidence) == ("unknown", "pid 77 is gone here")
+
+
+def test_a_directory_of_any_lock_files_is_listed_and_its_stale_ones_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    gone = next(pid for pid in range(300, 1 << 22) if Processes().exists(pid) is False)
+    (folder / "leader.lock").write_text(f"{gone}\n")
+    (folder / "empty.lock").touch()
+    (folder / "dir.lock").mkdir()
+    os.utime(folder / "leader.lock", (1, 1))
+    sure = Processes().in_first_namespace()
+    words = {"leader.lock": "STALE" if sure else "unknown", "empty.lock": "unknown", "dir.lock": "unknown"}
+    for other in ([], ["notes.txt"]):  # only lock files, and other things among them
+        for name in other:
+            (folder / name).touch()
+        lines = [json.loads(line) for line in spooltop("locks", folder, "--json").out.splitlines()]
+        assert {os.path.basename(line["path"]): line["verdict"] for line in lines} == {
+            name: word.lower() for name, word in words.items()
+        }
+        for name, word in words.items():
+            assert re.search(rf"^{word} .*/{name}$", spooltop("locks", folder).out, re.MULTILINE)
+        assert spooltop("tickets", folder).out == "no tickets here\n"
+    assert "spooltop locks" in spooltop("status", folder).err
+    (folder / "notes.txt").unlink()
+    assert ("[lock-stale]" in spooltop("status", folder).out) is sure
+    for name, words_of_it in (("empty.lock", "held if its existing is the lock"), ("dir.lock", "rm -r ")):
+        done = spooltop("unlock", folder, name, "--force", "--yes")
+        assert done.code in (3, 4) and words_of_it in done.out + done.err
+    if sure:
+        done = spooltop("unlock", folder, "leader.lock", "--yes")
+        assert done.code == 0 and not (folder / "leader.lock").exists(), done.err
+        operation = json.loads(spooltop("ops", folder, "--json").out)["operation"]
+        assert spooltop("undo", folder, operation, "--yes").code == 0
+        assert (folder / "leader.lock").read_text() == f"{gone}\n"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +369,7 @@ def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
 )
 def test_links_that_lead_nowhere_and_name_a_process(tmp_path: Path, text: str, verdict: str | None) -> None:
     (tmp_path / "x.lock").symlink_to(text)
-    table = FakeProcesses(hidden=[78])
+    table = FakeProcesses(pids={78: LIVING})
     fd = os.open(tmp_path, os.O_RDONLY)
     locks = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
     os.close(fd)
@@ -340,7 +444,7 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
         sight = reader.see()
         locks = {os.path.relpath(lock.path, spool): lock for lock in sight.locks}
         assert {name: lock.verdict for name, lock in locks.items()} == {
-            "cur/a.lock": "held", "new/b.lock": "free", "tmp/c.lock": "free",
+            "cur/a.lock": "held", "new/b.lock": "unknown", "tmp/c.lock": "unknown",
         }  # fmt: skip
         assert [party.pid for party in locks["cur/a.lock"].holders] == [pid]
         assert [party.pid for party in reader.holders(str(spool / "cur/a.lock")).parties if "holds" in party.how] == [pid]
@@ -364,6 +468,9 @@ def test_which_names_are_locks_of_messages(names: list[bytes], found: tuple[str,
 
 def test_a_verdict_stands_with_its_evidence_in_the_list_of_a_command(spool: Path) -> None:
     (spool / "leader.lock").write_text('{"ownerId": "w1", "expiresAt": 1700000000000}')
-    (spool / "free.lock").touch()
+    (spool / ".cursors.lock").touch()
     lines = spooltop("locks", spool).out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == ["free", "STALE", "its"] and "not renewed" in lines[2]
+    (spool / "leader.lock").write_text(f'{{"ownerId": "w1", "expiresAt": {int(time.time() * 1000) - 10_000}}}')
+    assert "\nstale " in spooltop("locks", spool).out  # not for long yet, so it is no problem
+    assert "nothing wrong" in spooltop("status", spool).out

@@ -176,11 +176,12 @@ def test_strange_things_are_no_claims(spool: Path) -> None:
         assert [row.note for row in owners.strange] == ["a fifo, not a message"]
 
 
-def presence(spool: Path, boot_id: str | None) -> int:
-    """A presence file as a consumer makes it; the descriptor holds its lock."""
+def presence(spool: Path, boot_id: str | None, **more: str) -> int:
+    """A presence file as an older version made it; the descriptor holds its lock."""
     folder = spool / ".spooltop" / "consumers"
     folder.mkdir(parents=True, exist_ok=True)
-    told = {"host": "here", "boot_id": boot_id, "pid_ns": "pid:[1]", "pid": 7, "command": "work"}
+    namespace = os.readlink("/proc/self/ns/pid")
+    told = {"host": "here", "boot_id": boot_id, "pid_ns": namespace, "pid": os.getpid(), "command": "work", **more}
     fd = os.open(folder / TOKEN, os.O_RDWR | os.O_CREAT)
     os.write(fd, json.dumps(told).encode())
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -189,32 +190,44 @@ def presence(spool: Path, boot_id: str | None) -> int:
 
 def test_own_claim_follows_the_presence_lock(spool: Path) -> None:
     claim(spool, f"order-17,s=email,n=3,c={TOKEN}.1795220920443125:2,P7")
-    table = FakeProcesses(first=False)
+    table = FakeProcesses(first=False, pids={os.getpid(): Process(os.getpid(), 1.0)})
     fd = presence(spool, table.boot_id())
     with looking(spool, table) as (owners, dirs, _):
         (row,) = look(owners, dirs, 1)
         assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "lives", 4, "email")
         assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
-        assert owners.alive(dirs) == 1
+        assert owners.alive(dirs, SURE) == 1
         os.close(fd)
         (row,) = look(owners, dirs, 1)
         assert (row.verdict, row.evidence) == (DEAD, "gone")
-        assert owners.alive(dirs) == 0
+        assert owners.alive(dirs, SURE) == 0
 
 
 def test_own_claim_without_presence_file_is_unknown(spool: Path) -> None:
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
         assert look(owners, dirs, 1)[0].verdict is UNKNOWN
-        assert owners.alive(dirs) is None
+        assert owners.alive(dirs, SURE) is None
 
 
 @pytest.mark.parametrize(("local", "verdict"), [(True, DEAD), (False, UNKNOWN)])
 def test_own_claim_from_before_the_restart(spool: Path, local: bool, verdict: Verdict) -> None:
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
+    table = FakeProcesses()
+    os.close(presence(spool, "another boot", machine_id=table.machine().machine_id))
+    with looking(spool, table) as (owners, dirs, _):
+        assert look(owners, dirs, 1, Sureness(local, True))[0].verdict is verdict
+
+
+def test_a_free_lock_that_proves_nothing_is_asked_again(spool: Path) -> None:
+    """A client's lock looks free until the restarted server has it back."""
+    claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     os.close(presence(spool, "another boot"))
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        assert look(owners, dirs, 1, Sureness(local, True))[0].verdict is verdict
+        assert (look(owners, dirs, 1)[0].verdict, owners.alive(dirs, SURE)) == (UNKNOWN, 0)
+        with open(spool / ".spooltop" / "consumers" / TOKEN) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert (look(owners, dirs, 1)[0].verdict, owners.alive(dirs, SURE)) == (ALIVE, 1)
 
 
 def held_by(owners: Owners, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
@@ -313,3 +326,30 @@ def test_a_look_that_was_stopped_on_the_way_is_made_anew_by_the_next(spool: Path
         with pytest.raises(Stopped):
             owners.look(dirs, names, len(names), 1, SURE, Progress(lambda: next(asked)))
         assert {row.name.rpartition("P")[2]: row.verdict for row in look(owners, dirs, 1)} == {"4242": DEAD, "7": ALIVE}
+
+
+def test_a_clock_set_back_while_watching_makes_nobody_dead(spool: Path) -> None:
+    """By the clock of before, its owner was started after the claim."""
+    table = FakeProcesses()
+    with looking(spool, table) as (owners, dirs, clockwork):
+        table.boot += 1_000
+        table.offset -= 500
+        clockwork.look()
+        table.pids[4242] = Process(4242, table.boot + 100)
+        path = claim(spool, FOREIGN)
+        # The file system stamps by the clock of now: a second after its owner was started.
+        table.boot = os.stat(path).st_ctime - 1_795_000_000.0 + 500
+        table.pids[4242] = Process(4242, table.boot - 1)
+        assert clockwork.jumped == pytest.approx(-500)
+        assert look(owners, dirs, 1)[0].verdict is ALIVE
+
+
+def test_a_foreign_claim_that_was_made_anew_under_its_name_is_looked_up_again(spool: Path) -> None:
+    """The same process took the same message again."""
+    path = claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: BEFORE})
+    with looking(spool, table) as (owners, dirs, _):
+        assert [row.size for row in look(owners, dirs, 1)] == [1]
+        (spool / "new" / "again").write_text("longer")
+        os.rename(spool / "new" / "again", path)
+        assert [row.size for row in look(owners, dirs, 2)] == [6]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -316,7 +317,7 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     words, why, complete = told.stdout.strip().split(" | ")
-    assert (words, complete) == ("may look only: cur is root:root 0755", "True")
+    assert (words, complete) == ("read-only: cur is root:root 0755", "True")
     assert why == f"you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {spool}"
 
 
@@ -353,15 +354,23 @@ def test_what_a_look_allows_is_what_an_operator_does(
         operator = Together(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
         assert sight.can == operator.can()
         assert (sight.can.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
-    words = {None: "may change", "tmp": "may change some of it", "cur": "may change some of it", "new": "may look only"}[gone]
+    words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]
     assert sight.who.words == ("READ-ONLY" if read_only else words)
 
 
+@pytest.fixture
+def open_spool() -> Iterator[Path]:
+    """An empty spool that every user may enter: pytest's own folders are closed to others, and a second run closes them again."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-open-") as folder:
+        Path(folder).chmod(0o755)
+        for box in ("tmp", "new", "cur"):
+            (Path(folder) / box).mkdir()
+        yield Path(folder)
+
+
 @needs_root
-def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown(spool: Path) -> None:
-    for path in (spool, *spool.parents):
-        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
-            path.chmod(0o755)
+def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown(open_spool: Path) -> None:
+    spool = open_spool
     (spool / "new" / "1795220920443125.1.vm").write_text("m")
     script = (
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"

@@ -6,13 +6,14 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.backends.directory.packed import CHUNK, PackedNames
-from spooltop.backends.directory.scan import scan_box
+from spooltop.backends.directory.scan import BoxScan, scan_box
 from spooltop.backends.directory.scanner import BoxScanner
 
 HOSTILE = [b"[red]x[bold]", b"a\x1b[31mb", b"two\nlines", b"\xff\xfe", b"2026-11-21T02:41:09.json", b"n" * 255, b",n=1", b":2,P1",
@@ -113,6 +114,26 @@ def test_unchanged_directory_is_not_listed_again(box: Path) -> None:
     assert scanner.look(fd) is first and scanner.due is None
     assert scanner.look(fd, force=True) is not first
     os.close(fd)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: Path, changes: bool) -> None:
+    class Known(dict[str, int]):
+        def get(self, name: str, default: object = None) -> None:  # type: ignore[override]
+            """Asked while the listing is under way."""
+            if changes:
+                (box / "1795220920000001.1.vm").touch()
+
+    def scan(fd: int, **more: Any) -> BoxScan:
+        return scan_box(fd, **{**more, "untimed": Known()})
+
+    (box / "no time in its name").touch()
+    old(box)
+    scanner = BoxScanner(monotonic=Steps(), scan=scan)
+    fd = opened(box)
+    scanner.look(fd)
+    os.close(fd)
+    assert (scanner.due is not None) is changes
 
 
 def test_a_change_waits_until_it_is_due(box: Path) -> None:

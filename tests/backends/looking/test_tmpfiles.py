@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from spooltop.backends.directory.tmpfiles import TmpFiles, Writer, writer_of
 from spooltop.model.row import Row
 from spooltop.model.words import Verdict
 
+from .conftest import Opened
 from .table import FakeProcesses
 
 SURE = Sureness(local=True, all_pids=True)
@@ -123,14 +126,64 @@ def test_other_host_is_to_be_asked_there_whoever_has_the_pid_here(tmp: Tmp) -> N
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "written on host h, ask there")
 
 
-def test_locked_is_writing(tmp: Tmp) -> None:
-    found = (tmp.folder / OURS).open("w")
-    found.close()
+@pytest.mark.parametrize(
+    ("lock", "verdict"),
+    [
+        ("OFDLCK ADVISORY  WRITE -1", Verdict.WRITING),
+        ("POSIX  ADVISORY  WRITE 4290", Verdict.WRITING),
+        # These take no right to write, so that anybody could keep the file from being taken for abandoned.
+        ("OFDLCK ADVISORY  READ -1", Verdict.ABANDONED),
+        ("FLOCK  ADVISORY  WRITE 6120", Verdict.ABANDONED),
+        ("FLOCK  ADVISORY  READ 6120", Verdict.ABANDONED),
+    ],
+)
+def test_only_a_lock_that_a_writer_alone_can_take_is_writing(tmp: Tmp, lock: str, verdict: Verdict) -> None:
+    (tmp.folder / OURS).touch()
     status = os.stat(tmp.folder / OURS)
-    line = f"1: FLOCK  ADVISORY  WRITE 4290 {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} 0 EOF"
-    (lock,) = parse_locks(line.encode())
-    locks = LockTable({(lock.device, lock.inode): (lock,)}, whole=True)
-    assert tmp.settled(locks=locks).verdict is Verdict.WRITING
+    line = f"1: {lock} {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} 0 EOF"
+    (found,) = parse_locks(line.encode())
+    locks = LockTable({(found.device, found.inode): (found,)}, whole=True)
+    assert tmp.settled(locks=locks).verdict is verdict
+
+
+def test_who_reads_it_does_not_write_it(tmp: Tmp) -> None:
+    (tmp.folder / OURS).touch()
+    status = os.stat(tmp.folder / OURS)
+    tmp.table.open_files[status.st_dev, status.st_ino] = (6120,)
+    tmp.table.only_read.add(6120)
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 gone · nobody has it open for writing")
+
+
+def test_a_reader_that_locks_an_abandoned_file_changes_nothing(spool: Path, opened: Opened) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    path = spool / "tmp" / f"1795220920443125.P{gone.pid}R0123456789abcdef.{os.uname().nodename}"
+    path.touch()
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (row,) = opened(spool).see().tmp
+    assert row.verdict is Verdict.ABANDONED
+
+
+def test_who_has_it_open_is_asked_again_for_other_files_and_after_some_seconds(tmp: Tmp) -> None:
+    """Reading the descriptors of all processes is too much for each look."""
+    tmp.table.pids[4290] = Process(4290, 10.0)
+
+    def opened_now(name: str) -> dict[str, Verdict | None]:
+        status = os.stat(tmp.folder / name)
+        tmp.table.open_files[status.st_dev, status.st_ino] = (4290,)
+        return {row.name: row.verdict for row in tmp.look()}
+
+    (tmp.folder / THEIRS).touch()
+    (tmp.folder / OURS).touch()
+    assert {row.verdict for row in tmp.look()} == {Verdict.UNKNOWN}
+    assert opened_now(THEIRS)[THEIRS] is Verdict.UNKNOWN
+    tmp.table.boot += 6
+    assert opened_now(THEIRS)[THEIRS] is Verdict.WRITING
+    assert opened_now(OURS)[OURS] is Verdict.UNKNOWN
+    (tmp.folder / (OURS + ",s=email")).touch()
+    assert opened_now(OURS)[OURS] is Verdict.WRITING
 
 
 def test_open_in_a_process_is_writing(tmp: Tmp) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
-from spooltop.engine import machine, names, presence
+from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
@@ -59,8 +59,7 @@ class Desk:
                 told = names.parse(name, claimed=box is Box.CUR)
                 verdict, evidence = None, ""
                 if told.token is not None:
-                    here = machine.this_machine().boot_id
-                    verdict, evidence = presence.judge(presence.look(dirs, told.token), here, network=False)
+                    verdict, evidence = presence.judge(presence.look(dirs, told.token), presence.Vantage.of(dirs))
                 elif box is not Box.NEW:
                     verdict, evidence = self.verdicts.get(name, Verdict.UNKNOWN), "as the test says"
                 attempt = None if told.attempts is None else told.attempts + (box is Box.CUR)

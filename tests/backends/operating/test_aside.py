@@ -73,7 +73,7 @@ def test_claims_are_held_by_what_is_known_of_their_holders(desk):
     assert desk.names(Box.CUR) == sorted([dead, "whose:2,P7"])
     _, released = do(operations, Action.RELEASE)
     assert released.count(Outcome.DONE) == 1
-    assert desk.names(Box.NEW) == [f"{desk.id(2)},n=1"]
+    assert desk.names(Box.NEW) == [f"{desk.id(2)},n=1,e=died"]
 
 
 def test_poison_can_be_held_by_the_requeue_of_the_others(desk):
@@ -85,11 +85,11 @@ def test_poison_can_be_held_by_the_requeue_of_the_others(desk):
     assert plain.poison == 1
     assert [item.warning for item in plain.items] == ["", "in work at 4 deaths"]
     plan = operations.plan(Action.REQUEUE, dead, options={"hold_poison": True})
-    assert plan.command[-4:-2] == (str(desk.path), "--box") or "--hold-poison" in plan.command
+    assert plan.command == ("spooltop", "requeue", str(desk.path), "--hold-poison", desk.id(1), desk.id(2))
     result = operations.apply(plan)
     assert result.count(Outcome.DONE) == 2
     assert result.notes == ("1 of those done: held instead: in work at 4 deaths",)
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
     [held] = desk.names(Box.HELD)
     assert held.startswith(desk.id(2))
     meta = json.loads((desk.path / ".spooltop" / "held" / plan.operation / f".{held}.meta").read_text())
@@ -135,7 +135,7 @@ def test_what_was_purged_is_restored_to_where_it_came_from(desk):
     assert result.count(Outcome.DONE) == 5
     places = {content: where for content, [where] in desk.census().items()}
     assert places == {
-        "1": "new/waits", "2": f"new/{desk.id(1)},n=1", "3": "tmp/half", "4": f".spooltop/held/{plan.operation}/kept",
+        "1": "new/waits", "2": f"new/{desk.id(1)},n=1,e=died", "3": "tmp/half", "4": f".spooltop/held/{plan.operation}/kept",
         "5": f".spooltop/rejected/{plan.operation}/bad,n=2",
     }  # fmt: skip
     beside = json.loads((desk.path / ".spooltop" / "rejected" / plan.operation / ".bad,n=2.meta").read_text())
@@ -242,3 +242,42 @@ def test_what_was_set_aside_is_chosen_by_who_had_it_as_the_view_shows_it(desk):
     operations.apply(operations.plan(Action.PURGE, Selection(ids=("job4242", "job4343"))))
     chosen = operations.plan(Action.RESTORE, Selection(box=Box.TRASH, filter="pid:4343"))
     assert [item.name for item in chosen.items] == ["job4343:2,P4343"]
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_an_undo_into_the_folder_of_another_operation_replaces_nothing_there(desk, same):
+    desk.put("a", box=Box.NEW)
+    operations = desk.operations()
+    purged, _ = do(operations, Action.PURGE, Selection(box=Box.NEW, everything=True))
+    restored, _ = do(operations, Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+    assert desk.names(Box.NEW) == ["a"]
+    there = desk.path / ".spooltop" / "trash" / purged.operation / "a"
+    there.parent.mkdir(parents=True, exist_ok=True)
+    if same:
+        there.write_text("somebody else's")
+    back = undo(operations, restored.operation)
+    if same:
+        assert back.count(Outcome.DONE) == 0
+        assert there.read_text() == "somebody else's" and desk.names(Box.NEW) == ["a"]
+    else:
+        assert back.count(Outcome.DONE) == 1 and there.exists() and desk.names(Box.NEW) == []
+
+
+@pytest.mark.parametrize("in_common", [True], indirect=True)
+def test_what_is_known_in_common_lies_beside_the_own_folder_of_an_operation_alone(desk, in_common):
+    """Undone into the folder of another operation, each message gets metadata of its own: what else lies there is not its."""
+    desk.put("a", box=Box.NEW)
+    desk.put("b", box=Box.NEW)
+    operations = desk.operations()
+    purged, _ = do(operations, Action.PURGE, Selection(box=Box.NEW, everything=True))
+    trash = desk.path / ".spooltop" / "trash"
+    assert sorted(path.name for path in trash.rglob("*.meta")) == [f".{purged.operation}.meta"]
+    restored, _ = do(operations, Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+    (trash / f".{purged.operation}.meta").unlink(missing_ok=True)
+    folder = trash / purged.operation
+    folder.mkdir(exist_ok=True)
+    (folder / "stranger").write_text("of somebody else")
+    assert undo(operations, restored.operation).count(Outcome.DONE) == 2
+    assert sorted(path.name for path in trash.rglob("*.meta")) == [".a.meta", ".b.meta"]
+    plan = operations.plan(Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+    assert [refusal.row.name for refusal in plan.refused] == ["stranger"]

@@ -207,7 +207,8 @@ def test_undo_takes_nothing_from_a_poller_that_went_on(desk: Desk) -> None:
     first = desk.set("imessage", 89640)
     plan = desk.undo(first.operation)
     CursorFile(file).advance("imessage", 89641)
-    assert desk.undo(first.operation).refused[0].reason == "it went on: it is 89641 now and no longer 89640"
+    assert desk.undo(first.operation).refused[0].reason == "too late: it is 89641 now and no longer 89640"
+    assert desk.operations.records()[0].why_not_undo == "too late: it is 89641 now and no longer 89640"
     assert desk.operations.apply(plan).items[0].outcome is Outcome.SKIPPED
     assert desk.read() == {"imessage": 89641}
 
@@ -247,7 +248,27 @@ def test_a_crash_between_intent_and_result_is_looked_into(desk: Desk, stands: in
     assert (record.open, record.done) == (True, int(stands == 89640))
     plan = desk.undo(record.operation)
     assert plan.count == int(stands == 89640)
-    assert any("cut off" in note for note in plan.notes) is (stands != 5)
+    assert any("cut off" in note for note in plan.notes)
+
+
+def test_an_undo_that_changed_nothing_may_be_tried_again(desk: Desk) -> None:
+    file = desk.write({"imessage": 89632})
+    result = desk.set("imessage", 89640)
+    plan = desk.undo(result.operation)
+    CursorFile(file).advance("imessage", 5)
+    assert desk.operations.apply(plan).items[0].outcome is Outcome.SKIPPED
+    CursorFile(file).advance("imessage", 89640)
+    again = desk.undo(result.operation)
+    assert again.count == 1
+    assert desk.operations.apply(again).items[0].outcome is Outcome.DONE
+    assert desk.undo(result.operation).count == 0
+
+
+def test_a_value_made_of_what_is_shown_of_a_large_section_is_refused(desk: Desk) -> None:
+    desk.write({"imessage": {"cursor": 5, "seen": "x" * 100_000}})
+    (refusal,) = desk.plan("imessage", {"cursor": 6}).refused
+    assert "too large to be shown whole: this would drop 1 field of it" in refusal.reason
+    assert refusal.forceable
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"imessage": 1} x'])

@@ -96,6 +96,7 @@ def test_root_leaves_nothing_that_locks_the_owner_out(desk):
     for path in (desk.path, *(desk.path / box for box in ("tmp", "new", "cur"))):
         os.chown(path, 12345, 23456)
     os.chmod(desk.path / "cur", 0o2770)
+    os.chmod(desk.path / "new", 0o2770)
     desk.put("job:2,P1", box=Box.CUR)
     operations = desk.operations()
     operations.apply(operations.plan(Action.INJECT, Selection(), options={"count": 1}))

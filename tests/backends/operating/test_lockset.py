@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from spooltop.backends.directory.besidebooks import StateBooks
 from spooltop.backends.directory.lockset import LockOperator
 from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.processes import Processes
+from spooltop.backends.directory.processes import Process, Processes
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError
@@ -27,7 +27,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.words import Action
 from spooltop.operate.operations import Operations
 
-DEAD, ALIVE = 77, 78
+DEAD, ALIVE, IMPOSSIBLE = 77, 78, 9_999_999_999
 NOW = 1_795_222_869.0
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
 
@@ -47,7 +47,13 @@ class Table(Processes):
         return self.first
 
     def exists(self, pid: int) -> bool | None:
-        return pid in self.pids
+        return None if pid == IMPOSSIBLE else pid in self.pids
+
+    def process(self, pid: int, *, described: bool = False) -> Process | None:
+        return Process(pid, 0.0) if pid in self.pids else None
+
+    def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]]:
+        return {pid: [Process(pid, 0.0)] if pid in self.pids else [] for pid in pids}
 
     def locks(self) -> bytes | None:
         return b""
@@ -219,7 +225,7 @@ def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: Desk) -> None
 @pytest.mark.parametrize(
     ("name", "content", "age", "reason", "forceable"),
     [
-        ("x.lock", "", 400, "removing it would let two hold it", False),
+        ("x.lock", "", 400, "held if its existing is the lock", False),
         ("x.lock", f"{ALIVE}\nhere\n1\n", 400, f"pid {ALIVE} lives and has it", False),
         ("x.lock", f"{DEAD}\nthere\n1\n", 400, "taken on host there, ask there", True),
         ("x.lock", STALE, 200, "counts as stale after 5m", True),
@@ -249,7 +255,7 @@ def test_a_kernel_lock_is_never_removed_held_or_not(tmp_path: Path, how: Callabl
     free = operations.plan(Action.UNLOCK, Selection(ids=("import.lock",)), force=True)
     assert held.count == free.count == 0
     assert held.refused[0].reason.startswith(f"pid {os.getpid()} holds it")
-    assert free.refused[0].reason.startswith("nobody holds it")
+    assert free.refused[0].reason.startswith("no kernel lock; held if its existing is the lock")
 
 
 def test_who_came_to_life_keeps_it(desk: Desk) -> None:
@@ -319,6 +325,50 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk:
     assert "blocks them" in back.items[0].warning
     desk.operations.apply(back)
     assert first.exists() and second.exists()
+
+
+def test_a_ticket_whose_pid_nobody_can_have_ends_the_dead_before_it(desk: Desk) -> None:
+    """Whether its holder lives cannot be known, so it is not removed with them."""
+    desk.ticket(1, DEAD)
+    desk.ticket(2, IMPOSSIBLE)
+    desk.ticket(3, DEAD)
+    assert [item.words.split(" in ")[0] for item in desk.plan("job.lock.queue").items] == ["ticket 1 of pid 77"]
+
+
+def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_goes(desk: Desk) -> None:
+    """Though the very file lies there under its name, and a ticket's name is never used twice."""
+    ticket = desk.ticket(1, DEAD)
+    plan = desk.plan("job.lock.queue")
+    desk.path.rename(desk.path.with_name("before"))
+    (desk.path / "job.lock.queue").mkdir(parents=True)
+    ticket.hardlink_to(desk.path.with_name("before") / "job.lock.queue" / ticket.name)
+    (one,) = desk.operations.apply(plan).items
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "another directory stands there since the list was made")
+    assert ticket.exists() and (desk.path.with_name("before") / "job.lock.queue" / ticket.name).exists()
+
+
+@pytest.mark.parametrize(("goes", "outcome"), [("intent", Outcome.DONE), ("held", Outcome.SKIPPED)])
+def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: Desk, goes: str, outcome: Outcome) -> None:
+    """Between the last look and the removal. Without its second name it is still there to be removed."""
+    (desk.path / "x.lock").write_bytes(b"1\nfilelock-strict-v1\0\n0\n")
+    claims = desk.path / "x.lock.filelock" / "claims"
+    claims.mkdir(parents=True)
+    (claims / "held-v1-0f.claim").write_text(f"filelock-strict-v1\n0f\n{DEAD}\n{b'here'.hex()}\n1\n")
+    (claims / "intent-v1-0f.claim").hardlink_to(claims / "held-v1-0f.claim")
+    os.utime(claims / "held-v1-0f.claim", (NOW - 400, NOW - 400))
+
+    class Vanishing(LogFiles):
+        def unlink(self, name: str, dir_fd: int) -> None:
+            if name.startswith("held"):
+                (claims / f"{goes}-v1-0f.claim").unlink()
+            super().unlink(name, dir_fd)
+
+    desk.files = Vanishing()  # type: ignore[assignment]
+    desk.operations = desk.operating()
+    (one,) = desk.unlock("x.lock").items
+    assert one.outcome is outcome
+    assert one.reason == ("it has gone by itself" if goes == "held" else "")
+    assert sorted(os.listdir(claims)) == (["intent-v1-0f.claim"] if goes == "held" else [])
 
 
 def test_a_living_head_is_not_evicted_by_force(desk: Desk) -> None:
@@ -421,3 +471,18 @@ def test_in_a_spool_and_in_a_queue_alone_it_is_an_operation_like_any_other(tmp_p
             assert "ticket 1 of pid" in str(control.audit(done.operation))
         with open_control(str(target), settings=state, watch=False, read_only=True) as control:
             assert control.look().sight.can.why_not(Action.UNLOCK)
+
+
+def test_a_removal_that_failed_is_told_as_failed_and_changed_nothing(desk: Desk) -> None:
+    file = desk.lock("leader.lock", STALE)
+
+    def refuse() -> None:
+        raise OSError(5, "Input/output error")
+
+    desk.files.before = refuse
+    result = desk.unlock("leader.lock")
+    assert [(one.outcome, one.reason) for one in result.items] == [(Outcome.FAILED, "Input/output error")]
+    (record,) = desk.operations.records()
+    assert (record.done, record.skipped, record.failed, record.open) == (0, 0, 1, False)
+    assert record.why_not_undo == "it changed nothing"
+    assert (file.read_text(), desk.names()) == (STALE, ["leader.lock"])

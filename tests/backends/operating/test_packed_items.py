@@ -29,7 +29,7 @@ def item(number):
     row = Row(
         ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, 2.5 if number % 2 else None, True, "mail", number % 5,
         Verdict.DEAD if number % 3 else None, "gone", Owner("vm", number, 3.5, "cmd", None) if number % 7 else None, "note",
-        4.5, number % 11 == 0, 5.5, "reason", 6.5,
+        4.5, number % 11 == 0, 5.5, "reason", 6.5, "exit-1",
     )  # fmt: skip
     target = Place(Box.NEW, f"id{number}") if number % 2 else None
     meta = {"origin": "cur", "at": 1.0} if number % 13 == 0 else None
@@ -152,7 +152,7 @@ def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, or
     (cur / plan.items[3].name).unlink()
     (cur / plan.items[5].name).write_text("more")
     os.link(cur / plan.items[7].name, desk.path / "second name")
-    desk.put(f"{plan.items[9].id},n=1", "meanwhile")
+    desk.put(f"{plan.items[9].id},n=1,e=died", "meanwhile")
     result = operations.apply(plan)
     odd = {
         3: (Outcome.SKIPPED, "gone or requeued by another"),
@@ -163,7 +163,7 @@ def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, or
     assert list(result.items) == [
         ItemResult(one.id, one.name, *odd[place])
         if place in odd
-        else ItemResult(one.id, one.name, Outcome.DONE, "", f"{one.id},n=1")
+        else ItemResult(one.id, one.name, Outcome.DONE, "", f"{one.id},n=1,e=died")
         for place, one in enumerate(plan.items)
     ]
     assert result.items[CHUNK : CHUNK + 2] == [result.items[CHUNK], result.items[CHUNK + 1]]

@@ -8,6 +8,7 @@ import stat
 
 import pytest
 
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
@@ -40,7 +41,7 @@ def test_the_lock_is_made_by_the_first_repair_and_stays(desk, lock):
     assert not lock.exists()
     desk.put("next:2,P4242", box=Box.CUR)
     half_moved(desk)
-    os.chmod(desk.path / "cur", 0o770)
+    os.chmod(desk.path / "new", 0o770)
     assert requeue_second(desk).count(Outcome.DONE) == 1
     assert desk.names(Box.CUR) == ["next:2,P4242"]
     assert stat.S_IMODE(lock.stat().st_mode) == 0o660
@@ -125,3 +126,78 @@ def test_a_half_move_is_finished_however_many_claims_stand_around_it(desk, claim
     assert "job1:2,P4242" not in left
     assert len(left) == claims - 1
     assert desk.names(Box.NEW) == ["job1"]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ALIVE, Verdict.UNKNOWN])
+def test_a_half_move_of_a_holder_that_may_live_is_left_alone(desk, verdict):
+    """Its consumer may still be about to end it."""
+    desk.verdicts["job:2,P4242"] = verdict
+    desk.put("job:2,P4242", box=Box.CUR)
+    os.link(desk.path / "cur" / "job:2,P4242", desk.path / "new" / "job")
+    change(desk)
+    assert "job:2,P4242" in desk.names(Box.CUR) and "job" in desk.names(Box.NEW)
+
+
+@pytest.mark.parametrize("box", ["cur", "new"])
+def test_a_half_move_that_somebody_else_went_on_with_meanwhile_is_left_alone(desk, box):
+    """Its name leads to another message by now."""
+    desk.verdicts["job:2,P4242"] = Verdict.DEAD
+    desk.put("job:2,P4242", box=Box.CUR)
+    os.link(desk.path / "cur" / "job:2,P4242", desk.path / "new" / "job")
+    name = {"cur": "job:2,P4242", "new": "job"}[box]
+
+    def again(asked, names):
+        found = desk.again(asked, names)
+        desk.put("another", "another")
+        os.rename(desk.path / "new" / "another", desk.path / box / name)
+        return found
+
+    change(desk, again=again)
+    assert (desk.path / "cur" / "job:2,P4242").exists() and (desk.path / "new" / "job").exists()
+
+
+def test_a_repair_lasts_when_the_change_begins(desk):
+    synced = []
+
+    class Counted(LogFiles):
+        def unlink(self, name, dir_fd):
+            super().unlink(name, dir_fd)
+            if name == "job:2,P4242":
+                synced.append("gone")
+
+        def sync_dir(self, fd):
+            super().sync_dir(fd)
+            if os.path.samestat(os.fstat(fd), os.stat(desk.path / "cur")):
+                synced.append("synced")
+
+    change(desk, files=Counted())
+    assert synced == []
+    desk.verdicts["job:2,P4242"] = Verdict.DEAD
+    desk.put("job:2,P4242", box=Box.CUR)
+    os.link(desk.path / "cur" / "job:2,P4242", desk.path / "new" / "job")
+    change(desk, files=Counted())
+    assert synced == ["gone", "synced"]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("backed_up", [True, False])
+def test_what_an_interrupted_hold_has_set_aside_stays_where_its_other_name_is_a_backup(desk, backed_up, torn, tmp_path):
+    desk.put("job")
+    operations = desk.operations()
+    assert operations.apply(operations.plan(Action.HOLD, Selection(ids=("job",), box=Box.NEW))).count(Outcome.DONE) == 1
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    lines = [line for line in journal.read_bytes().splitlines(keepends=True) if line.strip(b"\0")]
+    [result] = [line for line in lines if b'"result' in line]  # it was cut off before that, or within it
+    journal.write_bytes(b"".join(line for line in lines if line != result) + (result[: len(result) // 2] + b"\n") * torn)
+    [held] = (desk.path / ".spooltop" / "held").glob("*/job")
+    os.link(held, tmp_path / "backup" if backed_up else desk.path / "new" / "job")
+    change(desk)
+    assert held.exists() is backed_up
+    assert desk.names(Box.NEW) == ([] if backed_up else ["job"])
+
+
+def change(desk, **more):
+    """Any change: before the first one, what was cut off is repaired."""
+    desk.put("last")
+    operations = desk.operations(**more)
+    assert operations.apply(operations.plan(Action.PURGE, Selection(ids=("last",), box=Box.NEW))).count(Outcome.DONE) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ def test_claims_of_a_dead_consumer_go_back_with_their_attempt_counted(desk):
     assert plan.command == ("spooltop", "requeue", str(desk.path), desk.id(1), desk.id(2))
     result = operations.apply(plan)
     assert outcomes(result) == [(Outcome.DONE, ""), (Outcome.DONE, "")]
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1", f"{desk.id(2)},s=imessage,n=3"]
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died", f"{desk.id(2)},s=imessage,n=3,e=died"]
     assert desk.names(Box.CUR) == []
     assert result.undo == ("spooltop", "undo", str(desk.path), plan.operation)
 
@@ -48,7 +49,7 @@ def test_a_claim_at_the_limit_of_attempts_is_rejected_instead_and_the_plan_says_
     assert [item.warning for item in plan.items] == [why, "in work at 9 deaths"]
     assert any(note.startswith("1 rejected instead of requeued") for note in plan.notes)
     assert outcomes(operations.apply(plan)) == [(Outcome.DONE, why), (Outcome.DONE, "")]
-    assert (desk.names(Box.NEW), desk.names(Box.REJECTED)) == ([f"{desk.id(2)},n=9"], [claims[0]])
+    assert (desk.names(Box.NEW), desk.names(Box.REJECTED)) == ([f"{desk.id(2)},n=9,e=died"], [claims[0]])
     undone = operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation}))
     assert (undone.count(Outcome.DONE), desk.names(Box.CUR)) == (2, claims)
 
@@ -81,12 +82,12 @@ def test_a_living_consumer_is_refused_and_only_force_takes_its_claim(desk):
     plan = operations.plan(Action.REQUEUE, Selection(everything=True))
     assert plan.items == []
     assert [refusal.forceable for refusal in plan.refused] == [True]
-    assert "alive" in plan.refused[0].reason
+    assert plan.refused[0].reason.endswith("holds its presence lock")
     forced = operations.plan(Action.REQUEUE, Selection(everything=True), force=True)
     assert forced.confirm is Confirm.NUMBER
     assert any("ClaimLost" in note for note in forced.notes)
     assert operations.apply(forced).count(Outcome.DONE) == 1
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
 def test_the_lock_is_tested_again_just_before_the_move(desk):
@@ -154,10 +155,11 @@ def test_a_name_of_255_bytes_without_a_tail_goes_as_it_is(desk):
     [
         ("1795220920443125.9155.vm:2,P4242", "1795220920443125.9155.vm"),
         ("1795220920443125.9155.vm:P4242", "1795220920443125.9155.vm"),
-        ("order,n=0,c=" + "a" * 32 + ".1795222800000000:2,P7", "order,n=1"),
-        ("mail:2,S", "mail"),
+        ("order,n=0,c=" + "a" * 32 + ".1795222800000000:2,P7", "order,n=1,e=died"),
+        ("mail:2,S", "mail:2,S"),
         ("no tail", "no tail"),
-        ("late,n=3,t=1795222800000000,c=" + "a" * 32 + ".1795222800000000:2,P7", "late,n=4"),
+        ("late,n=3,t=1795222800000000,c=" + "a" * 32 + ".1795222800000000:2,P7", "late,n=4,e=died"),
+        ("late,n=3,e=exit-1,c=" + "a" * 32 + ".1795222800000000:2,P7", "late,n=4,e=died"),
     ],
 )
 def test_what_a_claim_is_called_in_new(claim, waiting):
@@ -189,7 +191,7 @@ def test_a_plan_that_is_a_minute_old_takes_only_what_is_still_the_same(desk, act
     plan = operations.plan(action, Selection(box=Box.CUR, ids=ids))
     desk.now += 60
     other.apply(other.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(again,))))
-    later = desk.claim_and_die(f"{again},n=1", desk.put(desk.id(9), "9"))
+    later = desk.claim_and_die(f"{again},n=1,e=died", desk.put(desk.id(9), "9"))
     (desk.path / "cur" / claims[2]).unlink()
     os.chmod(desk.path / "cur" / claims[3], 0o600 if os.stat(desk.path / "cur" / claims[3]).st_mode & 0o77 else 0o644)
     result = operations.apply(plan)
@@ -360,7 +362,7 @@ def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(de
     [mine] = late.apply(late.plan(Action.REQUEUE, DEAD)).items
     assert theirs[0].count(Outcome.DONE) == 1
     assert (mine.outcome, mine.reason) == (Outcome.SKIPPED, "gone or requeued by another")
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
 def test_stop_ends_it_after_the_item_in_hand_and_says_what_is_left(desk):
@@ -411,3 +413,38 @@ def test_read_only_refuses_a_plan_that_was_made_before(desk):
     with pytest.raises(Refused, match="opened with --read-only"):
         desk.operations(read_only="opened with --read-only").apply(plan)
     assert desk.names(Box.CUR) == ["a:2,P1"]
+
+
+class NoSyncs(LogFiles):
+    """Syncs of a folder of what is held fail."""
+
+    def sync_dir(self, fd):
+        if "/held/" in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync_dir(fd)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_what_was_moved_and_may_not_last_is_no_success(desk, count):
+    for number in range(1, count + 1):
+        desk.put(desk.id(number))
+    operations = desk.operations(NoSyncs())
+    result = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
+    assert [one.outcome for one in result.items] == [Outcome.FAILED] * count
+    assert all(one.reason.startswith("moved, but a power cut may take it back") for one in result.items)
+    assert len(desk.names(Box.HELD)) == count
+
+
+def test_a_holder_that_is_no_longer_known_to_be_gone_keeps_its_claim(desk):
+    """Dead when it was planned; without its presence file nobody can tell any more."""
+    [claim] = desk.claim_and_die(desk.put(desk.id(1)))
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
+    assert len(plan.items) == 1
+    for presence in (desk.path / ".spooltop" / "consumers").iterdir():
+        presence.unlink()
+    (result,) = operations.apply(plan).items
+    assert (result.outcome, result.reason) == (
+        Outcome.SKIPPED, "its holder is no longer known to be gone: its presence file is missing",
+    )  # fmt: skip
+    assert desk.names(Box.CUR) == [claim]

@@ -32,8 +32,8 @@ def requeued(desk, *numbers):
 
 def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(desk):
     operations, operation, claims = requeued(desk, 1, 2, 3)
-    desk.claim(f"{desk.id(1)},n=1")
-    (desk.path / "new" / f"{desk.id(2)},n=1").unlink()
+    desk.claim(f"{desk.id(1)},n=1,e=died")
+    (desk.path / "new" / f"{desk.id(2)},n=1,e=died").unlink()
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     assert [item.row.id for item in plan.items] == [desk.id(3)]
     assert [refusal.reason for refusal in plan.refused] == [
@@ -42,6 +42,19 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(desk):
     ]
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert claims[2] in desk.names(Box.CUR)
+
+
+def test_the_plan_says_what_it_undoes_and_where_each_message_goes(desk):
+    operations, operation, _ = requeued(desk, 1, 2)
+    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation[:6]})
+    assert (plan.undone, plan.undoes) == (Action.REQUEUE, operation)
+    for item in plan.items:
+        assert (item.row.verdict, item.row.evidence, item.row.attempt) == (Verdict.DEAD, "back to cur", 1)
+        assert item.row.in_box_since == (desk.path / "new" / item.name).stat().st_ctime
+    put = operations.plan(Action.INJECT, Selection(), options={"count": 1})
+    operations.apply(put)
+    [item] = operations.plan(Action.UNDO, Selection(), options={"undoes": put.operation}).items
+    assert (item.row.verdict, item.row.evidence) == (None, "back to trash")
 
 
 def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
@@ -54,13 +67,13 @@ def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
     assert [refusal.reason for refusal in plan.refused] == [
         "its consumer is gone and forgotten, in cur nobody could tell: it stays in new"
     ]
-    assert operations.apply(plan).count(Outcome.DONE) == 0 and desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+    assert operations.apply(plan).count(Outcome.DONE) == 0 and desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
 def test_a_consumer_that_is_quicker_than_the_undo_keeps_its_message(desk):
     operations, operation, _ = requeued(desk, 1)
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    desk.claim(f"{desk.id(1)},n=1")
+    desk.claim(f"{desk.id(1)},n=1,e=died")
     [late] = operations.apply(plan).items
     assert (late.outcome, late.reason) == (Outcome.SKIPPED, "a consumer already has it")
 
@@ -72,7 +85,7 @@ def test_an_undo_can_be_undone_and_the_first_operation_says_by_whom(desk):
     assert (first.undone_by, first.why_not_undo) == (second.operation, f"already undone by {second.operation}")
     assert operations.plan(Action.UNDO, Selection(), options={"undoes": operation}).items == []
     assert undo(operations, second.operation).count(Outcome.DONE) == 1
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
+    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
 def test_an_injection_goes_to_the_trash_where_it_still_waits(desk):
@@ -90,12 +103,39 @@ def test_an_injection_goes_to_the_trash_where_it_still_waits(desk):
 
 def test_another_file_under_the_name_is_not_the_one_that_was_moved(desk):
     operations, operation, _ = requeued(desk, 1)
-    waiting = desk.path / "new" / f"{desk.id(1)},n=1"
+    waiting = desk.path / "new" / f"{desk.id(1)},n=1,e=died"
     other = desk.path / "other"
     other.write_text("another")
     other.replace(waiting)
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     assert (plan.items, len(plan.refused)) == ([], 1)
+
+
+def test_another_file_in_the_place_of_what_was_held_is_not_taken(desk):
+    desk.put("job")
+    operations = desk.operations()
+    plan = operations.plan(Action.HOLD, Selection(ids=("job",), box=Box.NEW))
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    [held] = (desk.path / ".spooltop" / "held").glob("*/job")
+    desk.put("another", "another")
+    os.rename(desk.path / "new" / "another", held)
+    again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert (again.count, [one.reason for one in again.refused]) == (0, ["another file stands in held under that name"])
+    assert desk.names(Box.NEW) == [] and held.read_text() == "another"
+
+
+def test_what_an_undo_cannot_look_at_is_refused_with_the_reason(desk):
+    desk.put("job")
+    operations = desk.operations()
+    plan = operations.plan(Action.HOLD, Selection(ids=("job",), box=Box.NEW))
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    held = desk.path / ".spooltop" / "held"
+    [folder] = held.iterdir()
+    folder.rename(held.parent / "elsewhere")
+    folder.write_text("a file in its place")
+    again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert (again.count, len(again.refused)) == (0, 1)
+    assert os.strerror(errno.ENOTDIR) in again.refused[0].reason
 
 
 def test_a_message_that_was_claimed_and_came_back_is_not_taken_back(desk):
@@ -192,6 +232,30 @@ def test_a_forged_journal_leads_nowhere(desk, tmp_path):
     assert desk.census() == {"mine": ["new/victim"]}
 
 
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("count", True), ("count", -1), ("count", 1 << 64), ("count", 1.5), ("time", True), ("time", -1.0), ("time", 1e300)],
+)
+def test_a_journal_line_with_a_number_that_none_can_be_tells_of_no_operation(desk, member, value):
+    requeued(desk, 1)
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    intent = json.loads(journal.read_bytes().splitlines()[0])
+    journal.write_text(json.dumps({**intent, member: 0}) + "\n")
+    assert len(desk.operations().records()) == 1
+    journal.write_text(json.dumps({**intent, member: value}) + "\n")
+    assert desk.operations().records() == []
+
+
+def test_of_two_results_of_one_batch_the_first_counts(desk):
+    requeued(desk, 1)
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    lines = [line for line in journal.read_bytes().splitlines(keepends=True) if line.strip(b"\0")]
+    [result] = [line for line in lines if b'"line":"result"' in line]
+    journal.write_bytes(b"".join(lines) + result.replace(b'"outcome":"done"', b'"outcome":"skipped"'))
+    [record] = desk.operations().records()
+    assert (record.done, record.skipped) == (1, 0)
+
+
 def test_a_journal_that_is_a_link_is_not_followed_and_nothing_happens(desk, tmp_path):
     desk.put("a:2,P1", box=Box.CUR)
     (desk.path / ".spooltop").mkdir()
@@ -277,7 +341,7 @@ def test_what_could_not_be_looked_at_after_its_move_is_not_measured_by_when_the_
     files = Blind()
     operations = desk.operations(files)
     plan = operations.plan(Action.REQUEUE, DEAD)
-    files.to = f"{desk.id(0)},n=1"
+    files.to = f"{desk.id(0)},n=1,e=died"
     assert operations.apply(plan).count(Outcome.DONE) == 3
     files.to = ""
     *_, last = (desk.path / ".spooltop" / "journal.jsonl").read_bytes().rstrip(b"\0").splitlines()

@@ -9,19 +9,14 @@ import signal
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
+from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 
-SEEN = {
-    "open_dir", "create", "open_read", "open_lasting", "close", "lock", "write", "read", "sync", "sync_dir", "sync_fs", "stat",
-    "fstat", "list", "scan", "inodes", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir", "own_as",
-    "reserve", "read_at", "lock_whole",
-}  # fmt: skip
-
-
-CHANGES = {
-    "create", "write", "sync", "sync_dir", "sync_fs", "rename_noreplace", "rename", "link", "replace", "unlink", "mkdir", "rmdir",
-    "own_as", "reserve",
-}  # fmt: skip
-"""What changes anything on the disk."""
+CHANGES = CHANGING | {"reserve"}
+"""What changes a file or a name."""
+LASTING = CHANGES | SYNCING
+"""What changes what is on the disk after a power cut."""
+SEEN = LASTING | LOOKING | {"read_at", "lock_whole"}
+"""Every operation that ends in a system call."""
 
 
 class Tripwire(LogFiles):
@@ -53,13 +48,17 @@ class Tripwire(LogFiles):
         return counted
 
 
-def killed(at, run, *, old):
-    """``run(files)`` in a child that is killed at its call number ``at``; True where there was none and it came to its end."""
+def killed(at, run, *, old, seen=CHANGES):
+    """``run(files)`` in a child that is killed before its call number ``at`` of those in ``seen``; True where there
+    was none and it came to its end.
+
+    A kill before a call that only looks or syncs leaves the same files as the kill before the next change: those are left out.
+    """
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            run(Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old))
+            run(Tripwire(at, lambda: os.kill(os.getpid(), signal.SIGKILL), old=old, seen=seen))
             code = 0
         finally:
             os._exit(code)
@@ -70,12 +69,12 @@ def killed(at, run, *, old):
 
 def failed(at, code, run):
     """``run(files, say)``, of which the call number ``at`` fails: what was told of that, and whether there was no such call. No
-    descriptor stays open."""
+    descriptor stays open. A full disk fails only what writes."""
 
     def fail():
         raise OSError(code, os.strerror(code))
 
-    files = Tripwire(at, fail)
+    files = Tripwire(at, fail, seen=LASTING if code == errno.ENOSPC else SEEN)
     told = []
     descriptors = len(os.listdir("/proc/self/fd"))
     over = False

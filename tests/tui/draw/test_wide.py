@@ -25,7 +25,9 @@ def right(snapshot: Snapshot, height: int = 47) -> list[str]:
 def test_a_wide_screen_keeps_the_narrow_one_at_its_left() -> None:
     narrow = [line_text(line).rstrip() for line in overview(values.trouble(), 80, 47, now=NOW, zone=ZONE)]
     wide = [line_text(line) for line in overview(values.trouble(), 160, 47, now=NOW, zone=ZONE)]
-    assert [line[:80].rstrip() for line in wide[: len(narrow)]] == narrow
+    common = narrow.index(" claims, dead ones first · 3 shows all")  # below, the narrow one fills rows that it has to spare
+    assert common > 25
+    assert [line[:80].rstrip() for line in wide[:common]] == narrow[:common]
     assert any("claims, dead ones first" in line[80:] for line in wide)
 
 
@@ -53,7 +55,7 @@ def test_claims_without_room_are_counted() -> None:
     assert "   892 more" in right(replace(whole, sight=replace(whole.sight, claims=many, boxes=boxes)))
 
 
-def test_a_value_that_was_put_back_is_marked_by_more_than_its_colour() -> None:
+def test_a_value_that_was_reverted_is_marked_by_more_than_its_colour() -> None:
     assert any("imessage    89636 → 89632 ↓" in line and line.endswith("email") for line in right(values.trouble()))
 
 
@@ -61,7 +63,7 @@ def test_the_chart_begins_at_nothing_and_shows_what_was_not_watched() -> None:
     history = {Box.NEW: (None,) * 10 + (0.0,) * 5 + (1.0, 2.0, 4.0, 8.0, 8.0)}
     lines = [line_text(line) for line in depth_chart(replace(values.trouble(), history=history), 80, 20)]
     assert lines[1].endswith(" " * 9 + "█" * 6)
-    assert lines[-2][12:] == "·" * 30 + "▁" * 15 + "▆" * 3 + "█" * 12
+    assert lines[-2][12:] == "·" * 30 + "▁" * 15 + "█" * 15
     assert lines[-1].split() == ["5m", "ago", "now"]
     assert depth_chart(values.trouble(), 80, 7) == []
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, overload
 
 import pytest
 
-from spooltop.cli import render_changes_text
+from spooltop.cli import render_changes_text, render_text
 from spooltop.model.can import Can
 from spooltop.model.kind import Sort
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
 from spooltop.model.row import Payload
-from spooltop.model.sight import LockParty, Watch, Who
+from spooltop.model.sight import Lock, LockParty, Watch, Who
 from spooltop.model.words import Box
+from spooltop.observe.observer import Observer
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
-from spooltop.tui.draw.lamp import Lamp, Times
+from spooltop.tui.draw.lamp import Lamp, Times, lamp_line
 from spooltop.tui.draw.lists import list_header, row_line, title_line
-from spooltop.tui.draw.locks import lock_table
+from spooltop.tui.draw.locks import lock_lines, lock_table
 from spooltop.tui.draw.one_cursor import cursor_detail
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
@@ -34,6 +37,7 @@ from spooltop.tui.draw.trouble import problem_hint
 from spooltop.tui.reasons import purge
 from spooltop.tui.scene import Scene, View
 
+from ...observe.sights import T0, look
 from ...pictures import asked, states, values
 from ...pictures.values import NOW, ZONE
 
@@ -50,7 +54,7 @@ def top(width: int = 80, lamp: Lamp = Lamp(), **changes: object) -> str:  # noqa
 def test_the_header_says_which_how_fresh_and_who() -> None:
     assert top().splitlines() == [
         " spooltop /var/spool/memex      live · as of 02:41:09 +0100 · watched for 5m12s",
-        " ext4 12GB free 41%, inodes free 88% · you are memex, may change",
+        " ext4 12GB free 41%, inodes free 88% · you are memex, read-write",
     ]
 
 
@@ -90,8 +94,8 @@ def test_a_trouble_further_down_can_be_chosen() -> None:
 def test_figures_say_over_what() -> None:
     words = text(overview(values.trouble(), 80, 20, now=NOW))
     assert "+1.8/s over 5m, growing" in words
-    assert " over 1m   in   11.9/s  done   10.1/s  requeued     0" in words
-    assert "p50/95/99 of 606:  worked 0.1s 0.3s 0.6s" in words
+    assert " over 1m   in   11.9/s  done   10.1/s  retried      0" in words
+    assert "of 606  worked p50 0.1s p99 0.6s" in words
     assert "2 alive 2 DEAD 0 unknown" in words
 
 
@@ -111,7 +115,7 @@ def test_a_mail_folder_is_not_judged() -> None:
     assert words.replace("\n", "").count("spooltop --as spool") == 1
     assert "DEAD" not in words
     assert "\n If it is a job spool all the same: spooltop --as spool /home/ann/Maildir\n" in words
-    for who in ("READ-ONLY", "may look only"):  # what opened it may call it so too
+    for who in ("READ-ONLY", "read-only"):  # what opened it may call it so too
         sight = replace(snapshot.sight, who=Who("ann", 1004, who))
         for width, target in ((80, "x"), (80, "/var/spool/" + "long/" * 20), (40, "/var/spool/" + "long/" * 20)):
             assert text(header(replace(snapshot, sight=sight), width, target=target, now=NOW)).count("READ-ONLY") == 1
@@ -159,7 +163,7 @@ def test_of_claims_that_are_too_many_to_judge_it_takes_those_too_that_were_not()
 
 def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
     words = text(cursor_glance(values.trouble(), 80, 3, now=NOW)).splitlines()
-    assert words[1].endswith("REVERTED 5×")
+    assert words[1].endswith("REVERTED 5×: 89636→89632")
     assert words[2].strip() == "4 more, 5 shows all"
 
 
@@ -177,7 +181,7 @@ def test_claims_stand_as_verdict_then_evidence() -> None:
     title = line_text(title_line(columns, 80, sort=Sort("held")))
     assert "held↓" in title
     row = line_text(row_line(values.claims()[2], columns, 80, now=NOW, marked=True))
-    assert row.startswith(" * DEAD        41m       4  4313 worker.py   gone ")
+    assert row.startswith(" * DEAD        41m       4  4313 worker.py      gone ")
 
 
 def test_narrow_screens_lose_columns_from_the_right_but_never_the_name() -> None:
@@ -366,7 +370,7 @@ def test_operations_say_whether_they_can_be_undone() -> None:
     assert "2 of 3" in words[2] and "can be undone" in words[2]
     assert "no: all 5 were done since" in words[3]
     assert "undone by 70f3b5d8aa" in words[5]
-    assert "17 of 40" in words[6] and "BROKE OFF" in words[6]
+    assert "17 of 40" in words[6] and "NOT FINISHED" in words[6]
 
 
 def test_the_chosen_trouble_is_seen_without_colour_and_keeps_its_sign() -> None:
@@ -468,3 +472,45 @@ def test_how_long_a_claim_is_held_stands_beside_how_long_others_took() -> None:
     worked = values.trouble().rates.worked
     words = text(detail(values.claims()[1], Payload(b"", 0, False), 100, 20, now=NOW, zone=ZONE, worked=worked))
     assert "others 0.6s (p99 of 606)" in words
+
+
+@pytest.mark.parametrize(
+    ("short", "words"),
+    [(False, "STALE 41s: readdir of new does not answer · as of 02:41:09 +0100"), (True, "STALE 41s · 02:41:09 +0100")],
+)
+def test_a_look_that_hangs_says_why_where_there_is_room(short: bool, words: str) -> None:
+    lamp = Lamp(stale_for=41, stale_why="readdir of new does not answer")
+    assert line_text(lamp_line(values.trouble(), lamp=lamp, zone=ZONE, short=short)) == words
+
+
+LOCKS = (
+    Lock("/s/calm.lock", "flock", (LockParty(1, since=T0 - 59),), (LockParty(2),), "blocked", "1 waits for it"),
+    Lock("/s/import.lock", "flock", (LockParty(3, "import.py", since=T0 - 61),), (LockParty(4),), "blocked", "1 waits for it"),
+    Lock("/s/just.lock", "soft", (LockParty(5, since=T0 - 300, alive=False),), (), "stale", "pid 5 is gone"),
+    Lock("/s/leader.lock", "soft", (LockParty(6, since=T0 - 301, alive=False),), (), "stale", "pid 6 is gone"),
+    Lock("/s/x.lck", "mkdir", (LockParty(7, since=T0 - 999, alive=False),), (), "stale", "pid 7 is gone"),
+    Lock("/s/job.lock.queue", "ticket", (LockParty(8, since=T0 - 1, alive=False),), (LockParty(9),), "stale", "pid 8 is gone"),
+    Lock("/s/long.lock", "flock", (LockParty(10, since=T0 - 999),), (), "held"),
+    Lock("/s/free.lock", "none", verdict="free"),
+)
+TROUBLED = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/x.lck": "STALE", "/s/job.lock.queue": "STALE"}
+
+
+@pytest.mark.parametrize("many", range(len(LOCKS) + 1))
+def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> None:
+    """Never "nothing wrong" above a lock that is BLOCKED or STALE, and the Locks view counts what the problems are about."""
+    for locks in itertools.combinations(LOCKS, many):
+        snapshot = Observer().add(look(0, locks=locks))
+        loud = {lock.path: TROUBLED[lock.path] for lock in locks if lock.path in TROUBLED}
+        told = {"lock-blocked": 0, "lock-stale": 0, "ticket-orphan": 0}
+        for problem in snapshot.problems:
+            told[problem.code] += 1 if problem.code != "lock-stale" else problem.count
+        assert sum(told.values()) == len(loud)
+        table = text(lock_table(snapshot, 80, 60, now=T0))
+        for shown in (table, text(lock_lines(snapshot, 200, 20, now=T0)), "\n".join(render_text.locks(snapshot))):
+            words = [(line, word) for line in shown.splitlines() for word in ("BLOCKED", "STALE") if word in line]
+            assert {path: word for line, word in words for path in loud if path in line} == loud
+            assert len(re.findall("BLOCKED|STALE", shown)) == len(loud)
+        assert (f"{len(loud)} in trouble" in table) is bool(loud)
+        assert ("nothing wrong" in text(overview(snapshot, 80, 20, now=T0))) is not bool(loud)
+        assert ("nothing wrong" in "\n".join(render_text.status(snapshot, "/s"))) is not bool(loud)

@@ -1,0 +1,60 @@
+"""Wrong types of arguments, said with the name of the parameter and what it takes."""
+
+from __future__ import annotations
+
+import math
+
+from spooltop.errors import UsageError
+
+__all__ = ["check_bytes", "check_number", "check_seconds", "check_text", "microseconds"]
+
+
+def check_text(what: str, value: object) -> None:
+    """Raises ``TypeError`` for what is no ``str``.
+
+    >>> check_text("source", 5)
+    Traceback (most recent call last):
+    ...
+    TypeError: source takes a str, not int: 5
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{what} takes a str, not {type(value).__name__}: {value!r:.80}")
+
+
+def check_bytes(what: str, value: object, for_text: str) -> None:
+    """Raises ``TypeError`` for what are no bytes; ``for_text`` says what to do with a ``str``."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} takes bytes, not {type(value).__name__}" + (f": {for_text}" if isinstance(value, str) else ""))
+
+
+def check_seconds(what: str, value: object, *, or_none: bool = True) -> None:
+    """Raises ``TypeError`` for what is no number of seconds, and ``UsageError`` for NaN."""
+    wanted = "seconds or None" if or_none else "seconds"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if value is None and or_none:
+            return
+        raise TypeError(f"{what} takes {wanted}, not {type(value).__name__}: {value!r:.80}")
+    if math.isnan(value):
+        raise UsageError(f"{what} takes {wanted}, not NaN")
+
+
+def check_number(what: str, value: object, least: int) -> None:
+    """Raises ``TypeError`` for what is no whole number, and ``UsageError`` for one below ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} takes a whole number, not {type(value).__name__}: {value!r:.80}")
+    if value < least:
+        raise UsageError(f"{what} takes a number from {least} up, not {value}")
+
+
+def microseconds(what: str, value: object) -> int:
+    """A time in seconds since the epoch as µs. Raises ``TypeError`` and ``UsageError``.
+
+    >>> microseconds("not_before", 1.5)
+    1500000
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        hint = ": give its timestamp()" if hasattr(value, "timestamp") else f": {value!r:.80}"
+        raise TypeError(f"{what} takes epoch seconds, not {type(value).__name__}{hint}")
+    if not math.isfinite(value):
+        raise UsageError(f"{what} takes epoch seconds, not {value}")
+    return int(value * 1e6)

@@ -1,0 +1,74 @@
+"""Messages whose attempts fail again and again: told by their names, and by what was seen to come back."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from ..model.sight import Return, Sight, Tried
+from ..model.words import DIED
+
+__all__ = ["Failing", "FailingWatch"]
+
+WINDOW = 300.0
+"""Seconds over which returns are counted."""
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """``messages`` fail; they were tried in vain ``retries`` times in ``window`` seconds, None: in all, as their names tell.
+    ``ended`` is how the last attempt ended, None where nothing tells; ``at_least``: there may be more of them."""
+
+    messages: tuple[Tried, ...]
+    retries: int
+    window: float | None
+    ended: str | None
+    at_least: bool
+
+
+class FailingWatch:
+    """Remembers the returns of the last five minutes."""
+
+    def __init__(self, attempts: int, releases: int) -> None:
+        self._attempts = attempts
+        self._releases = releases
+        self._returns: deque[Return] = deque(maxlen=_MOST)
+        self._recovered: dict[str, float] = {}
+        self._since: float | None = None
+
+    def clear(self) -> None:
+        self._returns.clear()
+        self._recovered.clear()
+        self._since = None
+
+    def add(self, sight: Sight) -> Failing | None:
+        now = sight.taken_at
+        self._since = now if self._since is None else self._since
+        self._returns.extend(one for one in sight.flow.returns if one.failed)
+        self._recovered.update(dict.fromkeys(sight.flow.recovered, now))
+        while self._returns and self._returns[0].at < now - WINDOW:
+            self._returns.popleft()
+        for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
+            del self._recovered[id]
+        often = Counter(one.id for one in self._returns)
+        together = len(self._returns) >= self._releases and not any(id in self._recovered for id in often)
+        found = {
+            one.id: one
+            for one in sight.tried
+            if (one.attempts >= self._attempts and one.failed) or (together and one.id in often)
+        }
+        if not found:
+            return None
+        messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
+        watched = sum(often[id] for id in found)
+        if watched >= self._releases:
+            window: float | None = min(WINDOW, max(1.0, now - self._since))
+            retries = watched
+        else:
+            window, retries = None, sum(one.attempts for one in messages)
+        last = next((one.ended for one in reversed(self._returns) if one.id in found and one.ended), None)
+        if last is None:
+            ends = Counter(one.ended for one in messages if one.ended not in (None, DIED))
+            last = ends.most_common(1)[0][0] if ends else None
+        return Failing(messages, retries, window, last, not sight.tried_all)

@@ -1,0 +1,82 @@
+"""What is copied works where it is pasted; what waits for somebody says for what; errors break between words."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spooltop.cli.terminal import Terminal
+from spooltop.control import open_control
+from spooltop.engine import Spool
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+from spooltop.operate.words import MOST_IDS, MOST_LINES, shell_lines
+
+from .streams import ROOT, Stream, spooltop
+
+
+def pasted(lines: list[str], where: Path) -> None:
+    """Runs ``lines`` in a shell in another directory, with ``--yes`` in the place of a person."""
+    launcher = where / "spooltop"
+    launcher.write_text(f'#!/bin/sh\ncase $1 in ls) exec {sys.executable} -m spooltop "$@";; esac\n'
+                        f'exec {sys.executable} -m spooltop "$@" --yes\n')  # fmt: skip
+    launcher.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    subprocess.run(["bash", "-c", "\n".join(lines)], cwd=where, env=environ, check=True, capture_output=True, timeout=100)
+
+
+@pytest.mark.parametrize("many", [2, MOST_IDS + 1, MOST_LINES + 1])
+def test_a_copied_command_works_in_another_directory(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Spool.create("here", durable=False) as box:
+        for number in range(many - 2):
+            box.put(b"x", id=f"{number:04}")
+        for odd in ("END OF IDS", "-n \\ 'x' $HOME"):
+            (tmp_path / "here" / "new" / odd).write_bytes(b"x")
+    with open_control("here", watch=False) as control:
+        plan = control.plan(Action.PURGE, Selection(box=Box.NEW, older_than=0.0))
+    assert plan.count == many
+    lines = shell_lines(plan)
+    assert str(tmp_path / "here") in lines[0]
+    assert len(lines) == (1 if many == 2 or many > MOST_LINES else many + 2)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    pasted(lines, elsewhere)
+    assert os.listdir("here/new") == []
+
+
+def test_ids_from_a_terminal_are_asked_for(tmp_path: Path) -> None:
+    Spool.create(tmp_path / "s", durable=False).put(b"x", id="one")
+    done = spooltop("purge", tmp_path / "s", "--box", "new", "-", "--dry-run", stdin=b"one\n", tty=True)
+    assert done.code == 0
+    assert "reading ids from the terminal, one a line; Ctrl-D ends" in done.err
+    assert "reading ids" not in spooltop("purge", tmp_path / "s", "--box", "new", "-", "--dry-run", stdin=b"one\n").err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_an_error_breaks_between_words_on_a_terminal_only(columns: int) -> None:
+    text = "the spool is not there, and /a/rather/long/path/that-has-dashes/in/it is not a spool either; " * 2
+    narrow = Stream(tty=True)
+    Terminal(Stream(), Stream(), narrow, {"TERM": "xterm"}, columns=columns).error(text)
+    lines = narrow.written.splitlines()
+    assert len(lines) > 1 and " ".join(lines) == f"spooltop: {text}".strip()
+    assert all(len(line) <= max(columns, 45) for line in lines)
+    piped = Stream()
+    Terminal(Stream(), Stream(), piped, {"TERM": "xterm"}, columns=columns).error(text)
+    assert piped.written == f"spooltop: {text}\n"
+
+
+def test_the_list_of_claims_says_whose_they_are(tmp_path: Path) -> None:
+    with Spool.create(tmp_path / "s", durable=False) as box:
+        box.put(b"x")
+        claim = box.claim()
+        assert claim is not None
+        head, line = spooltop("ls", tmp_path / "s", "--box", "cur").out.splitlines()
+        at = head.index("owner")
+        assert line[at:].startswith(f"{os.getpid()} ")
+        assert line.index(claim.id) == head.index("message")
+        claim.ack()

@@ -1,0 +1,264 @@
+"""Work that fails: counted as what it is at any speed, and told as a problem whose selection is exactly its messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.engine import Spool
+from spooltop.errors import ClaimLost
+from spooltop.model.kind import ListQuery
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action, Box, Verdict
+from spooltop.tui.draw.boxes import box_table
+from tests.engine.helpers import in_child
+
+from ..cli.streams import spooltop
+from ..conftest import Clock
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    with Spool.create(tmp_path / "s", durable=False, max_attempts=10_000) as spool:
+        yield spool
+
+
+class Watched:
+    """A control that listens, and what it has counted since."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.control: Control = open_control(path)
+        self.totals: Counter[str] = Counter()
+        self.until(lambda snapshot: snapshot.sight.flow.measured)
+
+    def look(self) -> Snapshot:
+        snapshot = self.control.look()
+        flow = snapshot.sight.flow
+        for name in ("arrived", "done", "retried", "requeued", "shifted"):
+            self.totals[name] += getattr(flow, name)
+        return snapshot
+
+    def until(self, holds: Callable[[Snapshot], bool]) -> Snapshot:
+        while not holds(snapshot := self.look()):
+            self.control.changes(1.0)
+        return snapshot
+
+    def settled(self) -> dict[str, int]:
+        """What was counted once an event that comes last was heard of, and what left ``cur`` before it has been settled."""
+        for _ in range(3):
+            arrived = self.totals["arrived"]
+            with Spool(self.path, durable=False) as other:
+                other.put(b"last")
+            self.until(lambda _snapshot, arrived=arrived: self.totals["arrived"] > arrived)  # type: ignore[misc]
+        self.totals["arrived"] -= 3
+        return {name: many for name, many in self.totals.items() if many}
+
+
+@pytest.fixture
+def watched(spool: Spool) -> Iterator[Callable[[], Watched]]:
+    opened: list[Watched] = []
+
+    def watch() -> Watched:
+        opened.append(Watched(spool.path))
+        return opened[-1]
+
+    yield watch
+    for one in opened:
+        one.control.close()
+
+
+def attempt(spool: Spool, **how: object) -> None:
+    claim = spool.claim()
+    assert claim is not None
+    claim.release(**how)  # type: ignore[arg-type]
+
+
+def test_a_thousand_attempts_that_fail_are_retried_and_none_is_done(spool: Spool, watched: Callable[[], Watched]) -> None:
+    spool.put_many([b"x"] * 5)
+    watch = watched()
+    for _ in range(1_000):
+        attempt(spool, ended="exit-1")
+    assert watch.settled() == {"retried": 1_000}
+
+
+def test_a_foreign_consumer_gives_back_one_name_and_each_time_counts(spool: Spool, watched: Callable[[], Watched]) -> None:
+    ids = spool.put_many([b"x"] * 3)
+    watch = watched()
+    path = Path(spool.path)
+    for number in range(300):
+        id = ids[number % 3]
+        os.rename(path / "new" / id, path / "cur" / f"{id}:2,P1")
+        os.rename(path / "cur" / f"{id}:2,P1", path / "new" / id)
+    for id in ids[:2]:  # in work when nobody has heard yet that it was given back
+        os.rename(path / "new" / id, path / "cur" / f"{id}:2,P1")
+    os.unlink(path / "cur" / f"{ids[0]}:2,P1")
+    assert watch.settled() == {"retried": 300, "done": 1}
+
+
+def test_what_is_done_after_it_failed_is_done_once(spool: Spool, watched: Callable[[], Watched]) -> None:
+    watch = watched()
+    for _ in range(20):
+        spool.put(b"x")
+        for _ in range(3):
+            attempt(spool, ended="exit-1")
+        claim = spool.claim()
+        assert claim is not None
+        claim.ack()
+    assert watch.settled() == {"arrived": 20, "retried": 60, "done": 20}
+
+
+def test_what_operators_move_is_no_flow(spool: Spool, watched: Callable[[], Watched]) -> None:
+    spool.put_many([b"x"] * 6)
+    claims = [spool.claim() for _ in range(2)]
+    for name in ("foreign", "gone"):
+        Path(spool.path, "cur", f"{name}:2,P4194304").touch()
+    watch = watched()
+    control = watch.control
+    claimed = tuple(claim.id for claim in claims if claim is not None)
+
+    def apply(action: Action, selection: Selection, **options: bool) -> str:
+        plan = control.plan(action, selection, force=True, options=dict(options))
+        assert plan.count, action
+        control.apply(plan)
+        return plan.operation
+
+    def moved(action: Action, selection: Selection, **options: bool) -> str:
+        operation = apply(action, selection, **options)
+        watch.look()
+        return operation
+
+    moved(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    moved(Action.RELEASE, Selection(everything=True))
+    purged = moved(Action.PURGE, Selection(box=Box.NEW, everything=True))
+    moved(Action.UNDO, Selection(), undoes=purged)  # type: ignore[arg-type]
+    moved(Action.PURGE, Selection(box=Box.CUR, ids=("gone",)), now=True)
+    moved(Action.REQUEUE, Selection(box=Box.CUR, ids=(*claimed[1:], "foreign")))
+    assert claims[0] is not None and claims[1] is not None
+    claims[0].ack()
+    with pytest.raises(ClaimLost):
+        claims[1].ack()
+    assert watch.settled() == {"requeued": 2, "shifted": 2, "done": 1}
+
+
+def test_a_hold_and_a_release_of_all_leave_the_trend_of_new_as_it_was(spool: Spool, clock: Clock) -> None:
+    spool.put_many([b"x"] * 40)
+    with open_control(spool.path, clock=clock, watch=False) as control:
+
+        def watch(depth: int) -> list[float | None]:
+            """What is told of the trend in a minute with so many in ``new``."""
+            slopes = []
+            for _ in range(12):
+                clock.advance(5)
+                snapshot = control.look(rescan=True)
+                assert snapshot.sight.boxes[Box.NEW].count == depth
+                slopes.append(snapshot.rates.new_per_s)
+                shown = "".join(span.text for line in box_table(snapshot, 120, now=clock.now) for span in line)
+                assert ("steady" in shown) is (slopes[-1] is not None) and "draining" not in shown and "growing" not in shown
+            return slopes
+
+        assert watch(40)[-6:] == [0.0] * 6
+        for action, box, left in ((Action.HOLD, Box.NEW, 0), (Action.RELEASE, None, 40)):
+            plan = control.plan(action, Selection(box=box, everything=True))
+            assert plan.count == 40
+            control.apply(plan)
+            assert watch(left) == [0.0] * 12
+
+
+def _waiting(spool: Spool, name: str) -> None:
+    Path(spool.path, "new", name).write_bytes(b"x")
+
+
+def test_one_look_tells_what_fails_by_names_alone(spool: Spool) -> None:
+    ids = [f"{1795220920443125 + number}.P9R{number:016x}.vm" for number in range(7)]
+    now = 1795220990000000
+    for name in (
+        f"{ids[0]},n=3,t={now},e=exit-1", f"{ids[1]},s=mail,n=8,e=exit-1", f"{ids[2]},n=4,t={now}", f"{ids[3]},n=5,e=died",
+        f"{ids[4]},n=2,e=exit-1", f"{ids[5]},n=5", f"{ids[6]},n=9,e=exit-1,x=1",
+    ):  # fmt: skip
+        _waiting(spool, name)
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    [problem] = [one for one in told["problems"] if one["code"] == "failing"]
+    assert problem["text"] == "3 messages retried 15 times, none done; last exit 1"
+    assert (problem["count"], problem["severity"]) == (3, "critical")
+    assert sorted(problem["selection"]["ids"]) == ids[:3] and problem["selection"]["box"] == "new"
+    with open_control(spool.path, watch=False) as control:
+        [line] = [one for one in control.look().problems if one.code == "failing"]
+        listing = control.listing(ListQuery(Box.NEW, selection=line.selection))
+        assert sorted(row.id for row in listing.window(0, 9)) == ids[:3]
+        assert line.selection is not None
+        held = control.plan(Action.HOLD, line.selection)
+        assert sorted(item.id for item in held.items) == ids[:3]
+        control.apply(held)
+        assert not [one for one in control.look(rescan=True).problems if one.code == "failing"]
+
+
+def test_the_numbers_are_settings(spool: Spool) -> None:
+    _waiting(spool, "a,n=2,e=exit-1")
+
+    def codes(**settings: str) -> list[str]:
+        with open_control(spool.path, watch=False, settings=settings) as control:
+            return [one.code for one in control.look().problems if one.code == "failing"]
+
+    assert codes() == []
+    assert codes(SPOOLTOP_FAILING_ATTEMPTS="2") == ["failing"]
+
+
+def test_ten_that_failed_once_are_told_when_they_were_seen_to(spool: Spool, watched: Callable[[], Watched]) -> None:
+    ids = spool.put_many([b"x"] * 11)
+    watch = watched()
+    for _ in range(9):
+        attempt(spool, delay=600, ended="TimeoutError")
+    watch.settled()
+    assert not [one for one in watch.look().problems if one.code == "failing"]
+    attempt(spool, delay=600, ended="exit-1")
+    watch.settled()
+    [problem] = [one for one in watch.look().problems if one.code == "failing"]
+    assert problem.text.startswith("10 messages retried 10 times in ") and problem.text.endswith(", none done; last exit 1")
+    assert problem.selection is not None and sorted(problem.selection.ids or ()) == sorted(ids[:10])
+
+
+def test_where_one_of_them_gets_done_the_others_may_as_well(spool: Spool, watched: Callable[[], Watched]) -> None:
+    spool.put_many([b"x"] * 11)
+    watch = watched()
+    attempt(spool, ended="exit-1")
+    for _ in range(10):
+        claim = spool.claim()
+        assert claim is not None
+        if claim.attempt == 2:
+            claim.ack()
+        else:
+            claim.release(delay=600, ended="exit-1")
+    claim = spool.claim()
+    assert claim is not None
+    claim.release(delay=600, ended="exit-1")
+    watch.settled()
+    assert not [one for one in watch.look().problems if one.code == "failing"]
+
+
+def test_a_claim_whose_attempts_failed_is_not_one_that_kills(spool: Spool) -> None:
+    for number, ended in enumerate((",e=exit-1", ",e=died", "")):
+        _waiting(spool, f"order-{number},n=4{ended}")
+
+    def work() -> None:
+        with Spool(spool.path, durable=False) as other:
+            claims = [other.claim() for _ in range(3)]
+            assert None not in claims
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    with open_control(spool.path, watch=False) as control:
+        snapshot = control.look()
+        assert [row.verdict for row in snapshot.sight.claims] == [Verdict.DEAD] * 3
+        [poison] = [one for one in snapshot.problems if one.code == "poison"]
+        assert poison.selection is not None and poison.count == 2
+        names = [str(key[1]) for key in poison.selection.keys or () if isinstance(key, tuple)]
+        assert sorted(name.partition(",")[0] for name in names) == ["order-1", "order-2"]

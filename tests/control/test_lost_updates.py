@@ -1,0 +1,118 @@
+"""Lost updates as they are told to whoever watches: each write between two looks counts, an honest one never."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.engine import CursorFile
+from spooltop.model.snapshot import Cursor
+from spooltop.model.words import Json
+
+
+class Watched:
+    """A folder of cursors that is watched."""
+
+    def __init__(self, folder: Path, control: Control) -> None:
+        self.path = folder / "cursors.json"
+        self.control = control
+
+    def write(self, sections: Mapping[str, Json]) -> None:
+        draft = self.path.with_name(f"draft.{os.getpid()}")
+        draft.write_text(json.dumps(sections))
+        draft.replace(self.path)
+
+    def heard(self, sections: Mapping[str, Json]) -> None:
+        """The same, and waits until it was read."""
+        self.write(sections)
+        while not self.control.changes(0.2):
+            continue
+
+    def cursor(self, source: str = "imessage") -> Cursor:
+        return next(one for one in self.control.look().cursors if one.source == source)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    (tmp_path / "cursors.json").write_text(json.dumps({"imessage": 10, "email": 1}))
+    with open_control(str(tmp_path), settings={"HOME": str(tmp_path)}) as control:
+        found = Watched(tmp_path, control)
+        assert found.cursor().value == 10
+        yield found
+
+
+def test_each_lost_update_between_two_looks_is_told(watched: Watched) -> None:
+    for turn in range(4):
+        watched.heard({"imessage": 11 + turn, "email": 1 + turn})
+        watched.heard({"imessage": 10 + turn, "email": 2 + turn})
+        watched.heard({"imessage": 11 + turn, "email": 2 + turn})
+    found = watched.cursor()
+    assert (found.reverts, found.verdict, found.writes_unread, found.reverts_is_bound) == (4, "reverted", 0, False)
+    assert found.suspects == (("email", 4),)
+    assert watched.cursor().reverts == 4
+    assert watched.cursor("email").reverts == 0
+
+
+def test_writes_that_were_replaced_before_they_were_read_are_counted(watched: Watched) -> None:
+    for turn in range(150):
+        watched.write({"imessage": 11 + turn, "email": 1})
+    found = watched.cursor()
+    assert (found.value, found.reverts) == (160, 0)
+    assert len(found.history) - 1 + found.writes_unread == 150
+
+
+@pytest.mark.parametrize("source", ["imessage", "email"])
+def test_a_rewind_by_hand_and_a_reset_of_all_are_none(watched: Watched, source: str) -> None:
+    sections: dict[str, Json] = {"imessage": 10, "email": 1}
+    for turn in range(3):
+        for step in range(1, 6):
+            for name in sections:
+                sections[name] = step + (10 if name == "imessage" else 0)
+                watched.heard(sections)
+        watched.heard({**sections, source: 12 if source == "imessage" else 2})
+        watched.heard({"imessage": 10, "email": 1})
+        assert [one.reverts for one in watched.control.look().cursors] == [0, 0], turn
+
+
+def test_writes_under_the_lock_are_none_whatever_they_store(watched: Watched) -> None:
+    file = CursorFile(watched.path)
+    for value in (11, 12, 10, 11, 10, 11, 10):
+        file.advance("imessage", value)
+        file.advance("email", value)
+    assert [one.reverts for one in watched.control.look().cursors] == [0, 0]
+
+
+def test_a_file_written_in_place_is_read_when_it_is_closed(watched: Watched) -> None:
+    for sections in ({"imessage": 11, "email": 1}, {"imessage": 10, "email": 2}):
+        watched.path.write_text(json.dumps(sections))
+        while not watched.control.changes(0.2):
+            continue
+    assert watched.cursor().reverts == 1
+
+
+def test_more_sources_than_are_watched_are_said(watched: Watched) -> None:
+    watched.write({f"s{n}": n for n in range(2_500)})
+    snapshot = watched.control.look()
+    assert len(snapshot.cursors) == 2_000
+    assert not snapshot.sight.complete
+    assert "500 more sources in cursors.json" in snapshot.not_visible
+
+
+def test_a_large_section_is_watched_by_its_cursor(watched: Watched) -> None:
+    for value in (1, 2, 1):
+        watched.heard({"imessage": {"cursor": value, "seen": "x" * 100_000}, "email": value + 1})
+    found = watched.cursor()
+    assert (found.value, found.cut, found.shown) == ({"cursor": 1}, True, "1")
+    assert all(len(json.dumps(one.value)) < 300 for one in found.history)
+
+
+def test_what_would_take_too_much_memory_is_not_read(watched: Watched) -> None:
+    watched.path.write_text('{"imessage": [' + ",".join(["{}"] * 1_000_000) + "]}")
+    found = watched.cursor()
+    assert (found.verdict, found.value) == ("unreadable", 10)
+    assert "would take over 48 MB of memory" in found.evidence

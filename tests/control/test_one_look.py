@@ -1,0 +1,251 @@
+"""What one look says, and what it says that it cannot say."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.control import open_control
+from spooltop.engine import FileTicketQueue, Spool
+from spooltop.engine.counters import COUNTERS
+from spooltop.model.kind import ListQuery
+from spooltop.model.problem import CODES
+from spooltop.model.selection import Selection
+from spooltop.model.words import Action, Box
+from spooltop.tui.draw.boxes import flow_lines
+from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.overview import overview
+from tests.engine.helpers import in_child
+
+from ..cli.streams import spooltop
+from ..conftest import Clock
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    with Spool.create(tmp_path / "s", durable=False) as spool:
+        yield spool
+
+
+def put_before(path: str, seconds: float, many: int = 1) -> list[str]:
+    """Messages of our own that were put so long ago."""
+    with Spool(path, durable=False, clock=lambda: time.time() - seconds) as before:
+        return before.put_many([b"x"] * many)
+
+
+def test_what_waits_while_nobody_holds_a_presence_lock_is_told_at_once(spool: Spool) -> None:
+    put_before(spool.path, 190, 5)
+    done = spooltop("status", spool.path)
+    assert "nobody holds a presence lock while 5 wait for 3m  [no-consumer]" in done.out
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    assert "no-consumer" not in told["not_judged"] and told["consumers"] == 0
+
+
+def test_while_a_consumer_lives_one_look_cannot_say_so_and_says_that(spool: Spool) -> None:
+    put_before(spool.path, 190, 5)
+    claim = spool.claim()
+    assert claim is not None
+    claim.release()
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    assert told["consumers"] == 1 and "no-consumer" not in [one["code"] for one in told["problems"]]
+    assert told["not_judged"] == ["no-consumer", "new-growing"]
+    assert set(told["not_judged"]) <= set(CODES)
+    assert "not judged by one look: no-consumer, new-growing; use --watch 30s" in spooltop("status", spool.path).out.splitlines()
+
+
+def test_a_foreign_producer_says_nothing_of_presence_locks(spool: Spool) -> None:
+    Path(spool.path, "new", "1795220920443125.9155.vm").touch()
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    assert told["consumers"] is None and "no-consumer" in told["not_judged"]
+
+
+@pytest.mark.parametrize("unreadable", [False, True], ids=["missing", "not a directory"])
+def test_how_many_consumers_live_is_not_known_where_cur_cannot_be_read(spool: Spool, unreadable: bool) -> None:
+    put_before(spool.path, 190)
+    claim = spool.claim()
+    assert claim is not None
+    claim.release()  # this process goes on holding its presence lock
+    assert json.loads(spooltop("status", spool.path, "--json").out)["consumers"] == 1
+    cur = Path(spool.path, "cur")
+    cur.rmdir()
+    if unreadable:
+        cur.touch()
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    assert told["consumers"] is None and "blind" in [one["code"] for one in told["problems"]]
+    with open_control(spool.path, watch=False) as control:
+        snapshot = control.look()
+        shown = "".join(span.text for line in flow_lines(snapshot, 120, now=snapshot.taken_at) for span in line)
+        assert "consumers ? " in shown
+
+
+def test_a_box_at_rest_is_not_listed_again(spool: Spool, clock: Clock) -> None:
+    put_before(spool.path, 190, 3)
+    boxes = [Path(spool.path, box) for box in ("tmp", "new", "cur")]
+    for box in boxes:
+        os.utime(box, (1_000_000_000, 1_000_000_000))  # no coarse clock can take it for now
+    reader = DirectoryReader(spool.path, watch=False, monotonic=clock)
+    try:
+        first = reader.see()
+        listed = {box: state.as_of for box, state in first.boxes.items() if box in (Box.TMP, Box.NEW, Box.CUR)}
+        for _ in range(3):
+            clock.advance(1_000)
+            again = reader.see()
+            assert again.generation == first.generation
+            assert {box: again.boxes[box].as_of for box in listed} == listed
+    finally:
+        reader.close()
+
+
+def test_cursors_that_were_seen_once_are_not_judged(spool: Spool) -> None:
+    Path(spool.path, "cursors.json").write_text('{"imessage": 5}')
+    told = json.loads(spooltop("status", spool.path, "--json").out)
+    assert told["not_judged"] == [
+        "new-growing", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
+    ]  # fmt: skip
+
+
+def last_claim(path: str) -> float | None:
+    found = json.loads(spooltop("status", path, "--json").out)["last_claim_at"]
+    assert found is None or isinstance(found, float)
+    return found
+
+
+def test_the_newest_claim_is_the_last_only_where_nothing_was_claimed_and_finished_since(spool: Spool) -> None:
+    put_before(spool.path, 2_000, 2)
+    token = "ab" * 16
+    old = time.time() - 1_200
+    [first, second] = sorted(os.listdir(Path(spool.path, "new")))
+    cur = Path(spool.path, "cur")
+    os.rename(Path(spool.path, "new", first), cur / f"{first},c={token}.{int(old * 1e6)}:2,P4194304")
+    os.utime(cur, (old, old))
+    at = last_claim(spool.path)
+    assert at is not None and abs(at - old) < 1
+    claim = spool.claim()
+    assert claim is not None and claim.id == second
+    claim.ack()
+    assert last_claim(spool.path) is None
+    with open_control(spool.path, watch=False) as control:
+        control.look()
+        notes = " ".join(control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), force=True).notes)
+        assert "19m" not in notes and "20m" not in notes and "At work now: 1 consumer, last claim not known." in notes
+
+
+def test_an_age_filter_takes_what_is_old_enough_among_names_of_our_own(spool: Spool) -> None:
+    put_before(spool.path, 1_200, 320)
+    put_before(spool.path, 60, 580)
+    with open_control(spool.path, watch=False) as control:
+        control.look()
+        assert len(control.listing(ListQuery(Box.NEW))) == 900
+        assert len(control.listing(ListQuery(Box.NEW, "age:>10m"))) == 320
+        assert len(control.listing(ListQuery(Box.NEW, "age:<10m"))) == 580
+
+
+def test_a_list_and_a_plan_agree_on_what_is_older(spool: Spool) -> None:
+    now = 1_795_220_920.0
+    for age in (599, 600, 601):
+        Path(spool.path, "new", f"{int((now - age) * 1e6)}.P1R{age:016x}.vm").touch()
+    chosen = Selection(box=Box.NEW, older_than=600.0)
+    with open_control(spool.path, watch=False, clock=lambda: now) as control:
+        control.look()
+        listed = [row.id for row in control.listing(ListQuery(Box.NEW, selection=chosen)).window(0, 9)]
+        planned = [item.id for item in control.plan(Action.HOLD, chosen).items]
+    assert listed == planned == [f"{int((now - age) * 1e6)}.P1R{age:016x}.vm" for age in (601, 600)]
+
+
+def test_verdicts_are_counted_under_their_own_names_and_thresholds_are_obeyed(spool: Spool) -> None:
+    put_before(spool.path, 1_200, 1)
+    for number in range(2):
+        Path(spool.path, "new", f"1795220920443125.P1R{number:016x}.vm,n=4").touch()
+
+    def work() -> None:
+        with Spool(spool.path, durable=False) as other:
+            claims = [other.claim() for _ in range(2)]
+            assert None not in claims
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    for number in range(3):
+        Path(spool.path, "cur", f"order-{number},n=0,c={'cd' * 16}.{1795220925443125 + number}:2,P4194304").touch()
+
+    def status(**settings: str) -> dict[str, Any]:
+        done = spooltop("status", spool.path, "--json", environ={"TERM": "xterm", **settings})
+        return dict(json.loads(done.out))
+
+    told = status()
+    assert told["claims"] == {"alive": 0, "dead": 2, "unknown": 3}
+    assert {"poison", "new-old"} <= {one["code"] for one in told["problems"]}
+    with open_control(
+        spool.path, watch=False, settings={"SPOOLTOP_POISON_DEATHS": "6", "SPOOLTOP_NEW_OLD": "30m"}
+    ) as control:  # fmt: skip
+        assert not {"poison", "new-old"} & {one.code for one in control.look().problems}
+
+
+def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(spool: Spool) -> None:
+    new = Path(spool.path, "new")
+    os.utime(new, (1, 1))
+    with open_control(spool.path, watch=False) as control:
+        assert control.look().sight.boxes[Box.NEW].count == 0
+        (new / "1795220920443125.9155.vm").touch()
+        os.utime(new, (1, 1))
+        assert control.look().sight.boxes[Box.NEW].count == 0
+        assert control.look(rescan=True).sight.boxes[Box.NEW].count == 1
+
+
+def test_a_list_of_claims_that_were_not_all_judged_is_not_complete(spool: Spool) -> None:
+    for number in range(3):
+        Path(spool.path, "cur", f"{number}:2,P1").touch()
+    for most, complete in ((2, False), (3, True)):
+        reader = DirectoryReader(spool.path, watch=False, judged_at_most=most)
+        try:
+            reader.see()
+            assert reader.listing(ListQuery(Box.CUR)).complete is complete
+        finally:
+            reader.close()
+
+
+def test_a_ticket_of_more_digits_is_served_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "seq").write_text("1")
+    members = [f"{number}.{os.getpid()}.{'ab' * 16}" for number in ("99999999999999999999", "100000000000000000000")]
+    for member in reversed(members):
+        (tmp_path / member).touch()
+    assert FileTicketQueue(tmp_path).is_head(99999999999999999999)
+    told = json.loads(spooltop("status", tmp_path, "--json").out)
+    [lock] = [one for one in told["locks"] if one["kind"] == "ticket"]
+    assert (len(lock["holders"]), len(lock["waiters"])) == (1, 1)
+    (tmp_path / members[0]).unlink()
+    told = json.loads(spooltop("status", tmp_path, "--json").out)
+    assert [len(one["holders"]) for one in told["locks"] if one["kind"] == "ticket"] == [1]
+
+
+def test_puts_that_were_none_are_told_by_source(spool: Spool) -> None:
+    for _ in range(3):
+        spool.put(b"x", key="order-17", source="shop")
+    assert json.loads(spooltop("status", spool.path, "--json").out)["duplicates_suppressed"] == {"shop": 2}
+    assert "duplicates suppressed: 2 (shop 2)" in spooltop("status", spool.path).out.splitlines()
+    for many in (2, 0):
+        with open_control(spool.path, watch=False) as control:
+            snapshot = control.look()
+        shown = ["".join(span.text for span in line) for line in overview(snapshot, 80, 22, now=snapshot.taken_at)]
+        assert (" duplicates suppressed: 2 (shop 2)" in shown) is (many > 0)
+        Path(spool.path, ".spooltop", COUNTERS).unlink(missing_ok=True)
+
+
+def test_what_can_be_removed_is_not_called_read_only(tmp_path: Path) -> None:
+    FileTicketQueue(tmp_path).register()
+    for words, holds in ((("status", tmp_path), True), (("status", tmp_path, "--read-only"), False)):
+        shown = spooltop(*words).out
+        assert ("you are root, read-write: tickets can be removed" in shown.replace(getpass.getuser(), "root")) is holds
+        assert ("read-only" in shown.lower()) is not holds
+
+
+def test_a_lower_bound_is_one_in_ascii_too() -> None:
+    assert ASCII.text(" in   ≥0.0/s") == " in  >=0.0/s"

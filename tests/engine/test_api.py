@@ -1,0 +1,320 @@
+"""The engine as somebody uses it who knows queue.Queue: what it takes, what it gives, what it says to the wrong things."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import logging
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.engine import (
+    Claim,
+    ClaimLost,
+    CursorFile,
+    MessageId,
+    NotASpool,
+    Spool,
+    SpooltopError,
+    UsageError,
+    write_atomic,
+    write_atomic_text,
+)
+from tests.engine.helpers import Interposed, places
+
+ANY: Any = None  # arguments of the wrong type are what is tested here
+
+
+def one(spool: Spool) -> Claim:
+    claim = spool.claim()
+    assert claim is not None
+    return claim
+
+
+# Wrong types
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"data": "text"}, r"data: a message is bytes or a binary file, not str: encode it, as in data.encode\(\)"),
+        ({"data": 5}, "data: a message is bytes or a binary file, not int"),
+        ({"source": 5}, "source takes a str, not int: 5"),
+        ({"source": b"x"}, "source takes a str, not bytes: b'x'"),
+        ({"id": 5}, "id takes a str, not int: 5"),
+        ({"id": 0}, "id takes a str, not int: 0"),
+        ({"key": ("a", 1)}, r"key takes a str, not tuple: \('a', 1\)"),
+        ({"not_before": "x"}, "not_before takes epoch seconds, not str: 'x'"),
+        ({"not_before": datetime.datetime(2026, 1, 1)}, r"not_before takes epoch seconds, not datetime: give its timestamp\(\)"),
+        ({"not_before": True}, "not_before takes epoch seconds, not bool: True"),
+    ],
+)
+def test_put_names_the_argument_and_what_it_takes(spool: Spool, wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        spool.put(**{"data": b"", **wrong})
+    assert places(Path(spool.path)) == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"not_before": float("nan")}, {"not_before": float("inf")}, {"key": "\ud83d"}, {"id": "\ud83d"}, {"source": "\ud83d"}],
+)
+def test_put_refuses_what_no_name_can_carry(spool: Spool, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        spool.put(b"", **wrong)
+    assert places(Path(spool.path)) == {}
+
+
+@pytest.mark.parametrize("messages", [b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab")])
+def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
+    with pytest.raises(TypeError, match=r"messages takes an iterable of messages, not .*: for one message call put"):
+        spool.put_many(messages)
+    with pytest.raises(TypeError, match="source takes a str, not int: 5"):
+        spool.put_many([b"x"], source=ANY or 5)
+    assert places(Path(spool.path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda spool: spool.claim("5"), "timeout takes seconds or None, not str: '5'"),
+        (lambda spool: next(spool.claims("5")), "timeout takes seconds or None, not str: '5'"),
+        (lambda spool: spool.aclaims("5"), "timeout takes seconds or None, not str: '5'"),
+        (lambda spool: spool.get(timeout="5"), "timeout takes seconds or None, not str: '5'"),
+        (lambda spool: spool.ack_many("ab"), "claims takes claims, not str: 'a'"),
+        (lambda spool: Spool(spool.path, max_attempts="3"), "max_attempts takes a whole number, not str: '3'"),
+        (lambda spool: Spool(spool.path, key_window="3"), "key_window takes seconds or None, not str: '3'"),
+        (lambda spool: Spool(spool.path, lock_timeout=True), "lock_timeout takes seconds or None, not bool: True"),
+        (lambda spool: write_atomic(spool.path + "/file", "text"), "data takes bytes, not str: call write_atomic_text"),
+        (lambda spool: write_atomic(spool.path + "/file", None), "data takes bytes, not NoneType"),
+        (lambda spool: write_atomic_text(spool.path + "/file", b"x"), "text takes a str, not bytes: b'x'"),
+    ],
+)
+def test_every_other_call_does_too(spool: Spool, call: Callable[[Any], object], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        call(spool)
+    assert not Path(spool.path, "file").exists()
+
+
+def test_the_end_of_a_claim_does_too_and_it_is_held_on_to(spool: Spool) -> None:
+    spool.put(b"first")
+    claim = one(spool)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: claim.release(ANY or "5"), "delay takes seconds, not str: '5'"),
+        (lambda: claim.release(ANY, data=b"new"), "delay takes seconds, not NoneType: None"),
+        (lambda: claim.release(data=ANY or "text"), "data: a message is bytes or a binary file, not str"),
+        (lambda: claim.reject(ANY or 5), "reason takes a str, not int: 5"),
+    ]
+    for call, told in calls:
+        with pytest.raises(TypeError, match=told):
+            call()
+        assert claim.data == b"first" and not claim.ended
+    claim.ack()
+
+
+@pytest.mark.parametrize("max_attempts", [0, -1])
+def test_a_limit_of_attempts_is_at_least_one(spool: Spool, max_attempts: int) -> None:
+    with pytest.raises(UsageError, match=f"max_attempts takes a number from 1 up, not {max_attempts}"):
+        Spool(spool.path, max_attempts=max_attempts)
+
+
+def test_a_claim_of_another_spool_is_not_acked_and_stays_held(tmp_path: Path, spool: Spool) -> None:
+    with Spool.create(tmp_path / "other", False) as other:
+        spool.put(b"mine")
+        other.put(b"theirs")
+        mine, theirs = one(spool), one(other)
+        with pytest.raises(UsageError, match="is a claim of another Spool; nothing was acked"):
+            spool.ack_many([mine, theirs])
+        assert (mine.data, theirs.data) == (b"mine", b"theirs")
+        mine.ack()
+        theirs.ack()
+
+
+def test_what_is_no_spool_advises_python_and_the_shell_each_its_own(tmp_path: Path) -> None:
+    with pytest.raises(NotASpool, match=rf"make it: Spool.create\('{tmp_path}/none'\)"):
+        Spool(tmp_path / "none")
+    (tmp_path / "new").mkdir()
+    with pytest.raises(NotASpool, match=rf"make it: Spool.create\('{tmp_path}'\)"):
+        Spool(tmp_path)
+    command = [sys.executable, "-m", "spooltop", "put", str(tmp_path / "none")]
+    ended = subprocess.run(command, input=b"x", capture_output=True, check=False)
+    assert ended.returncode == 5 and b"spooltop init" in ended.stderr and b"Spool." not in ended.stderr
+
+
+# What put gives
+
+
+def test_an_id_tells_whether_it_was_there(spool: Spool) -> None:
+    first, second = (spool.put(b"", id="order-17") for _ in range(2))
+    assert (first, second) == ("order-17", "order-17")
+    assert isinstance(first, MessageId) and (first.duplicate, second.duplicate) == (False, True)
+    one(spool).ack()
+    assert not spool.put(b"", id="order-17").duplicate  # gone, so it was put again
+
+
+def test_a_key_tells_whether_it_was_put_before(spool: Spool) -> None:
+    first = spool.put(b"", key="k")
+    one(spool).ack()
+    again = spool.put(b"", key="k")
+    assert again == first and (first.duplicate, again.duplicate) == (False, True)
+    both = spool.put(b"", key="k", id="chosen")
+    assert both == first and both.duplicate
+    copied = pickle.loads(pickle.dumps(both))
+    assert copied == both and copied.duplicate and type(copied) is MessageId
+
+
+# As queue.Queue
+
+
+def test_it_has_what_a_queue_has(spool: Spool) -> None:
+    assert spool.empty() and spool.qsize() == len(spool) == 0 and bool(spool)
+    with pytest.raises(queue.Empty):
+        spool.get_nowait()
+    with pytest.raises(queue.Empty):
+        spool.get(timeout=0.001)
+    with pytest.raises(queue.Empty):
+        spool.get(False)
+    ids = spool.put_many([b"1", b"2"])
+    assert not spool.empty() and spool.qsize() == len(spool) == 2
+    with spool.get() as claim:
+        assert claim.id == ids[0]
+    spool.get_nowait().release()
+    assert spool.qsize() == 1
+
+
+def test_consume_goes_on_after_a_message_that_fails(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    spool.put_many([b"1", b"broken", b"3"])
+    seen: list[bytes] = []
+
+    def handler(claim: Claim) -> None:
+        seen.append(claim.data)
+        int(claim.data)
+
+    with caplog.at_level(logging.ERROR, "spooltop.engine"):
+        assert spool.consume(handler) == 2
+    assert seen == [b"1", b"broken", b"3"]
+    [record] = caplog.records
+    assert "failed, attempt 1" in record.getMessage() and record.exc_info is not None and record.exc_info[0] is ValueError
+    [name] = os.listdir(Path(spool.path, "new"))
+    assert ",n=1,t=" in name and ",e=ValueError" in name
+
+
+def test_consume_tells_the_caller_and_what_he_raises_ends_it(spool: Spool) -> None:
+    ids = spool.put_many([b"x", b"y"])
+
+    def stop(claim: Claim, error: Exception) -> None:
+        assert claim.id == ids[0] and claim.ended and str(error) == "no"
+        raise SystemExit(3)
+
+    def handler(_claim: Claim) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(SystemExit):
+        spool.consume(handler, on_error=stop)
+    assert spool.depth() == 2
+
+
+def test_consume_lets_the_handler_end_the_claim_and_tells_of_one_that_was_taken_away(spool: Spool) -> None:
+    spool.put_many([b"reject", b"lose", b"ack"])
+    lost: list[Exception] = []
+
+    def handler(claim: Claim) -> None:
+        if claim.data == b"reject":
+            claim.reject("on purpose")
+        elif claim.data == b"lose":
+            os.unlink(Path(spool.path, "cur", claim.name))
+
+    assert spool.consume(handler, on_error=lambda _, error: lost.append(error)) == 2
+    assert [type(error) for error in lost] == [ClaimLost]
+    assert spool.depth() == 0
+
+
+def test_an_interrupt_ends_consume_and_the_message_goes_back_at_once(spool: Spool) -> None:
+    spool.put(b"")
+
+    def handler(_claim: Claim) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spool.consume(handler)
+    with one(spool) as again:
+        assert again.attempt == 2
+
+
+def test_an_error_of_the_spool_itself_ends_consume(tmp_path: Path) -> None:
+    def before(_number: int, name: str) -> None:
+        if name == "sync_dir" and armed:
+            raise OSError(5, "I/O error")
+
+    armed: list[bool] = []
+    failed: list[Exception] = []
+    with Spool.create(tmp_path, files=Interposed(before)) as spool:
+        spool.put_many([b"", b""])
+        with pytest.raises(SpooltopError, match="its sync failed"):
+            spool.consume(lambda _: armed.append(True), on_error=lambda _, error: failed.append(error))
+        armed.clear()
+    assert failed == []
+
+
+def test_a_spool_that_was_pickled_is_opened_again(tmp_path: Path) -> None:
+    with Spool.create(tmp_path, False, max_attempts=3, key_window=60) as spool:
+        id = spool.put(b"hello")
+        with pickle.loads(pickle.dumps(spool)) as again:
+            assert isinstance(again, Spool) and (again.path, again.durable) == (spool.path, False)
+            with one(again) as claim:
+                assert (claim.id, claim.data) == (id, b"hello")
+                with pytest.raises(TypeError, match="a Claim cannot be pickled: it belongs to the process that holds it"):
+                    pickle.dumps(claim)
+            spool.put(b"")
+            for attempt in (1, 2, 3):
+                claim = one(again)
+                assert claim.attempt == attempt
+                claim.release()
+            assert again.depth() == 0  # rejected at the limit that was given
+
+
+WORK = """
+import sys
+def work(spool):
+    with spool.get() as claim:
+        assert claim.data == b"hello"
+if __name__ == "__main__":
+    import multiprocessing
+    from spooltop.engine import Spool
+    with Spool.create(sys.argv[1]) as spool:
+        spool.put(b"hello")
+        process = multiprocessing.get_context("spawn").Process(target=work, args=(spool,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0 and spool.empty()
+"""
+
+
+def test_a_spool_is_given_to_a_spawned_process(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    subprocess.run([sys.executable, "work.py", "jobs"], cwd=tmp_path, check=True)
+
+
+def test_text_is_written_in_one_step_and_kept_where_it_cannot_be_encoded(tmp_path: Path) -> None:
+    path = tmp_path / "motd"
+    write_atomic_text(path, "größer\r\n")
+    assert path.read_bytes() == "größer\r\n".encode()
+    with pytest.raises(UnicodeEncodeError):
+        write_atomic_text(path, "größer", "ascii")
+    assert path.read_bytes() == "größer\r\n".encode() and os.listdir(tmp_path) == ["motd"]
+
+
+def test_one_cursor_of_a_file_per_source_is_the_whole_section_too(tmp_path: Path) -> None:
+    (tmp_path / "cursors").mkdir()
+    file = CursorFile(tmp_path / "cursors/imessage.json")
+    file.advance("imessage", {"cursor": 1, "account": "ann"})
+    file.advance("imessage", 2, field="cursor")
+    assert file.read() == {"imessage": {"cursor": 2, "account": "ann"}}

@@ -1,0 +1,89 @@
+"""The tables of file operations name every one, and say truly which of them change anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.logfiles import LogFiles
+from tests.backends.operating.tripwire import CHANGES, SEEN, Tripwire
+from tests.engine.helpers import COMPOSED
+
+DO: dict[str, Callable[[LogFiles, int, int], object]] = {
+    "create": lambda files, at, fd: os.close(files.create("new", at)),
+    "open_lasting": lambda files, at, fd: os.close(files.open_lasting("log", at)),
+    "write": lambda files, at, fd: files.write(fd, b"written"),
+    "pwrite": lambda files, at, fd: files.pwrite(fd, b"written", 2),
+    "truncate": lambda files, at, fd: files.truncate(fd, 1),
+    "reserve": lambda files, at, fd: files.reserve(fd, 0, 1 << 20),
+    "own_as": lambda files, at, fd: files.own_as(fd, os.stat("b", dir_fd=at)),
+    "rename": lambda files, at, fd: files.rename("a", at, "c", at),
+    "rename_noreplace": lambda files, at, fd: files.rename_noreplace("a", at, "c", at),
+    "exchange": lambda files, at, fd: files.exchange("a", "b", at),
+    "swap": lambda files, at, fd: files.swap("a", at, "b", at),
+    "keep_times": lambda files, at, fd: files.keep_times("a", at, os.stat("d", dir_fd=at)),
+    "reopen": lambda files, at, fd: os.close(files.reopen("a", at)),
+    "replace": lambda files, at, fd: files.replace("a", "b", at),
+    "link": lambda files, at, fd: files.link("a", at, "c", at),
+    "symlink": lambda files, at, fd: files.symlink("a", "c", at),
+    "unlink": lambda files, at, fd: files.unlink("a", at),
+    "mkdir": lambda files, at, fd: files.mkdir("e", at),
+    "rmdir": lambda files, at, fd: files.rmdir("d", at),
+    "sync": lambda files, at, fd: files.sync(fd),
+    "sync_dir": lambda files, at, fd: files.sync_dir(at),
+    "sync_fs": lambda files, at, fd: files.sync_fs(fd),
+    "open_dir": lambda files, at, fd: os.close(files.open_dir("d", at)),
+    "open_read": lambda files, at, fd: os.close(files.open_read("a", at)),
+    "close": lambda files, at, fd: files.close(os.dup(fd)),
+    "lock": lambda files, at, fd: files.lock(fd),
+    "lock_write": lambda files, at, fd: files.lock_write(fd),
+    "write_locked": lambda files, at, fd: files.write_locked(fd),
+    "lock_whole": lambda files, at, fd: files.lock_whole(fd),
+    "read": lambda files, at, fd: files.read(fd),
+    "read_at": lambda files, at, fd: files.read_at(fd, 3, 1),
+    "content": lambda files, at, fd: files.content(fd),
+    "stat": lambda files, at, fd: files.stat("a", at),
+    "fstat": lambda files, at, fd: files.fstat(fd),
+    "list": lambda files, at, fd: files.list(at),
+    "scan": lambda files, at, fd: list(files.scan(at)),
+    "inodes": lambda files, at, fd: list(files.inodes(at)),
+    "regular": lambda files, at, fd: list(files.regular(at)),
+}  # fmt: skip
+"""Each operation, in a directory with the files ``a`` and ``b`` and the empty directory ``d``; ``fd`` is that of ``a``."""
+
+
+def state(path: Path) -> dict[str, tuple[object, ...]]:
+    found: dict[str, tuple[object, ...]] = {}
+    for one in path.iterdir():
+        at = one.lstat()
+        content = one.read_bytes() if one.is_file() else None
+        found[one.name] = (at.st_ino, at.st_mode, at.st_size, at.st_nlink, at.st_blocks, at.st_mtime_ns, content)
+    return found
+
+
+def test_every_operation_is_in_the_tables() -> None:
+    """One that is added is cut at, and fails, only once it is named there."""
+    there = {name for kind in LogFiles.__mro__ for name in vars(kind) if not name.startswith("_")}
+    assert there == SEEN | COMPOSED
+    assert set(DO) == SEEN
+
+
+@pytest.mark.parametrize("name", sorted(DO))
+def test_what_changes_anything_is_counted_as_a_change_and_nothing_else(tmp_path: Path, name: str) -> None:
+    for letter in "ab":
+        (tmp_path / letter).write_text(f"content of {letter}")
+    (tmp_path / "b").chmod(0o640)
+    (tmp_path / "d").mkdir()
+    at, fd = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "a", os.O_RDWR)
+    try:
+        before = state(tmp_path)
+        files = Tripwire(0, lambda: None, seen=CHANGES)
+        files.armed = True
+        DO[name](files, at, fd)
+        assert (state(tmp_path) != before) == (name in CHANGES) == (files.count == 1)
+    finally:
+        os.close(at)
+        os.close(fd)

@@ -1,0 +1,150 @@
+"""One spool that all may write (0777, or 1777 as /tmp), and users who have no group in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from .terminal import SPOOLTOP
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming other users is root's")
+ANN, BOB, STAFF = 65533, 65532, 65531
+"""ANN owns the spool; BOB comes first; STAFF is a group."""
+
+PUT = """
+with Spool(sys.argv[1], durable=False) as spool:
+    print(json.dumps([spool.put(b"order", key=key, source="shop") for key in sys.argv[2:]]))
+"""
+WORK = """
+with Spool(sys.argv[1], durable=False) as spool:
+    back, done = spool.recover(), []
+    for claim in spool.claims():
+        with claim:
+            done.append(claim.id)
+    print(json.dumps([back, done, spool.suppressed()]))
+"""
+DIE = """
+spool = Spool(sys.argv[1], durable=False)
+claim = spool.claim()
+print(json.dumps(claim.id), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(params=[0o777, 0o1777], ids=["0777", "1777"])
+def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder, "spool")
+        for one in (path, path / "tmp", path / "new", path / "cur"):
+            one.mkdir()
+            os.chown(one, ANN, ANN)
+            one.chmod(request.param)
+        yield path
+
+
+def run(user: int, command: Sequence[str], code: int = 0, groups: str = "--clear-groups") -> str:
+    became = ["setpriv", f"--reuid={user}", f"--regid={user}", groups, "--", *command]
+    environ = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CONFIG_HOME")}
+    told = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60, env=environ)
+    assert told.returncode == code, (command, told.stdout, told.stderr)
+    return told.stdout
+
+
+def engine(user: int, script: str, spool: Path, *words: str, code: int = 0, groups: str = "--clear-groups") -> object:
+    head = "import json, os, sys\nfrom spooltop.engine import Spool\n"
+    return json.loads(run(user, [sys.executable, "-c", head + script, str(spool), *words], code, groups))
+
+
+def spooltop(user: int, *words: str) -> str:
+    return run(user, [*SPOOLTOP, *words])
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@needs_root
+def test_the_owner_and_another_user_put_claim_and_recover(shared: Path) -> None:
+    first = engine(BOB, PUT, shared, "k1", "k2")
+    assert isinstance(first, list)
+    assert engine(ANN, PUT, shared, "k1") == first[:1]
+    assert engine(BOB, DIE, shared, code=-signal.SIGKILL) == first[0]
+    assert engine(ANN, WORK, shared) == [first[:1], first, {"shop": 1}]
+    second = engine(ANN, PUT, shared, "k2", "k3")
+    assert isinstance(second, list) and second[0] == first[1]
+    third = engine(BOB, PUT, shared, "k3", "k4")
+    assert isinstance(third, list) and third[0] == second[1]
+    done = engine(ANN, WORK, shared)
+    assert done == [[], [second[1], third[1]], {"shop": 3}]
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("owner", "groups", "beside"), [(ANN, f"--groups={STAFF}", (STAFF, 0o770)), (BOB, "--clear-groups", (BOB, 0o700))],
+    ids=["a member of its group", "its owner, no member"],
+)  # fmt: skip
+def test_what_lies_beside_the_boxes_is_open_to_the_group_of_the_spool_and_to_no_other(
+    shared: Path, owner: int, groups: str, beside: tuple[int, int]
+) -> None:
+    """A user who is not root gives a directory to a group of his own at most."""
+    for one in (shared, shared / "tmp", shared / "new", shared / "cur"):
+        os.chown(one, owner, STAFF)
+        one.chmod(0o770)
+    engine(BOB, PUT, shared, "k1", groups=groups)
+    for one in (shared / ".spooltop", shared / ".spooltop" / "keys"):
+        assert (one.stat().st_gid, mode(one)) == beside
+
+
+@needs_root
+def test_the_owner_and_another_user_operate(shared: Path) -> None:
+    engine(BOB, PUT, shared, "k1", "k2")
+    for user in (BOB, ANN):
+        spooltop(user, "hold", str(shared), "ALL", "--box", "new", "--yes")
+        operation = json.loads(spooltop(user, "ops", "--json", str(shared)).splitlines()[0])["operation"]
+        spooltop(user, "undo", str(shared), operation, "--yes")
+        assert len(os.listdir(shared / "new")) == 2
+        spooltop(user, "hold", str(shared), "ALL", "--box", "new", "--yes")
+        spooltop(user, "release", str(shared), "ALL", "--yes")
+        assert len(os.listdir(shared / "new")) == 2
+    audit = [json.loads(line) for line in (shared / ".spooltop/audit.jsonl").read_text().splitlines()]
+    assert {line["uid"] for line in audit if "uid" in line} == {BOB, ANN}
+    assert json.loads(spooltop(ANN, "status", "--json", str(shared)))["complete"] is True
+
+
+@needs_root
+def test_what_lies_beside_the_boxes_is_as_open_as_new(shared: Path) -> None:
+    engine(BOB, PUT, shared, "k1", "k1")
+    spooltop(BOB, "hold", str(shared), "ALL", "--box", "new", "--yes")
+    engine(BOB, PUT, shared, "k2")
+    assert engine(BOB, DIE, shared, code=-signal.SIGKILL)
+    own = shared / ".spooltop"
+    for path in own.rglob("*"):
+        if path.parent.name == "consumers":
+            assert mode(path) == 0o644, path  # whoever reads new may ask for the lock, and nobody else take it
+        elif path.is_dir():
+            assert mode(path) == mode(shared / "new"), path
+        elif path.suffix in (".jsonl", ".lock") or path.name == "counters":
+            assert mode(path) == 0o666, path
+    assert mode(own) == mode(shared / "new")
+
+
+@needs_root
+def test_another_user_is_told_that_a_sticky_box_is_not_his_to_move_from(shared: Path) -> None:
+    engine(ANN, PUT, shared, "k1")
+    plan = [*SPOOLTOP, "hold", str(shared), "ALL", "--box", "new", "--dry-run"]
+    if mode(shared / "new") & stat.S_ISVTX:
+        became = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--clear-groups", "--", *plan]
+        told = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60)
+        assert (told.returncode, "new is sticky, so that only its owner" in told.stderr) == (3, True), told
+    else:
+        run(BOB, plan)
