@@ -7,6 +7,7 @@ from textual.events import Key, Paste
 from textual.message import Message
 
 from spooltop.model.plan import Confirm, OperationRecord
+from spooltop.model.progress import EVERY
 from spooltop.model.words import Action, Verdict
 from spooltop.tui.screens.panel import Panel
 
@@ -118,6 +119,18 @@ async def test_a_number_is_no_confirmation_before_a_moment_either() -> None:
         await driver.see("Requeued 120")
 
 
+async def test_a_key_counts_from_the_instant_at_which_the_plan_was_painted() -> None:
+    control = FakeControl([claim(n) for n in range(120)])
+    async with dashboard(control) as driver:
+        await planned(driver, "r")
+        painted = shown_at(driver)
+        at(driver, painted - 0.001, "9", "enter")
+        at(driver, painted, "1", "2", "0")
+        await driver.see(": 120_")
+        at(driver, painted, "enter")
+        await driver.see("Requeued 120")
+
+
 async def test_a_word_that_is_typed_into_a_plan_does_not_confirm_it() -> None:
     async with dashboard(FakeControl([claim(1)]), moment=1000.0) as driver:
         await planned(driver, "r")
@@ -164,8 +177,19 @@ async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> No
         assert control.applied == []
 
 
-def shown_at_last(driver: Driver) -> float:
-    return Message().time
+async def test_how_far_the_first_plan_had_come_says_nothing_of_the_one_that_takes_its_place() -> None:
+    control = FakeControl([claim(1), claim(2)])
+    control.judged = EVERY
+    async with dashboard(control) as driver:
+        control.gate.clear()
+        await driver.press("r")
+        await driver.see("making the plan", "500 of 1,500 claims judged")
+        control.gate.set()
+        await planned(driver)
+        control.gate.clear()
+        await driver.press("s", "5", "enter")
+        await driver.see("making the plan")
+        assert "claims judged" not in driver.text
 
 
 @pytest.mark.parametrize("view", "1234567")

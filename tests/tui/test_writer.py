@@ -68,6 +68,33 @@ def test_what_must_be_written_is_taken_however_much_waits(pipe: tuple[int, int])
     assert writer.end(PATIENCE)
 
 
+def test_so_many_bytes_may_wait_and_no_more(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], bytes(4096))
+    writer = ScreenWriter(pipe[1], lambda: None, at_most=10)
+    assert [writer.put(data) for data in (b"123456789", b"0", b"-", b"-")] == [True, True, False, False]
+    assert os.read(pipe[0], 4096) == bytes(4096)
+    assert writer.end(PATIENCE)
+    assert os.read(pipe[0], 4096) == b"1234567890"
+
+
+def test_after_a_gap_nothing_is_taken_before_all_is_written_though_there_is_room(pipe: tuple[int, int]) -> None:
+    """What is drawn rests on what was left out."""
+    again = threading.Event()
+    writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
+    assert writer.put(b"a" * 10_000) and not writer.put(b"left out")
+    assert writer.put(b"c" * 8_000, always=True)
+    got = bytearray()
+    while b"c" not in got:
+        got += os.read(pipe[0], 512)
+    assert not writer.put(b"too early")
+    while got.count(b"c") < 8_000:
+        got += os.read(pipe[0], 65_536)
+    assert again.wait(PATIENCE)
+    assert writer.put(b"anew")
+    assert writer.end(PATIENCE)
+    assert os.read(pipe[0], 65_536) == b"anew"
+
+
 def test_it_ends_though_nobody_reads(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], bytes(4096))
     writer = ScreenWriter(pipe[1], lambda: None)

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from spooltop.backends.directory.besidebooks import SpoolBooks
 from spooltop.backends.directory.cursorset import CursorOperator
+from spooltop.backends.directory.inotify import Events
 from spooltop.backends.directory.lockset import LockOperator
 from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.backends.directory.operator import DirectoryOperator
@@ -182,6 +184,34 @@ def test_a_replaced_box_is_listed_at_once(spool: Path, opened: Opened) -> None:
     (spool / "new").mkdir()
     (spool / "new" / "m").touch()
     assert reader.see().boxes[Box.NEW].count == 1
+
+
+def test_with_a_replaced_box_the_others_are_listed_at_once_too(spool: Path, opened: Opened) -> None:
+    reader = opened(spool, least=1_000.0)
+    reader.see()
+    (spool / "new").rename(spool / "old")
+    (spool / "new").mkdir()
+    (spool / "cur" / "m:2,P4242").touch()
+    assert reader.see().boxes[Box.CUR].count == 1
+
+
+def test_after_lost_events_all_is_listed_at_once(spool: Path, opened: Opened) -> None:
+    changed = threading.Event()
+
+    def lossy(_: Iterable[str], stop: threading.Event) -> Iterator[Events]:
+        yield Events()
+        changed.wait()
+        yield Events(lost=True)
+        stop.wait()
+
+    reader = opened(spool, watch=True, least=1_000.0, source=lossy)
+    try:
+        reader.see()
+        (spool / "new" / "m").touch()
+        assert reader.see().boxes[Box.NEW].count == 0
+    finally:
+        changed.set()
+    see_until(reader, lambda sight: sight.boxes[Box.NEW].count == 1)
 
 
 def test_a_box_that_becomes_a_link_leads_nowhere(spool: Path, opened: Opened, tmp_path: Path) -> None:
