@@ -208,6 +208,18 @@ def test_a_second_signal_releases_at_once_and_tells_nothing_of_the_message(spool
     assert boxes(spool)["new"] == [f"{name},n=1"]
 
 
+def test_a_command_over_its_time_is_released_with_a_delay_by_a_worker_that_ends_as_well(spool: Spool) -> None:
+    name = spool.put(b"x")
+    with running(*work(spool, "--timeout", "1s", script="trap 'exit 0' TERM; echo begun; while :; do sleep 0.01; done")) as process:
+        assert line(process) == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        code, err = end(process)
+    assert code == 0
+    assert f"{name} attempt 1 released (timed out after 1.0s), again in 2.0s" in err
+    [left] = boxes(spool)["new"]
+    assert left.endswith(",e=timeout")
+
+
 def test_jobs_run_at_once(spool: Spool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "meet")
     spool.put_many([b"read", b"write"])

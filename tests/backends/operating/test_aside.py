@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from spooltop.backends.directory.logfiles import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.plan import Confirm, Outcome
@@ -261,6 +262,27 @@ def test_an_undo_into_the_folder_of_another_operation_replaces_nothing_there(des
         assert there.read_text() == "somebody else's" and desk.names(Box.NEW) == ["a"]
     else:
         assert back.count(Outcome.DONE) == 1 and there.exists() and desk.names(Box.NEW) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_of_two_undos_into_the_folder_of_another_operation_the_second_has_moved_nothing(desk, folder):
+    """The message stands where it was to go, but another has moved it there."""
+    desk.put("a", box=Box.NEW)
+    operations = desk.operations()
+    purged, _ = do(operations, Action.PURGE, Selection(box=Box.NEW, everything=True))
+    restored, _ = do(operations, Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+    there = desk.path / ".spooltop" / "trash" / purged.operation / "a"
+    if folder:
+        there.parent.mkdir(parents=True, exist_ok=True)
+
+    class Late(LogFiles):
+        def move(self, name, dir_fd, to, *args, **more):
+            (desk.path / "new" / "a").rename(there)
+            super().move(name, dir_fd, to, *args, **more)
+
+    [item] = undo(desk.operations(Late()), restored.operation).items
+    assert (item.outcome, item.reason) == (Outcome.SKIPPED, "a consumer already has it")
+    assert there.exists() and there.with_name(".a.meta").exists()
 
 
 @pytest.mark.parametrize("in_common", [True], indirect=True)

@@ -170,25 +170,70 @@ def test_deleting_in_a_purge_that_is_still_going_on_hurts_nobody(desk):
     assert desk.names(Box.TRASH) == ["job1"]
 
 
-def test_what_a_crash_left_beside_a_deleted_message_goes_at_the_next_change(desk):
-    operation = trashed(desk, "a")
+def killed(desk, action, selection, *, deleted=True, **more):
+    """The operation in a process that is killed at its first unlink, when that is done, or before."""
     pid = os.fork()
     if pid == 0:
         class Dies(LogFiles):
             def unlink(self, name, dir_fd):
-                super().unlink(name, dir_fd)
+                if deleted:
+                    super().unlink(name, dir_fd)
                 os._exit(9)
 
-        do(desk.operations(Dies()), Action.EMPTY, TRASH)
+        do(desk.operations(Dies()), action, selection, **more)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+def change(desk):
+    """Any change: before the first one, what was cut off is repaired. True where there was something to repair."""
+    desk.put("last")
+    assert do(desk.operations(), Action.HOLD, Selection(ids=("last",), box=Box.NEW))[1].count(Outcome.DONE) == 1
+    return (desk.path / ".spooltop" / "repair.lock").exists()
+
+
+def test_what_a_crash_left_beside_a_deleted_message_goes_at_the_next_change(desk):
+    operation = trashed(desk, "a")
+    killed(desk, Action.EMPTY, TRASH)
     folder = desk.path / ".spooltop" / "trash" / operation
     assert os.listdir(folder) == [".a.meta"]
     record = desk.operations().records()[0]
     assert (record.open, record.done) == (True, 1)
-    desk.put("b")
-    do(desk.operations(), Action.HOLD, Selection(ids=("b",)))
+    assert change(desk)
     assert not folder.exists()
+
+
+def test_what_is_known_of_a_message_that_was_not_deleted_before_the_crash_stays(desk):
+    operation = trashed(desk, "a")
+    killed(desk, Action.EMPTY, TRASH, deleted=False)
+    assert not change(desk)
+    assert sorted(os.listdir(desk.path / ".spooltop" / "trash" / operation)) == [".a.meta", "a"]
+
+
+def test_where_a_crash_left_nothing_beside_a_deleted_message_nothing_is_repaired(desk):
+    operation = trashed(desk, "a")
+    killed(desk, Action.EMPTY, TRASH)
+    (desk.path / ".spooltop" / "trash" / operation / ".a.meta").unlink()
+    assert not change(desk)
+
+
+@pytest.mark.parametrize("in_common", [True], indirect=True)
+@pytest.mark.parametrize("box", [Box.TRASH, Box.HELD])
+def test_after_a_crash_the_empty_folder_goes_with_what_was_known_of_all_in_it_but_for_held(desk, in_common, box):
+    """A consumer, or another hold, may be setting aside into the one of another box."""
+    desk.put("a")
+    action = Action.PURGE if box is Box.TRASH else Action.HOLD
+    operation = do(desk.operations(), action, Selection(box=Box.NEW, everything=True))[0].operation
+    folder = desk.path / ".spooltop" / box / operation
+    common = folder.with_name(f".{operation}.meta")
+    assert os.listdir(folder) == ["a"] and common.exists()
+    killed(
+        desk, *((Action.EMPTY, TRASH) if box is Box.TRASH else (Action.PURGE, Selection(box=Box.HELD, everything=True))),
+        options={} if box is Box.TRASH else {"now": True},
+    )  # fmt: skip
+    assert os.listdir(folder) == []
+    assert change(desk) is (box is Box.TRASH)
+    assert folder.exists() is common.exists() is (box is Box.HELD)
 
 
 def test_the_audit_log_tells_of_what_was_deleted(desk):

@@ -179,21 +179,64 @@ def test_a_repair_lasts_when_the_change_begins(desk):
     assert synced == ["gone", "synced"]
 
 
+def cut_off(desk, torn=False):
+    """The journal as it were if the last operation had been cut off before its result, or within it."""
+    journal = desk.path / ".spooltop" / "journal.jsonl"
+    lines = [line for line in journal.read_bytes().splitlines(keepends=True) if line.strip(b"\0")]
+    result = [line for line in lines if b'"result' in line][-1]
+    journal.write_bytes(b"".join(line for line in lines if line != result) + (result[: len(result) // 2] + b"\n") * torn)
+
+
+def hold(desk, name):
+    """Where it is held."""
+    desk.put(name)
+    operations = desk.operations()
+    assert operations.apply(operations.plan(Action.HOLD, Selection(ids=(name,), box=Box.NEW))).count(Outcome.DONE) == 1
+    [held] = (desk.path / ".spooltop" / "held").glob(f"*/{name}")
+    return held
+
+
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("backed_up", [True, False])
 def test_what_an_interrupted_hold_has_set_aside_stays_where_its_other_name_is_a_backup(desk, backed_up, torn, tmp_path):
-    desk.put("job")
-    operations = desk.operations()
-    assert operations.apply(operations.plan(Action.HOLD, Selection(ids=("job",), box=Box.NEW))).count(Outcome.DONE) == 1
-    journal = desk.path / ".spooltop" / "journal.jsonl"
-    lines = [line for line in journal.read_bytes().splitlines(keepends=True) if line.strip(b"\0")]
-    [result] = [line for line in lines if b'"result' in line]  # it was cut off before that, or within it
-    journal.write_bytes(b"".join(line for line in lines if line != result) + (result[: len(result) // 2] + b"\n") * torn)
-    [held] = (desk.path / ".spooltop" / "held").glob("*/job")
+    held = hold(desk, "job")
+    cut_off(desk, torn)
     os.link(held, tmp_path / "backup" if backed_up else desk.path / "new" / "job")
     change(desk)
     assert held.exists() is backed_up
     assert desk.names(Box.NEW) == ([] if backed_up else ["job"])
+
+
+def test_what_took_the_place_of_a_message_that_an_interrupted_hold_was_moving_stays(desk, tmp_path):
+    held = hold(desk, "job")
+    cut_off(desk)
+    os.rename(held, desk.path / "new" / "job")
+    (tmp_path / "another").write_text("another")
+    os.link(tmp_path / "another", held)
+    change(desk)
+    assert held.read_text() == "another"
+    assert desk.names(Box.NEW) == ["job"]
+
+
+@pytest.mark.parametrize("moved", ["", "source", "target"])
+def test_of_a_purge_of_what_was_held_that_was_cut_off_the_name_in_the_trash_goes(desk, moved, tmp_path):
+    """Where something else stands at one of the two places by now, the other is no second name."""
+    held = hold(desk, "job")
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(ids=("job",), box=Box.HELD))
+    assert operations.apply(plan).count(Outcome.DONE) == 1
+    [purged] = (desk.path / ".spooltop" / "trash").glob("*/job")
+    cut_off(desk)
+    os.makedirs(held.parent, exist_ok=True)
+    os.link(purged, held)
+    if moved:
+        place = {"source": held, "target": purged}[moved]
+        os.rename(place, tmp_path / "elsewhere")
+        (tmp_path / "another").write_text("another")
+        os.link(tmp_path / "another", place)
+    change(desk)
+    assert held.exists() and purged.exists() is bool(moved)
+    assert purged.with_name(".job.meta").exists() is bool(moved)
 
 
 def change(desk, **more):
