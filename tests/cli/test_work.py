@@ -210,7 +210,8 @@ def test_a_second_signal_releases_at_once_and_tells_nothing_of_the_message(spool
 
 def test_a_command_over_its_time_is_released_with_a_delay_by_a_worker_that_ends_as_well(spool: Spool) -> None:
     name = spool.put(b"x")
-    with running(*work(spool, "--timeout", "1s", script="trap 'exit 0' TERM; echo begun; while :; do sleep 0.01; done")) as process:
+    script = "trap 'exit 0' TERM; echo begun; while :; do sleep 0.01; done"
+    with running(*work(spool, "--timeout", "1s", script=script)) as process:
         assert line(process) == b"begun\n"
         process.send_signal(signal.SIGTERM)
         code, err = end(process)
