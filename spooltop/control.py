@@ -395,7 +395,7 @@ def open_control(
     )  # fmt: skip
     reader: Reader
     if target.kind in ("cursors", "tickets", "locks"):
-        from .backends.directory.lone import LoneReader
+        from .backends.directory.standalone_reader import LoneReader
 
         reader = LoneReader(
             target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files, watch=watch

@@ -14,9 +14,9 @@ from .errors import Refused
 from .model.words import Action
 
 if TYPE_CHECKING:
+    from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.detect import Target
     from .backends.directory.reader import DirectoryReader
-    from .backends.directory.writers import WriterWatch
     from .backends.redis.tickets import RedisTickets
     from .model.redact import Redactor
     from .model.sight import Poll, Sight
@@ -60,8 +60,8 @@ def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[],
 
 def writers_of(path: str) -> WriterWatch:
     """Raises ``Refused`` where the kernel does not tell who writes."""
-    from .backends.directory.processes import Processes
-    from .backends.directory.writers import WriterWatch
+    from .backends.directory.cursors.writers import WriterWatch
+    from .backends.directory.liveness.processes import Processes
     from .model.sight import LockParty
 
     processes = Processes()
@@ -81,15 +81,16 @@ def writers_of(path: str) -> WriterWatch:
 
 def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
     """Of a spool that ``reader`` looks at. ``why`` nothing may be changed, None where it may."""
-    from .backends.directory import cursorbooks, lockbooks
-    from .backends.directory.besidebooks import SpoolBooks
-    from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorset import CursorOperator
-    from .backends.directory.fresh import FreshRows
-    from .backends.directory.lockset import LockOperator
-    from .backends.directory.logfiles import LogFiles
-    from .backends.directory.operator import DirectoryOperator
-    from .backends.directory.withcursors import Together
+    from .backends.directory.cursors import records as cursorbooks
+    from .backends.directory.cursors.operator import CursorOperator
+    from .backends.directory.journal.item_log import SpoolBooks
+    from .backends.directory.journal.log_files import LogFiles
+    from .backends.directory.journal.records import STATE_DIR
+    from .backends.directory.locks import records as lockbooks
+    from .backends.directory.locks.operator import LockOperator
+    from .backends.directory.operator.chain import Together
+    from .backends.directory.operator.operator import DirectoryOperator
+    from .backends.directory.rescan import FreshRows
     from .operate.atwork import at_work
     from .operate.operations import Operations
 
@@ -120,13 +121,14 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
 def lone_operations(wanted: Wanted, state: str | None) -> Operations:
     """Of cursors, tickets or lock files alone: there is no spool to keep the books in, so they lie in root's state or in
     ``state``, the user's own."""
-    from .backends.directory import cursorbooks, lockbooks
-    from .backends.directory.besidebooks import StateBooks
-    from .backends.directory.books import STATE_DIR
-    from .backends.directory.cursorset import CursorOperator
-    from .backends.directory.lockset import LockOperator
-    from .backends.directory.logfiles import LogFiles
-    from .backends.directory.withcursors import Together
+    from .backends.directory.cursors import records as cursorbooks
+    from .backends.directory.cursors.operator import CursorOperator
+    from .backends.directory.journal.item_log import StateBooks
+    from .backends.directory.journal.log_files import LogFiles
+    from .backends.directory.journal.records import STATE_DIR
+    from .backends.directory.locks import records as lockbooks
+    from .backends.directory.locks.operator import LockOperator
+    from .backends.directory.operator.chain import Together
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock
@@ -148,7 +150,7 @@ def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[
     """What reads the poll logs at each look, None where none were named. Raises ``UsageError`` for a bad pattern."""
     if not globs:
         return None
-    from .backends.directory.polllogs import LogGlob, PollLogs
+    from .backends.directory.cursors.poll_logs import LogGlob, PollLogs
     from .observe.polls import POLL_LINE, parse_poll, poll_pattern, source_of
 
     logs = PollLogs([LogGlob.parse(one) for one in globs])

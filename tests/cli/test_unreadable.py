@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.fresh import FreshRows
-from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.rescan import FreshRows
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.progress import Progress

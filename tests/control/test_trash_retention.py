@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.asides import Asides
-from spooltop.backends.directory.whose import user_name
+from spooltop.backends.directory.scan.set_aside import Asides
+from spooltop.backends.directory.storage.access import user_name
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
@@ -101,7 +101,7 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
 
 
 def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spooltop.backends.directory.operator._SMALL", 0)
+    monkeypatch.setattr("spooltop.backends.directory.operator.operator._SMALL", 0)
     clock = Clock()
     with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
         operation = purge(control, "a", "b", "c")

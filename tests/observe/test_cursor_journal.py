@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursorfiles import CursorFiles
-from spooltop.backends.directory.cursorjournal import parse_journal
+from spooltop.backends.directory.cursors.files import CursorFiles
+from spooltop.backends.directory.cursors.journal import parse_journal
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors import JOURNAL
 from spooltop.model.sight import CursorSource

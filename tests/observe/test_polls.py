@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.polllogs import LogGlob, PollLogs
+from spooltop.backends.directory.cursors.poll_logs import LogGlob, PollLogs
 from spooltop.control import Control, open_control
 from spooltop.errors import UsageError
 from spooltop.model.snapshot import Cursor

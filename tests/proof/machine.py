@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.engine import Spool, names
 from spooltop.engine.claim import Claim
 from spooltop.engine.limits import MAX_ATTEMPTS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.journal.log_files import LogFiles
 from tests.backends.operating.tripwire import CHANGES, SEEN, Tripwire
 from tests.engine.helpers import COMPOSED
 

@@ -16,9 +16,9 @@ from ...engine.ticket_files import MEMBER
 from ...errors import NotASpool, Unreadable
 from ...model.words import LIVE, Box
 from . import hints
-from .glimpse import boxes_in, first_names, is_spool_like, open_path
-from .locks import is_lock_name
-from .whose import quoted
+from .locks.lock_files import is_lock_name
+from .scan.peek import boxes_in, first_names, is_spool_like, open_path
+from .storage.access import quoted
 
 __all__ = ["Kind", "Target", "identify"]
 

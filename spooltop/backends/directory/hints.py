@@ -12,9 +12,9 @@ import stat
 from ...errors import NotASpool, SpooltopError, Unreadable
 from ...model.text import escape
 from ...model.words import LIVE, Box
-from .glimpse import boxes_in, first_names, is_spool_like, open_path
-from .locks import is_lock_name
-from .whose import quoted, sudo_name, user_name
+from .locks.lock_files import is_lock_name
+from .scan.peek import boxes_in, first_names, is_spool_like, open_path
+from .storage.access import quoted, sudo_name, user_name
 
 __all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
 

@@ -25,33 +25,33 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
 from spooltop.model.words import ASIDE, LIVE, Action, Box, Key, Verdict
 
-from .ages import AgeCounter
-from .asides import Asides
-from .beside import Beside
-from .boxes import Boxes, Doubles
-from .cursorrights import cursor_rights
-from .detail import read_message, split_key
+from .cursors.permission import cursor_rights
+from .cursors.writers import WriterWatch
 from .detect import identify
-from .disk import disk_of, who_am_i
-from .ear import Ear
-from .follow import Follower
-from .listing import NameListing, RowListing, new_row
-from .mounts import Mount, changes_unseen, is_local
-from .orders import Order
-from .owners import Owners
-from .permission import can_change
-from .pids import Clockwork, Sureness
-from .place import Place
-from .processes import Processes
-from .rows import claim_row, tried_of
-from .scan import BoxScan, generation_of, quick_put_us
-from .states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
-from .tmpfiles import TmpFiles
-from .traffic import Traffic
-from .watch import Source, kernel_source
-from .who import who_has, who_has_path
-from .withcursors import can_both
-from .writers import WriterWatch
+from .events.listener import Ear
+from .events.tracker import Follower
+from .events.traffic import Traffic
+from .events.watcher import Source, kernel_source
+from .listing.listing import NameListing, RowListing, new_row
+from .listing.message import read_message, split_key
+from .listing.order import Order
+from .liveness.claim_liveness import Owners
+from .liveness.pid_liveness import Clockwork, Sureness
+from .liveness.processes import Processes
+from .liveness.tmp_liveness import TmpFiles
+from .liveness.users_of import who_has, who_has_path
+from .operator.chain import can_both
+from .operator.permission import can_change
+from .scan.age_histogram import AgeCounter
+from .scan.box_states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
+from .scan.boxes import Boxes, Doubles
+from .scan.scan import BoxScan, generation_of, quick_put_us
+from .scan.set_aside import Asides
+from .side_files import Beside
+from .storage.disk import disk_of, who_am_i
+from .storage.filesystem import Mount, changes_unseen, is_local
+from .storage.open_spool import Place
+from .storage.rows import claim_row, tried_of
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
 

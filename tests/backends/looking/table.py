@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from spooltop.backends.directory.processes import Descriptor, Descriptors, Openers, Process, Processes
+from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Openers, Process, Processes
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine.machine import Machine
 from spooltop.model.sight import Sight

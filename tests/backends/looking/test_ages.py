@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spooltop.backends.directory.ages import AgeCounter
-from spooltop.backends.directory.packed import PackedNames
-from spooltop.backends.directory.scan import BoxScan
+from spooltop.backends.directory.scan.age_histogram import AgeCounter
+from spooltop.backends.directory.scan.packed_names import PackedNames
+from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.engine import Spool
 from spooltop.model.sight import Ages
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spooltop.backends.directory.ahead import AT_ONCE
-from spooltop.backends.directory.listing import NameListing
-from spooltop.backends.directory.orders import Order
-from spooltop.backends.directory.packed import PackedNames
-from spooltop.backends.directory.scan import quick_put_us
+from spooltop.backends.directory.listing.listing import NameListing
+from spooltop.backends.directory.listing.order import Order
+from spooltop.backends.directory.listing.preview import AT_ONCE
+from spooltop.backends.directory.scan.packed_names import PackedNames
+from spooltop.backends.directory.scan.scan import quick_put_us
 from spooltop.model.kind import ListQuery, Meanwhile, Sort
 from spooltop.model.row import Row
 from spooltop.model.words import Box

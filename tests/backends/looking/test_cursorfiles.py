@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursorear import CursorEar
-from spooltop.backends.directory.cursorfiles import CursorFiles, parse_sections
+from spooltop.backends.directory.cursors.files import CursorFiles, parse_sections
+from spooltop.backends.directory.cursors.watcher import CursorEar
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.sight import CursorSource

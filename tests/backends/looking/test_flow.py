@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.asides import Asides
-from spooltop.backends.directory.flow import FlowCounter, difference
-from spooltop.backends.directory.scan import BoxScan
-from spooltop.backends.directory.traffic import Traffic
-from spooltop.backends.directory.watch import Batch, Heard
+from spooltop.backends.directory.events.flow import FlowCounter, difference
+from spooltop.backends.directory.events.traffic import Traffic
+from spooltop.backends.directory.events.watcher import Batch, Heard
+from spooltop.backends.directory.scan.scan import BoxScan
+from spooltop.backends.directory.scan.set_aside import Asides
 from spooltop.model.sight import Passage
 from spooltop.model.words import Box
 

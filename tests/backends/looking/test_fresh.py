@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spooltop.backends.directory.fresh import FreshRows
-from spooltop.backends.directory.processes import Process
+from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.rescan import FreshRows
 from spooltop.model.progress import Progress
 from spooltop.model.sight import Sight
 from spooltop.model.words import Box, Verdict

@@ -18,9 +18,9 @@ from pathlib import Path
 import filelock
 import pytest
 
-from spooltop.backends.directory.locks import LockFiles, LockLine, LockTable, parse_locks, read_table
-from spooltop.backends.directory.messagelocks import message_locks
-from spooltop.backends.directory.processes import Process, Processes
+from spooltop.backends.directory.liveness.processes import Process, Processes
+from spooltop.backends.directory.locks.lock_files import LockFiles, LockLine, LockTable, parse_locks, read_table
+from spooltop.backends.directory.locks.message_locks import message_locks
 from spooltop.model.kind import ListQuery
 from spooltop.model.sight import Lock
 from spooltop.model.words import Box
@@ -147,8 +147,8 @@ def look_by(command: list[str], folder: Path) -> list[str]:
 
 LOOKER = """
 import os, sys
-from spooltop.backends.directory.locks import LockFiles, read_table
-from spooltop.backends.directory.processes import Process, Processes
+from spooltop.backends.directory.locks.lock_files import LockFiles, read_table
+from spooltop.backends.directory.liveness.processes import Process, Processes
 processes = Processes()
 fd = os.open(sys.argv[1], os.O_RDONLY)
 (lock,) = LockFiles(processes).look([(sys.argv[1], fd, None)], lambda: read_table(processes))

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.mounts import Mount, changes_unseen, is_local, mount_of, parse_mountinfo, sends_no_events
+from spooltop.backends.directory.storage.filesystem import (
+    Mount,
+    changes_unseen,
+    is_local,
+    mount_of,
+    parse_mountinfo,
+    sends_no_events,
+)
 
 TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.orders import Order, Values, by_column
-from spooltop.backends.directory.packed import PackedNames
+from spooltop.backends.directory.listing.order import Order, Values, by_column
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.scan import quick_put_us
+from spooltop.backends.directory.scan.packed_names import PackedNames
+from spooltop.backends.directory.scan.scan import quick_put_us
 from spooltop.model.kind import ListQuery, Sort
 from spooltop.model.words import Box
 

@@ -17,9 +17,9 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from spooltop.backends.directory.owners import Owners
-from spooltop.backends.directory.pids import Clockwork, Sureness, judge_pid
-from spooltop.backends.directory.processes import Process, Processes
+from spooltop.backends.directory.liveness.claim_liveness import Owners
+from spooltop.backends.directory.liveness.pid_liveness import Clockwork, Sureness, judge_pid
+from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Stopped
 from spooltop.model.progress import EVERY, Progress

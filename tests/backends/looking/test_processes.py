@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.processes import Processes
+from spooltop.backends.directory.liveness.processes import Processes
 
 
 def status(proc: Path, pid: int, *numbers: int) -> Path:
@@ -64,7 +64,7 @@ def test_a_process_whose_leader_ended_before_its_threads_lives(tmp_path: Path, s
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user is root's")
 def test_a_process_of_another_user_exists(tmp_path: Path) -> None:
     script = (
-        "import sys; from spooltop.backends.directory.processes import Processes\n"
+        "import sys; from spooltop.backends.directory.liveness.processes import Processes\n"
         "print(Processes().exists(int(sys.argv[1])))"
     )
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.besidebooks import SpoolBooks
-from spooltop.backends.directory.cursorset import CursorOperator
-from spooltop.backends.directory.inotify import Events
-from spooltop.backends.directory.lockset import LockOperator
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.cursors.operator import CursorOperator
+from spooltop.backends.directory.events.inotify import Events
+from spooltop.backends.directory.journal.item_log import SpoolBooks
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.locks.operator import LockOperator
+from spooltop.backends.directory.operator.chain import Together
+from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.withcursors import Together
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.kind import ListQuery

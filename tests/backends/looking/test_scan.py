@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.packed import CHUNK, PackedNames
-from spooltop.backends.directory.scan import BoxScan, scan_box
-from spooltop.backends.directory.scanner import BoxScanner
+from spooltop.backends.directory.scan.packed_names import CHUNK, PackedNames
+from spooltop.backends.directory.scan.scan import BoxScan, scan_box
+from spooltop.backends.directory.scan.scheduler import BoxScanner
 
 HOSTILE = [b"[red]x[bold]", b"a\x1b[31mb", b"two\nlines", b"\xff\xfe", b"2026-11-21T02:41:09.json", b"n" * 255, b",n=1", b":2,P1",
            b"~", b" "]  # fmt: skip

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.locks import LockTable, parse_locks
-from spooltop.backends.directory.pids import Sureness
-from spooltop.backends.directory.processes import Process
-from spooltop.backends.directory.tmpfiles import TmpFiles, Writer, writer_of
+from spooltop.backends.directory.liveness.pid_liveness import Sureness
+from spooltop.backends.directory.liveness.processes import Process
+from spooltop.backends.directory.liveness.tmp_liveness import TmpFiles, Writer, writer_of
+from spooltop.backends.directory.locks.lock_files import LockTable, parse_locks
 from spooltop.model.row import Row
 from spooltop.model.words import Verdict
 

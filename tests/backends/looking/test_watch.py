@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.inotify import Events, inotify_source, parsed
-from spooltop.backends.directory.watch import Heard, Watcher, watchfiles_source
+from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
+from spooltop.backends.directory.events.watcher import Heard, Watcher, watchfiles_source
 from spooltop.model.words import Box
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.writers import WriterWatch, handle_of, parse_events
+from spooltop.backends.directory.cursors.writers import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
 from spooltop.model.sight import CursorSection, LockParty
 
@@ -161,7 +161,7 @@ def test_it_keeps_no_more_than_it_needs(tmp_path: Path) -> None:
 def test_where_the_kernel_does_not_tell_it_is_refused_in_one_line() -> None:
     code = (
         "import os\n"
-        "from spooltop.backends.directory.writers import WriterWatch\n"
+        "from spooltop.backends.directory.cursors.writers import WriterWatch\n"
         "from spooltop.errors import Refused\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "try: WriterWatch(print)\n"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
@@ -191,7 +191,7 @@ def in_common(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Whether what is set aside has metadata in common, as of very many: by the parameter, and without one it has."""
     common = bool(getattr(request, "param", True))
     if common:
-        monkeypatch.setattr("spooltop.backends.directory.operator._SMALL", 0)
+        monkeypatch.setattr("spooltop.backends.directory.operator.operator._SMALL", 0)
     return common
 
 

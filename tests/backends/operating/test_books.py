@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.applog import READ_AT_MOST, AppendLog
-from spooltop.backends.directory.books import Books
-from spooltop.backends.directory.logfiles import LogFiles, make_file, open_path
+from spooltop.backends.directory.journal.append_log import READ_AT_MOST, AppendLog
+from spooltop.backends.directory.journal.log_files import LogFiles, make_file, open_path
+from spooltop.backends.directory.journal.records import Books
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.plan import Outcome

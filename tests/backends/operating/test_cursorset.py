@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.besidebooks import StateBooks
-from spooltop.backends.directory.cursorfiles import CursorFiles
-from spooltop.backends.directory.cursorrights import cursor_rights
-from spooltop.backends.directory.cursorset import CursorOperator
-from spooltop.backends.directory.cursorwords import CursorRef
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.cursors.files import CursorFiles
+from spooltop.backends.directory.cursors.operator import CursorOperator
+from spooltop.backends.directory.cursors.permission import cursor_rights
+from spooltop.backends.directory.cursors.wording import CursorRef
+from spooltop.backends.directory.journal.item_log import StateBooks
+from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError

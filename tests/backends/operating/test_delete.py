@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import AuditFailed
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.besidebooks import SpoolBooks
-from spooltop.backends.directory.cursorset import CursorOperator
-from spooltop.backends.directory.fresh import FreshRows
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.operator import DirectoryOperator
+from spooltop.backends.directory.cursors.operator import CursorOperator
+from spooltop.backends.directory.journal.item_log import SpoolBooks
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator.chain import Together
+from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.withcursors import Together
+from spooltop.backends.directory.rescan import FreshRows
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.kind import ListQuery

@@ -15,10 +15,10 @@ from typing import Any
 import filelock
 import pytest
 
-from spooltop.backends.directory.besidebooks import StateBooks
-from spooltop.backends.directory.lockset import LockOperator
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.processes import Process, Processes
+from spooltop.backends.directory.journal.item_log import StateBooks
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.liveness.processes import Process, Processes
+from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError

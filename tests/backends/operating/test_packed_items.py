@@ -9,11 +9,11 @@ from dataclasses import fields
 
 import pytest
 
-from spooltop.backends.directory.errands import errands_of, errands_one_by_one
-from spooltop.backends.directory.folders import Folders
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.packeditems import Batch, PackedItems
-from spooltop.backends.directory.places import Place, Ref
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator.batches import errands_of, errands_one_by_one
+from spooltop.backends.directory.operator.packed_items import Batch, PackedItems
+from spooltop.backends.directory.storage.folders import Folders
+from spooltop.backends.directory.storage.location import Place, Ref
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.chunked import CHUNK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import Refused, UsageError
 from spooltop.model.kind import BATCH
 from spooltop.model.plan import Confirm, Outcome

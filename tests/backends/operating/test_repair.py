@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection

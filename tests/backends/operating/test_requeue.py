@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.logfiles import LogFiles
-from spooltop.backends.directory.moves import requeue_name
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator.rules import requeue_name
 from spooltop.engine import names
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from spooltop.backends.directory import mover
-from spooltop.backends.directory.logfiles import LogFiles
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator import mover
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.plan import Outcome

@@ -1,0 +1,1 @@
+"""Cursor files: their versions, who writes them, and the change of one cursor by an operator."""

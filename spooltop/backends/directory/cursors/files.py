@@ -1,0 +1,365 @@
+"""The cursor files of a spool: one for all sources, or one a source. Read again only when changed.
+
+A file may be large or hostile, so what is kept of it has a budget: 64 MB of memory and 1 s of a look. A file over 4 MB, or one
+whose values would take over 48 MB, is not read. Of a shared file 2,000 sources are kept; of a section over 4 kB short fields. Of
+what was written between two looks 4 MB are parsed. What is left out is counted (``CursorSource.left_out``, ``cut``, ``unread``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from spooltop.engine.cursors import FILE_MAX, LOCK
+from spooltop.model.sight import CursorSource, CursorVersion, CursorWrite, LockParty
+from spooltop.model.words import Json
+
+from .journal import CursorJournal
+from .watcher import CursorEar, Version, read_version
+from .writers import WriterWatch
+
+__all__ = ["SECTION_AT_MOST", "CursorFiles", "named_folders", "parse_sections", "parse_value"]
+
+_FILES_AT_MOST = 256
+_IN_MEMORY = 48 << 20
+_SOURCES_AT_MOST = 2_000
+_NAME_AT_MOST = 512
+SECTION_AT_MOST = 4 << 10
+_SMALL = 64 << 10
+"""Bytes of a file of which every section may be kept as it is."""
+_FIELD = 256
+_FIELDS_AT_MOST = 8
+"""Of a section that is too large so many fields are kept, names and values of at most so many characters."""
+_LIST_AT_MOST = 20_000
+_SHARED = "cursors.json"
+_BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
+
+Holders = Callable[[os.stat_result], tuple[LockParty, ...]]
+"""Who holds a lock on the file with this status."""
+
+
+def _load(data: bytes) -> tuple[Json, str]:
+    if not data.strip():
+        return None, "it is empty"
+    if len(data) > _SMALL and _size_in_memory(data) > _IN_MEMORY:
+        return None, f"its values would take over {_IN_MEMORY >> 20} MB of memory, not read"
+    try:
+        return json.loads(data), ""
+    except (ValueError, RecursionError) as problem:
+        where = getattr(problem, "pos", None)
+        if isinstance(problem, json.JSONDecodeError) and _cut_off(problem):
+            return None, "it is cut off"
+        return None, f"not JSON at byte {where}" if where is not None else "not JSON"
+
+
+def _size_in_memory(data: bytes) -> int:
+    """Bytes that the values in this JSON take at most, about."""
+    return 3 * len(data) + 184 * data.count(b"{") + 64 * data.count(b"[") + 40 * data.count(b",") + 32 * data.count(b'"')
+
+
+def _within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
+    """What is kept of the sections of a file of ``size`` bytes, how many sources are left out, and those whose value was cut."""
+    if size <= _SMALL and len(sections) <= _SOURCES_AT_MOST and all(len(name) <= _NAME_AT_MOST for name in sections):
+        return sections, 0, frozenset()
+    kept: dict[str, Json] = {}
+    cut = set()
+    for name, value in sections.items():
+        if len(name) > _NAME_AT_MOST:
+            continue
+        if len(kept) == _SOURCES_AT_MOST:
+            break
+        kept[name] = value
+        if size > _SMALL and isinstance(value, str | list | dict | int) and len(json.dumps(value)) > SECTION_AT_MOST:
+            kept[name] = _shortened(value)
+            cut.add(name)
+    return kept, len(sections) - len(kept), frozenset(cut)
+
+
+def _shortened(value: Json) -> Json:
+    """Of an object its short fields, its cursor among them; of anything else no word, as nothing tells what in it is secret."""
+    fields = value.items() if isinstance(value, dict) else ()
+    short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
+    short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
+    if short:
+        return short
+    text = json.dumps(value)
+    return f"({len(text):,} characters, {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()})"
+
+
+def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
+    return isinstance(item, str | int) and len(json.dumps(item)) <= _FIELD
+
+
+def _cut_off(problem: json.JSONDecodeError) -> bool:
+    """Whether what is wrong is only that it ends: within a string, a word or a number, or where more is wanted."""
+    rest = problem.doc[problem.pos :].rstrip()
+    if problem.msg.startswith("Unterminated string"):
+        return True
+    if problem.msg.startswith("Invalid \\u"):
+        return len(rest) <= len("uXXX")
+    return problem.msg != "Extra data" and (not rest or any(word.startswith(rest) for word in _BEGUN))
+
+
+def parse_value(data: bytes) -> tuple[Json, str]:
+    """The value of a file that belongs to one source, and why it does not parse ("")."""
+    return _load(data)
+
+
+def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
+    """The sections of a shared file, and why it does not parse ("")."""
+    value, error = _load(data)
+    if error:
+        return None, error
+    return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
+
+
+def _content(version: Version) -> tuple[tuple[int, int, int], str, int]:
+    return version.state, version.error, hash(version.data)
+
+
+@contextmanager
+def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
+    """(path, descriptor) of each folder in ``named``, and of the one that each file in it lies in; what cannot be opened is left
+    out."""
+    opened: dict[str, int] = {}
+    try:
+        for path in map(os.path.abspath, named):
+            for folder in (path, os.path.dirname(path)):
+                try:
+                    if folder not in opened:
+                        opened[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    break
+                except OSError:
+                    continue  # a file, or nothing: the folder it lies in is tried
+        yield list(opened.items())
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
+@dataclass(slots=True)
+class _Known:
+    """``content``: the state of the file, why it could not be read, and the hash of what it held."""
+
+    content: tuple[tuple[int, int, int], str, int]
+    source: CursorSource
+
+
+class CursorFiles:
+    """The cursor files in some folders. What has not changed is the very object of the look before."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
+        ear: CursorEar | None = None, whole: bool = False,
+    ) -> None:  # fmt: skip
+        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at. ``ear`` hears what
+        happens to them between two looks. ``whole``: every source and section as it is, for one who looks once."""
+        self._clock = clock
+        self._named = [os.path.abspath(path) for path in named]
+        self._writers = writers
+        self._ear = ear
+        self._whole = whole
+        self._journal = CursorJournal()
+        self._known: dict[str, _Known] = {}
+        self._seen: set[str] = set()
+        self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+
+    def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
+        """``folders``: (path as shown, descriptor) of the spool and of its parent; the first that has cursors is taken."""
+        now = self._clock()
+        if self._named:
+            with named_folders(self._named) as opened:
+                return self._of_names(dict(opened), holders, now)
+        for path, fd in folders:
+            found = self._in(path, fd, holders, now)
+            if found:
+                return found
+        return ()
+
+    def _of_names(self, opened: dict[str, int], holders: Holders, now: float) -> tuple[CursorSource, ...]:
+        sources: list[CursorSource] = []
+        for path in self._named:
+            if path in opened:
+                sources += self._in(path, opened[path], holders, now)
+                continue
+            above, name = os.path.split(path)
+            alone = name[: -len(".json")] if os.path.basename(above) == "cursors" and name.endswith(".json") else None
+            one = None
+            if above in opened:
+                fd = opened[above]
+                self._follow(fd, name)
+                told = self._journal.since(above, fd, now)
+                if (one := self._file(path, name, fd, alone, holders)) is not None:
+                    self._seen.add(path)
+                    if name == _SHARED:
+                        one = self._with_temporary(one, above, fd)
+                    sources.append(self._with(one, told, fd))
+            if one is None and path not in self._seen:  # it never was there: what was named is told all the same
+                sources.append(CursorSource(path, alone is None, None, "there is no such file"))
+        return tuple(sources)
+
+    def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
+        sources = []
+        self._follow(fd)
+        told = self._journal.since(path, fd, now)  # before the files: what it tells was published before they are read
+        shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
+        if shared is not None:
+            sources.append(self._with(self._with_temporary(shared, path, fd), told, fd))
+        folder = -1
+        try:
+            folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            self._follow(folder)
+            if self._ear is not None:
+                self._ear.follow(folder)
+            told = self._journal.since(os.path.join(path, "cursors"), folder, now)
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+            for name in names[:_FILES_AT_MOST]:
+                one = self._file(os.path.join(path, "cursors", name), name, folder, name[: -len(".json")], holders)
+                if one is not None:
+                    sources.append(self._with(one, told, folder))
+        except OSError:
+            return tuple(sources)  # no such folder, which is the rule
+        finally:
+            if folder >= 0:
+                os.close(folder)
+        return tuple(sources)
+
+    def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
+        versions = self._ear.take(fd, name) if self._ear is not None else None
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            self._known.pop(path, None)
+            return None
+        except OSError as problem:
+            return CursorSource(path, source is None, None, str(problem.strerror))
+        known = self._known.get(path)
+        if versions is None and known is not None:
+            if known.content[0] == (found.st_ino, found.st_mtime_ns, found.st_size):
+                return known.source
+        elif versions and known is not None and _content(versions[0]) == known.content:
+            del versions[0]  # the folder is listened in anew
+        if not versions:
+            if known is not None and versions is not None:
+                return known.source
+            now = read_version(name, fd, self._clock(), handles=self._writers is not None)
+            if now is None:
+                self._known.pop(path, None)
+                return None
+            versions = [replace(now, unread=0)] if versions is not None else [replace(now, unread=None)]
+        return self._changed(path, versions, source, holders(found))
+
+    def _changed(
+        self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockParty, ...]
+    ) -> CursorSource:
+        """The newest of ``versions`` with those before it."""
+        earlier: deque[CursorVersion] = deque()
+        unread = versions[-1].unread
+        left = FILE_MAX
+        for place in range(len(versions) - 2, -1, -1):
+            one = versions[place]
+            left -= len(one.data)
+            sections = None if left < 0 else self._parsed(one, source)[0]
+            if sections is not None:
+                writer = self._writer(one)
+                earlier.appendleft(CursorVersion(one.at, one.mtime, sections, one.state[0], one.unread, writer))
+                continue
+            # what could not be read as a whole is one more write that stands between its neighbours
+            skipped = (one.unread or 0) + 1
+            if earlier:
+                earlier[0] = replace(earlier[0], unread=(earlier[0].unread or 0) + skipped)
+            else:
+                unread = (unread or 0) + skipped
+        last = versions[-1]
+        sections, error, left_out, cut = self._parsed(last, source)
+        inode, _, size = last.state
+        answer = CursorSource(
+            path, source is None, sections, error, inode, last.mtime, size, held_by, writer=self._writer(last), unread=unread,
+            read_at=last.at, left_out=left_out, cut=cut,
+        )  # fmt: skip
+        self._known[path] = _Known(_content(last), answer)
+        return replace(answer, earlier=tuple(earlier)) if earlier else answer
+
+    def _writer(self, version: Version) -> LockParty | None:
+        return self._writers.writer(version.handle) if self._writers is not None else None
+
+    def _parsed(self, version: Version, source: str | None) -> tuple[dict[str, Json] | None, str, int, frozenset[str]]:
+        """The sections, or why there are none; how many are left out, and which are cut."""
+        if version.error:
+            return None, version.error, 0, frozenset()
+        if source is None:
+            sections, error = parse_sections(version.data)
+        else:
+            value, error = parse_value(version.data)
+            sections = None if error else {source: value}
+        if sections is None or self._whole:
+            return sections, error, 0, frozenset()
+        sections, left_out, cut = _within_budget(sections, len(version.data))
+        return sections, "", left_out, cut
+
+    def _with(self, source: CursorSource, told: dict[str, tuple[CursorWrite, ...]], fd: int) -> CursorSource:
+        """With what the journal tells of it, and whether its lock is there. The same object where that is as before."""
+        there: bool | None
+        try:
+            there = stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
+        except OSError as problem:
+            there = False if isinstance(problem, FileNotFoundError) else None
+        if there is not source.lock_there:
+            source = self._kept(replace(source, lock_there=there))
+        writes = told.get(os.path.basename(source.path), ())
+        return replace(source, journal=writes) if writes else source
+
+    def _kept(self, source: CursorSource) -> CursorSource:
+        """The same, which is what a look at an unchanged file gives from now on, without the versions before it."""
+        if source.path in self._known:  # not where it could not even be looked at
+            self._known[source.path].source = replace(source, earlier=()) if source.earlier else source
+        return source
+
+    def _follow(self, fd: int, name: str | None = None) -> None:
+        if self._writers is None:
+            return
+        try:
+            self._writers.follow(fd, name)
+        except OSError:
+            return  # its file system tells nothing: the writer is not seen
+
+    def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
+        """With the temporary files that stand beside it or were heard of. The same object where they are as before."""
+        heard = self._ear.shared_names(fd) if self._ear is not None else ()
+        litter = tuple(sorted({*self._beside(path, fd), *heard}))
+        if litter != source.litter:
+            source = self._kept(replace(source, litter=litter))
+        return source
+
+    def _beside(self, path: str, fd: int) -> tuple[str, ...]:
+        """Temporary files of writers that use a common or a guessable name. Listed again only when the folder changed."""
+        own = -1
+        try:
+            state = os.fstat(fd)
+            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
+            kept = self._litter.get(path)
+            if kept is not None and kept[0] == generation:
+                return kept[1]
+            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            names: list[str] = []
+            with os.scandir(own) as entries:
+                for turn, entry in enumerate(entries):
+                    if turn >= _LIST_AT_MOST or len(names) >= 16:
+                        break
+                    if entry.name != _SHARED and entry.name.startswith(("cursors.json.", "cursors.tmp", "cursors.json~")):
+                        names.append(entry.name)
+        except OSError:
+            return ()  # the folder cannot be listed: nothing is known of litter
+        finally:
+            if own >= 0:
+                os.close(own)
+        self._litter[path] = (generation, tuple(sorted(names)))
+        return self._litter[path][1]

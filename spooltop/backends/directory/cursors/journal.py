@@ -1,0 +1,82 @@
+"""The engine's journal beside the cursors, ``.cursors.journal``, read on from where the look before ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+
+from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
+from spooltop.model.numbers import finite
+from spooltop.model.sight import CursorWrite, LockParty
+
+__all__ = ["CursorJournal", "parse_journal"]
+
+REMEMBERED = 3600.0
+"""Seconds before the first look that count."""
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
+    """(file name, write) of each whole line that is one; whoever may write beside the cursors may have written the others."""
+    found: list[tuple[str, CursorWrite]] = []
+    for line in data.split(b"\n"):
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(told, dict) or told.get("cut") or "old" not in told or "new" not in told:
+            continue
+        file, source, pid, command = (told.get(name) for name in ("file", "source", "pid", "command"))
+        at = finite(told.get("time"))
+        if at is None or not isinstance(file, str):
+            continue
+        if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
+            continue
+        writer = LockParty(pid, command if isinstance(command, str) else None, since=at)
+        found.append((file, CursorWrite(at, source, told["old"], told["new"], writer)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    inode: int
+    offset: int
+    newest: float
+
+
+class CursorJournal:
+    """The journals in some folders. A write that was told once is not told again."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, _Read] = {}
+
+    def since(self, path: str, fd: int, now: float) -> dict[str, tuple[CursorWrite, ...]]:
+        """File name → its writes since the look before (at the first: of the last hour), in the folder ``path``, open as ``fd``.
+        """
+        try:
+            own = os.open(JOURNAL, _FLAGS, dir_fd=fd)
+        except OSError:
+            return {}  # nobody here writes through the engine, or it is closed to us
+        try:
+            found = os.fstat(own)
+            known = self._read.get(path)
+            on = known is not None and known.inode == found.st_ino and known.offset <= found.st_size
+            start = known.offset if known is not None and on else max(0, found.st_size - 2 * JOURNAL_MAX)
+            if not stat.S_ISREG(found.st_mode) or (on and start == found.st_size):
+                return {}
+            data = os.pread(own, 2 * JOURNAL_MAX, start)
+        except OSError:
+            return {}  # a file system that fails: the cursors themselves tell
+        finally:
+            os.close(own)
+        whole = data.rfind(b"\n") + 1
+        newest = now - REMEMBERED if known is None else known.newest
+        writes: dict[str, list[CursorWrite]] = {}
+        for name, one in parse_journal(data[:whole]):
+            if on or one.at > newest:  # after a rotation what was told stands there once more
+                writes.setdefault(name, []).append(one)
+        newest = max([newest, *(min(one.at, now) for these in writes.values() for one in these)])
+        self._read[path] = _Read(found.st_ino, start + whole, newest)
+        return {name: tuple(these) for name, these in writes.items()}

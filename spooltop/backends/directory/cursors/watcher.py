@@ -1,0 +1,321 @@
+"""Listens beside cursor files between two looks: each version is read at once, in the thread that hears of it.
+
+inotify(7) sends an event for each file that is moved into place, and never merges two of them. So what was replaced before it
+could be read is known by number: a version says how many writes before it were not read.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from spooltop.engine.cursors import FILE_MAX
+
+from ..events.inotify import in_order, listening, watch_fd
+from .writers import Handle, handle_of
+
+__all__ = ["CursorEar", "Version", "read_version"]
+
+_UNTAKEN = 16 << 20
+"""Bytes of versions that wait for a look: what comes when they are there is counted and not read."""
+_BEGINS = ("cursors.json.", "cursors.tmp", "cursors.json~")
+_ROUNDS = 16
+_NAMES_AT_MOST = 16
+_FOLDERS_AT_MOST = 64
+_FILES_AT_MOST = 256
+_READ = 1 << 18
+_FOREIGN = 500
+"""Events a second about other files from which on they are gathered for a moment."""
+_QUIET = 20
+"""Milliseconds without a write after which a look is due."""
+_AT_LATEST = 0.2
+"""Seconds after the first of many writes after which it is due all the same."""
+_GATHER = 50
+"""Milliseconds of that moment."""
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One content of a cursor file, or why it could not be read. ``at``: when it was read, epoch seconds. ``unread``: how many
+    writes between the version before and this one were not read."""
+
+    at: float
+    state: tuple[int, int, int] = (0, 0, 0)
+    """Inode, time of the last change in ns, size."""
+    mtime: float = 0.0
+    data: bytes = b""
+    error: str = ""
+    handle: Handle | None = None
+    unread: int | None = 0
+
+
+def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
+    """What the file holds now, None where there is none. ``handles``: with what identifies it for ``WriterWatch``."""
+    try:
+        own = os.open(name, _FLAGS, dir_fd=folder)
+    except OSError as problem:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError as gone:
+            return None if isinstance(gone, FileNotFoundError) else Version(at, error=str(gone.strerror))
+        why = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
+        return _version(at, found, error=why)
+    try:
+        found = os.fstat(own)
+        if not stat.S_ISREG(found.st_mode):
+            return _version(at, found, error="not a plain file")
+        if found.st_size > FILE_MAX:
+            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
+        data = os.read(own, found.st_size + 1)
+        while len(data) <= FILE_MAX and (part := os.read(own, FILE_MAX + 1 - len(data)) if len(data) != found.st_size else b""):
+            data += part
+        if len(data) > FILE_MAX:
+            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
+        return _version(at, found, data=data, handle=handle_of(own) if handles else None)
+    except OSError as problem:
+        return Version(at, error=str(problem.strerror))
+    finally:
+        os.close(own)
+
+
+def _version(
+    at: float, found: os.stat_result, *, data: bytes = b"", error: str = "", handle: Handle | None = None
+) -> Version:
+    return Version(at, (found.st_ino, found.st_mtime_ns, found.st_size), found.st_mtime, data, error, handle)
+
+
+@dataclass(slots=True)
+class _File:
+    last: tuple[tuple[int, int, int], str, int] | None = None
+    """State, error and hash of what was read last."""
+    heard: bool = True
+    """False where it was read before the event that tells of it."""
+    untaken: list[Version] = field(default_factory=list)
+    unread: int = 0
+    """Writes since then that were not read."""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """A folder that is listened in; ``fd`` is its own descriptor. ``names``: files to read, None for every ``*.json``."""
+
+    watch: int
+    fd: int
+    names: set[str] | None = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    files: dict[str, _File] = field(default_factory=dict)
+
+    def reads(self, name: str) -> bool:
+        if self.names is not None:
+            return name in self.names
+        return name.endswith(".json") and name[0] != "." and (name in self.files or len(self.files) < _FILES_AT_MOST)
+
+
+class CursorEar:
+    """Listens in the folders that it is told to ``follow``, as far as the kernel lets it (inotify(7)). ``changed`` is set soon
+    after a file that is read was written, or another ``*.json`` came. One thread, from the first folder on until ``close``.
+    ``handles``: versions have what identifies them for ``WriterWatch``."""
+
+    def __init__(
+        self, changed: threading.Event, *, clock: Callable[[], float] = time.time, handles: bool = False
+    ) -> None:
+        self._changed = changed
+        self._clock = clock
+        self._handles = handles
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+        self._end: tuple[int, int] | None = None
+        self._thread: threading.Thread | None = None
+        self._folders: dict[tuple[int, int], _Folder] = {}
+        self._watches: dict[int, _Folder] = {}
+        self._untaken = 0
+        self._foreign = 0
+        self._heard = False
+
+    def follow(self, folder: int) -> None:
+        """Reads every ``*.json`` of this open folder from now on. Where no watches are left, only looks find what changed."""
+        with self._lock:
+            self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
+            followed = self._follow(folder)
+            if followed is not None:
+                followed.names = None
+
+    def take(self, folder: int, name: str) -> list[Version] | None:
+        """The versions of this file since it was asked about before, oldest first: the last of them is what it holds now. Empty
+        where nothing was written since, or there is no such file; None where nobody listens."""
+        with self._lock:
+            self._drain()
+            followed = self._follow(folder)
+            if followed is None:
+                return None
+            if followed.names is not None:
+                followed.names.add(name)
+            file = followed.files.get(name) or _File()
+            if len(followed.files) < _FILES_AT_MOST:
+                followed.files[name] = file
+            self._read_if_changed(followed, name, file)
+            self._drain()
+            versions, file.untaken = file.untaken, []
+            self._untaken -= sum(len(one.data) for one in versions)
+            return versions
+
+    def shared_names(self, folder: int) -> tuple[str, ...]:
+        """Names of temporary files that have nothing of their writer in them, so that all writers share them, as far as such
+        were made in this open folder since it was asked about or followed first; sorted."""
+        with self._lock:
+            self._drain()
+            followed = self._follow(folder)
+            return tuple(sorted(followed.shared)) if followed is not None else ()
+
+    def close(self) -> None:
+        """Ends the thread. May be called twice."""
+        if self._thread is None or self._fd is None or self._end is None:
+            return
+        os.close(self._end[1])
+        self._thread.join()
+        os.close(self._end[0])
+        os.close(self._fd)
+        self._fd = self._thread = None
+        for key in list(self._folders):
+            self._forget(key)
+
+    def _follow(self, folder: int) -> _Folder | None:
+        try:
+            found = os.fstat(folder)
+            key = (found.st_dev, found.st_ino)
+            if (known := self._folders.pop(key, None)) is not None:
+                self._folders[key] = known  # the one that was asked about last is the last to be forgotten
+                return known
+            if self._fd is None:
+                self._fd = listening()
+                self._end = os.pipe2(os.O_CLOEXEC)
+                self._thread = threading.Thread(
+                    target=self._listen, args=(self._fd, self._end[0]), name="spooltop-cursors", daemon=True
+                )
+                self._thread.start()
+            for other, old in list(self._folders.items()):
+                if len(self._folders) >= _FOLDERS_AT_MOST or os.fstat(old.fd).st_nlink == 0:
+                    self._forget(other)
+            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        except OSError:
+            return None  # no instances or descriptors are left, or there is no inotify
+        try:
+            watch = watch_fd(self._fd, own, contents=True)
+        except OSError:
+            os.close(own)
+            return None  # no watches are left
+        self._folders[key] = self._watches[watch] = _Folder(watch, own)
+        return self._folders[key]
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        folder = self._folders.pop(key)
+        self._watches.pop(folder.watch, None)
+        self._untaken -= sum(len(one.data) for file in folder.files.values() for one in file.untaken)
+        os.close(folder.fd)
+
+    def _listen(self, fd: int, end: int) -> None:
+        both, ending = select.poll(), select.poll()
+        both.register(fd, select.POLLIN)
+        both.register(end, select.POLLIN)
+        ending.register(end, select.POLLIN)
+        second, since = time.monotonic(), 0.0
+        while True:
+            ready = both.poll(_QUIET if self._heard else None)
+            if any(one == end for one, _ in ready):
+                return
+            if ready:
+                with self._lock:
+                    self._drain()
+            now = time.monotonic()
+            if not self._heard:
+                since = now
+            elif not ready or now - since > _AT_LATEST:
+                self._heard = False
+                self._changed.set()  # not before: a look would take the processor from the reading of what comes next
+                since = now
+            if now - second > 1.0:
+                second, self._foreign = now, 0
+            elif self._foreign > _FOREIGN and ending.poll(_GATHER):
+                return
+
+    def _drain(self) -> None:
+        """Takes what is in the queue, and reads what was written."""
+        if self._fd is None:
+            return
+        for _ in range(_ROUNDS):
+            try:
+                data = os.read(self._fd, _READ)
+            except BlockingIOError:
+                return
+            written: dict[tuple[int, str], int] = {}
+            for event in in_order(data):
+                if event.lost:
+                    for file in [file for one in self._folders.values() for file in one.files.values()]:
+                        file.unread += 1  # at least: the kernel's queue was full
+                    self._heard = True
+                folder = self._watches.get(event.watch)
+                if folder is None or not event.name:
+                    continue
+                if (event.made or event.closed) and folder.reads(event.name):
+                    key = (event.watch, event.name)
+                    written[key] = written.get(key, 0) + event.moved
+                    continue
+                self._foreign += 1
+                if event.made and event.name.endswith(".json"):
+                    self._heard = True
+                if (
+                    event.made and event.name.startswith(_BEGINS) and len(folder.shared) < _NAMES_AT_MOST
+                    and not any(map(str.isdigit, event.name))
+                ):  # fmt: skip
+                    folder.shared.add(event.name)
+            for (watch, name), writes in written.items():
+                self._written(self._watches[watch], name, writes)
+
+    def _written(self, folder: _Folder, name: str, writes: int) -> None:
+        """So many files were moved to this name (0: it was written in place); the last of them is read, if it is still there."""
+        self._heard = True
+        file = folder.files.setdefault(name, _File())
+        if self._untaken >= _UNTAKEN:
+            file.unread += writes
+            return
+        self._read(folder, name, file, writes)
+
+    def _read_if_changed(self, folder: _Folder, name: str, file: _File) -> None:
+        """Reads what was written and not heard of yet, or never will be: in place, by a file that is still open."""
+        try:
+            found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            file.last = None
+            return
+        except OSError:
+            found = None
+        if found is None or file.last is None or file.last[0] != (found.st_ino, found.st_mtime_ns, found.st_size):
+            self._read(folder, name, file, 0)
+            file.heard = False
+
+    def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
+        """Reads what is there after so many events. Where that is what was read before, they tell of it or of what it replaced:
+        whatever an event tells of may have been replaced since."""
+        version = read_version(name, folder.fd, self._clock(), handles=self._handles)
+        if version is None:
+            file.unread += writes
+            file.last = None
+            return
+        last = (version.state, version.error, hash(version.data))
+        if last == file.last:
+            unread = writes if file.heard else max(0, writes - 1)
+            file.heard = file.heard or writes > 0
+            if file.untaken:
+                file.untaken[-1] = replace(file.untaken[-1], unread=(file.untaken[-1].unread or 0) + unread)
+            else:
+                file.unread += unread
+            return
+        file.untaken.append(replace(version, unread=file.unread + max(0, writes - 1)))
+        file.last, file.heard, file.unread = last, True, 0
+        self._untaken += len(version.data)

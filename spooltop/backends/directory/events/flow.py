@@ -1,0 +1,324 @@
+"""What came and what went: out of change events where they can be had, else out of the difference of two scans.
+
+Every count is tied to an id: a message that goes back to ``new`` has not arrived, one that is put aside is not done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.model.sight import Flow, Passage, Return
+from spooltop.model.words import Box
+
+from .operator_moves import OperatorMoves
+from .short_lived import Through, came_and_went
+from .watcher import Batch
+
+__all__ = ["FlowCounter", "difference"]
+
+_REMEMBERED = 50_000
+_RETURNS = 1_000
+"""Returns that one look tells at most."""
+_AT_ONCE = 1.0
+"""Seconds by which the time in the name of a claim may be before that of the rename which made it."""
+_PASSAGES = 100
+"""Samples that one look tells at least, where it has so many."""
+
+
+def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Batch:
+    """The batch of events that two scans of (``new``, ``cur``) amount to. What came and went in between is not in it."""
+    return Batch(
+        at,
+        {Box.NEW: set(after[0] - before[0]), Box.CUR: set(after[1] - before[1])},
+        {Box.NEW: set(before[0] - after[0]), Box.CUR: set(before[1] - after[1])},
+    )
+
+
+@dataclass(slots=True)
+class _Gone:
+    """A message that left ``cur`` and has not been seen elsewhere yet. ``turn`` is the number of the ``take`` that comes next."""
+
+    turn: int
+    at: float
+    put_at: float | None
+    claimed_at: float | None
+    source: str | None
+    attempts: int | None
+    """Of an own claim how often it was tried before; None where nobody counts."""
+
+
+@dataclass(slots=True)
+class _Moves:
+    """The names of one id in one batch."""
+
+    new_added: list[Name] = field(default_factory=list)
+    new_gone: list[Name] = field(default_factory=list)
+    cur_added: list[Name] = field(default_factory=list)
+    cur_gone: list[Name] = field(default_factory=list)
+
+
+class FlowCounter:
+    """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous and
+    does not say itself."""
+
+    def __init__(self, in_new: Callable[[str], bool], operators: OperatorMoves | None = None) -> None:
+        self._in_new = in_new
+        self._operators = operators or OperatorMoves()
+        self._tried: set[str] = set()
+        self._claimed_at: dict[str, float] = {}
+        self._gone: dict[str, _Gone] = {}
+        self._through: list[Through] = []
+        self._since: float | None = None
+        self._turn = 0
+        self.last_claim_at: float | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._arrived = self._claimed = self._requeued = self._retried = self._done = self._shifted = 0
+        self._returns: deque[Return] = deque(maxlen=_RETURNS)
+        self._sources: Counter[str] = Counter()
+
+    def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
+        """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
+        through, names = came_and_went(batch, self._turn)
+        in_new = self._in_new if batch.back is None else batch.back.__contains__
+        moves: dict[str, _Moves] = {}
+        known: dict[tuple[bool, str], Name] = {}
+        for claimed, changes, attribute in names:
+            for raw in changes:
+                name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
+                if not name.canary:
+                    getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
+        # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
+        odd = {id for id, name in through.foreign() if in_new(name)}
+        odd |= through.among(moves) | through.among(self._gone) | through.among(self._claimed_at)
+        for before in self._through:
+            odd |= through.among(before.found)
+        for id in odd:
+            new, cur = through.take_out(id)
+            moved = moves.setdefault(id, _Moves())
+            for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
+                seen.append(name)
+        if through.found:
+            self._pass(through, aside)
+        for id, moved in moves.items():
+            self._count(id, moved, batch, aside, in_new)
+
+    def _pass(self, through: Through, aside: Set[str]) -> None:
+        """Messages that were put, taken and ended within one batch: what nearly all are where consumers keep up."""
+        self._through.append(through)
+        self._arrived += through.count(but=aside)
+        self._sources.update(through.sources(but=aside))
+        self._claimed += len(through.found)
+        last = through.last_claim_at()
+        if self.last_claim_at is None or last > self.last_claim_at:
+            self.last_claim_at = last
+
+    def _leaves(self, id: str, batch: Batch, name: Name, claimed_at: float | None) -> None:
+        put_at = _seconds(name.put_us)
+        if batch.late:
+            put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
+        self._back(id)  # it had not gone yet, as it seemed before: a claim of another kind of consumer says nothing of its time
+        self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, name.source, name.attempts if name.token else None)
+
+    def _count(self, id: str, moved: _Moves, batch: Batch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
+        operators = self._operators
+        put_back: list[Name] = []
+        came: list[Name] = []
+        requeued = 0
+        for name in moved.new_added:
+            many = batch.came(Box.NEW, name.raw)
+            back_again = operators.take(operators.put_back, name.raw, many)
+            again = operators.take(operators.requeued, name.raw, many - back_again)
+            requeued += again
+            self._shifted += back_again + again
+            if back_again:
+                put_back.append(name)
+            if back_again + again < many:
+                came.append(name)
+        for name in moved.new_gone:
+            self._shifted -= operators.take(operators.out_of_new, name.raw, batch.went(Box.NEW, name.raw))
+        self._requeued += requeued
+        if id in aside and not (moved.cur_added or moved.cur_gone or id in self._gone):
+            put_back, came = put_back + came, []  # by an operator whose journal cannot be read here
+        taken = [name for name in moved.cur_added if not operators.take(operators.claims, name.raw)]
+        undone = len(taken) < len(moved.cur_added)
+        ended = [name for name in moved.cur_gone if not operators.take(operators.out_of_cur, name.raw)]
+        moved = _Moves(came, moved.new_gone, taken, ended)
+        back = bool(requeued or put_back or undone)
+        limbo = self._back(id) if came or taken or back else None
+        claims = (*taken, *moved.cur_gone)
+        exact = all(name.token for name in claims) and all(name.attempts is not None for name in came)
+        if exact and (limbo is None or limbo.attempts is not None):
+            self._count_exact(id, moved, batch, limbo, back=back)
+        else:
+            self._count_foreign(id, moved, batch, limbo, in_new, back=back)
+
+    def _count_exact(self, id: str, moved: _Moves, batch: Batch, limbo: _Gone | None, *, back: bool) -> None:
+        """Names of our own count their attempts, so that each return is told by them, in whatever order and however quick."""
+        came, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
+        returns = sorted((name for name in came if name.attempts), key=lambda name: name.attempts or 0)
+        before = [name.attempts or 0 for name in (*moved.new_gone, *ended)]
+        if limbo is not None:
+            before.append(limbo.attempts or 0)
+        after = [name.attempts or 0 for name in (*came, *taken)]
+        many = len(returns)
+        if before and after:
+            many = max(many, max(after) - min(before))
+        elif after and not before and batch.back is None:
+            many = max(after)  # two scans: it came and was tried in between
+        if any(not name.attempts for name in came) or (came and not before and batch.back is None):
+            self._arrives(came)
+            if limbo is not None and not returns:  # the id was put once more: the one before is done
+                self._gone[id] = limbo
+        self._retries(id, many, returns, batch.at)
+        if many:
+            self._claimed_at.pop(id, None)
+        if taken:
+            self._claimed += len(taken)
+            self._remember(id, _last(taken), batch.at)
+        if ended:
+            last = max(ended, key=lambda name: (name.attempts or 0, name.claimed_us or 0))
+            still = {name.raw for name in taken} - {name.raw for name in ended}
+            if not back and not still and max(after, default=0) <= (last.attempts or 0):
+                self._leaves(id, batch, last, self._claim_time(id, last))
+
+    def _count_foreign(
+        self,
+        id: str,
+        moved: _Moves,
+        batch: Batch,
+        limbo: _Gone | None,
+        in_new: Callable[[str], bool],
+        *,
+        back: bool,
+    ) -> None:
+        """One name for each return and one for each claim: what is told apart is how often each came, and where it stands now."""
+        came, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
+        passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
+        here = back or (bool(came) and (not left or any(in_new(name.raw) for name in came)))
+        puts = sum(batch.came(Box.NEW, name.raw) for name in came)
+        claims = sum(batch.came(Box.CUR, name.raw) for name in taken)
+        began_claimed = limbo is not None or (bool(ended) and not passed) or id in self._claimed_at
+        # Each return ends a claim; of the claims one may stand there still, or have ended for good.
+        returns = max(0, claims + began_claimed - (0 if here or not claims else 1))
+        if came:
+            returns = min(returns, puts)
+            if puts > returns:
+                self._arrives(came)
+        else:
+            returns = int(limbo is not None and bool(taken))
+        self._retries(id, returns, [], batch.at)
+        if returns:
+            self._claimed_at.pop(id, None)
+        if taken:
+            self._claimed += claims
+            self._remember(id, _last(taken), batch.at)
+        if ended and not here and (passed or not taken):
+            name = _last(ended)
+            claimed_at = self._claim_time(id, name)
+            if passed and name.claimed_us is None:
+                claimed_at = None  # when within the batch nobody knows
+            self._leaves(id, batch, name, claimed_at)
+
+    def _arrives(self, came: list[Name]) -> None:
+        self._arrived += 1
+        source = next((name.source for name in came if name.source), None)
+        if source is not None:
+            self._sources[source] += 1
+
+    def _retries(self, id: str, many: int, returns: list[Name], at: float) -> None:
+        """``returns`` are the names, as far as they were seen."""
+        self._retried += many
+        for name in returns:
+            self._returns.append(Return(id, at, name.ended, name.not_before is not None))
+        if returns and len(self._tried) < _REMEMBERED:
+            self._tried.add(id)
+
+    def _back(self, id: str) -> _Gone | None:
+        """What is known of a message that had left ``cur`` and is not done after all; None where it had not."""
+        for through in self._through:
+            if (found := through.found.pop(id, None)) is not None:
+                return _Gone(through.turn, through.at, None, None, found[3] or None, 0 if found[5] else None)
+        return self._gone.pop(id, None)
+
+    def _remember(self, id: str, name: Name, at: float) -> None:
+        when = at if name.claimed_us is None else name.claimed_us / 1e6
+        self.last_claim_at = when if self.last_claim_at is None else max(self.last_claim_at, when)
+        if len(self._claimed_at) < _REMEMBERED:
+            self._claimed_at[id] = when
+
+    def _claim_time(self, id: str, name: Name) -> float | None:
+        remembered = self._claimed_at.pop(id, None)
+        return remembered if name.claimed_us is None else name.claimed_us / 1e6
+
+    def begin(self, now: float) -> Flow:
+        """Nothing is measured yet; the next ``take`` counts from the first ``begin``."""
+        self._since = now if self._since is None else self._since
+        return Flow(self._since, now, exact=False)
+
+    def take(self, now: float, *, exact: bool, measured: bool, aside: Set[str] = frozenset()) -> Flow:
+        """The flow since the last ``take``. What left ``cur`` before that and has come back nowhere since is done: the two halves
+        of a move may be heard of one after the other. ``aside`` are ids that were set aside, which are not done."""
+        ended: list[_Gone] = []
+        recovered: list[str] = []
+        waiting: dict[str, _Gone] = {}
+        for id, gone in self._gone.items():
+            if gone.turn == self._turn:
+                waiting[id] = gone
+                continue
+            if id in aside:
+                continue
+            ended.append(gone)
+            if id in self._tried:
+                self._tried.discard(id)
+                recovered.append(id)
+        over = [through for through in self._through if through.turn != self._turn]
+        self._through = [through for through in self._through if through.turn == self._turn]
+        done = len(ended) + sum(through.count(but=aside) for through in over)
+        self._done += done
+        # Of very many an even sample: what is told of a minute would else be told of its last second.
+        step = max(1, done // _PASSAGES)
+        passages = [Passage(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step]]
+        for through in over:
+            passages += through.passages(step, but=aside)
+        self._gone = waiting
+        since = now if self._since is None else self._since
+        flow = Flow(
+            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(passages),
+            exact, measured and self._since is not None, self._retried, tuple(self._returns), tuple(recovered), self._shifted,
+        )  # fmt: skip
+        self._since = now
+        self._turn += 1
+        self._reset()
+        return flow
+
+    @property
+    def unsettled(self) -> bool:
+        """True where something left ``cur`` and it is not yet known whether it is done."""
+        return bool(self._gone or self._through)
+
+    def adopt(self, claims: Iterable[tuple[str, float | None]], changed_at: float | None) -> None:
+        """Claims (id, claimed at) that stood when watching began. The newest of them is the last claim only where nothing changed
+        in ``cur`` after it: others may have been claimed and finished since."""
+        newest: float | None = None
+        for id, when in claims:
+            if when is not None:
+                newest = when if newest is None else max(newest, when)
+                if len(self._claimed_at) < _REMEMBERED:
+                    self._claimed_at.setdefault(id, when)
+        if newest is not None and (changed_at is None or changed_at <= newest + _AT_ONCE):
+            self.last_claim_at = newest
+
+
+def _last(claims: list[Name]) -> Name:
+    """Of the claims on one message in a batch, which come in no order, the one that was made last."""
+    return max(claims, key=lambda name: name.claimed_us or 0)
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6

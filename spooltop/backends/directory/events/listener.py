@@ -1,0 +1,72 @@
+"""Listens for changes in the boxes of a spool, where that works, and says how changes are noticed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.sight import Watch
+from spooltop.model.words import Box
+
+from ..storage.filesystem import Mount, changes_unseen, sends_no_events
+from .watcher import Heard, Source, Watcher
+
+__all__ = ["Ear"]
+
+
+class Ear:
+    """``wanted`` False: nobody listens, each look stands alone. ``changed`` is set whenever something was heard."""
+
+    def __init__(
+        self,
+        path: str,
+        changed: threading.Event,
+        *,
+        wanted: bool,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        source: Source,
+    ) -> None:
+        self._path = path
+        self._changed = changed
+        self._wanted = wanted
+        self._clock = clock
+        self._monotonic = monotonic
+        self._source = source
+        self._watcher: Watcher | None = None
+
+    def heard(self, dirs: SpoolDirs, mount: Mount | None) -> Heard:
+        """What was heard since the last time; begins to listen the first time."""
+        if not self._wanted or sends_no_events(mount):
+            return Heard()
+        if self._watcher is None:
+            there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
+            if not there:
+                return Heard(reason="there is no box to watch")
+            paths = {box: os.path.join(self._path, box.value) for box in there}
+            self._watcher = Watcher(paths, self._changed, clock=self._clock, monotonic=self._monotonic, source=self._source)
+            self._watcher.start()
+        return self._watcher.take()
+
+    def beginning(self, heard: Heard) -> bool:
+        """True where it will listen and has not heard anything yet."""
+        return self._watcher is not None and not heard.listening and not heard.reason
+
+    def how(self, heard: Heard, mount: Mount | None, *, period: float, since: float) -> Watch:
+        """How changes are noticed: by events, or by a listing every ``period`` seconds."""
+        if not self._wanted:
+            return Watch("once", "", None, since)
+        if sends_no_events(mount):
+            kind = mount.fs_type if mount is not None else "?"
+            return Watch("scan", f"{kind} sends no events", period, since)
+        if heard.listening or not heard.reason:
+            return Watch("live", "overlay", period, since) if changes_unseen(mount) else Watch("live", "", None, since)
+        return Watch("scan", heard.reason, period, since)
+
+    def close(self) -> None:
+        """Stops listening; ``heard`` begins anew, at the directories that have these names then."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None

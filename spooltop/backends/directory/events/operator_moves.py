@@ -1,0 +1,139 @@
+"""Moves that operators announced in the journal since the last look: what they move is no flow.
+
+An intent line is written and synced before its batch is moved, so it is there when the change events of these moves are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.words import Box
+
+from ..journal.journal import decode
+from ..journal.records import JOURNAL, STATE_DIR, state_of
+from ..storage.location import Place
+
+__all__ = ["OperatorMoves"]
+
+_AT_MOST = 64 << 20
+"""Bytes of the journal that one look reads; what is before them is passed over."""
+_REMEMBERED = 100_000
+"""Moves that are remembered, newest first: their change events come within a look or two."""
+_PLAIN = re.compile(rb'\{"from":(null|"[^"\\]*"),"to":(null|"[^"\\]*"),"ino":')
+Announced = dict[str, int]
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class OperatorMoves:
+    """Exact names that operators move, each as often as it was announced and not yet seen to happen. ``state_dir`` is where root
+    keeps the journals of spools of others.
+
+    ``requeued``: names in ``new`` that were claims; ``put_back``: names in ``new`` that had been set aside; ``out_of_new``: names
+    that leave ``new``; ``out_of_cur``: claims that are moved or deleted; ``claims``: names in ``cur`` that an undo puts back.
+    """
+
+    def __init__(self, state_dir: str = STATE_DIR) -> None:
+        self._state_dir = state_dir
+        self._read: dict[str, tuple[int, int]] = {}
+        self.requeued: Announced = {}
+        self.put_back: Announced = {}
+        self.out_of_new: Announced = {}
+        self.out_of_cur: Announced = {}
+        self.claims: Announced = {}
+
+    @staticmethod
+    def take(announced: Announced, name: str, many: int = 1) -> int:
+        """Of ``many`` moves of ``name`` that were seen, those that an operator made."""
+        left = announced.get(name, 0)
+        if not left:
+            return 0
+        if left > many:
+            announced[name] = left - many
+            return many
+        del announced[name]
+        return left
+
+    def look(self, dirs: SpoolDirs) -> None:
+        """Reads what was added since the last look; the first look only notes where the journals end."""
+        first = not self._read
+        try:
+            own = dirs.own()
+        except OSError:
+            own = None  # closed to this user: events and names tell what they can
+        if own is not None:
+            self._follow("spool", JOURNAL, own, first)
+        if os.geteuid() == 0 and dirs.like.st_uid != 0:
+            self._follow("root", os.path.join(state_of(self._state_dir, dirs.path), JOURNAL), None, first)
+        self._read.setdefault("", (0, 0))
+
+    def _follow(self, key: str, name: str, dir_fd: int | None, first: bool) -> None:
+        try:
+            found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        except OSError:
+            return  # no journal yet, or none that this user may see
+        ino, offset = self._read.get(key, (found.st_ino, found.st_size if first else 0))
+        if ino != found.st_ino or offset > found.st_size:
+            offset = 0
+        self._read[key] = (found.st_ino, offset)
+        if offset == found.st_size or not stat.S_ISREG(found.st_mode):
+            return
+        try:
+            fd = os.open(name, _FLAGS, dir_fd=dir_fd)
+        except OSError:
+            return  # the same
+        try:
+            begin = max(offset, found.st_size - _AT_MOST)
+            data = os.pread(fd, found.st_size - begin, begin)
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+        end = data.rfind(b"\n") + 1  # a line that is still being written is read when it is whole
+        self._read[key] = (found.st_ino, begin + end)
+        for line in data[:end].split(b"\n"):
+            self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        if b'"line":"intent"' not in line[:200]:
+            return
+        if b"\\" not in line:
+            for source, target in _PLAIN.findall(line):
+                self._note(*_split(source), *_split(target))
+        else:
+            try:
+                entry = decode(line)
+            except ValueError:
+                return  # anybody may have written it; who undoes says so
+            for move in entry.moves:
+                self._note(*_parts(move.source), *_parts(move.target))
+        for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
+            while len(known) > _REMEMBERED:
+                del known[next(iter(known))]
+
+    def _note(self, box: str, name: str, to_box: str, to_name: str) -> None:
+        if to_box == Box.NEW and box:  # what an operator puts there has arrived
+            _announce(self.requeued if box == Box.CUR else self.put_back, to_name)
+        if box == Box.NEW:
+            _announce(self.out_of_new, name)
+        elif box == Box.CUR:
+            _announce(self.out_of_cur, name)
+        if to_box == Box.CUR:
+            _announce(self.claims, to_name)
+
+
+def _announce(announced: Announced, name: str) -> None:
+    announced[name] = announced.get(name, 0) + 1
+
+
+def _split(place: bytes) -> tuple[str, str]:
+    if place == b"null":
+        return "", ""
+    box, _, name = place[1:-1].decode("ascii", "replace").partition("/")
+    return box, name.rpartition("/")[2]
+
+
+def _parts(place: Place | None) -> tuple[str, str]:
+    return ("", "") if place is None else (place.box.value, place.name)

@@ -1,0 +1,94 @@
+"""Messages that came, were taken and went within one batch of events, thousands a second where consumers keep up: counted all
+together, out of their names, without an object for each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.model.sight import Passage
+from spooltop.model.words import Box
+
+from .watcher import Batch
+
+__all__ = ["Through", "came_and_went"]
+
+Found = tuple[str, str, str, str, str, str]
+"""The name in ``new``, the id, the put time (µs), the source or "", the tail of the claim and its time (µs), "" where another
+kind of consumer took it."""
+
+_PASSED = re.compile(
+    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
+    r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
+)
+"""Of claims joined by ``/`` those of our own messages, in their plain form and claimed for the first time: how often a later
+attempt came back is told by its name, one by one."""
+
+
+@dataclass(slots=True)
+class Through:
+    """Those of one batch by id. ``turn`` is the number of the look that comes next, ``at`` when the batch was told; ``late``:
+    nobody knows when what it tells has happened."""
+
+    turn: int
+    at: float
+    late: bool
+    found: dict[str, Found]
+
+    def among(self, ids: Mapping[str, object]) -> set[str]:
+        return self.found.keys() & ids.keys() if ids else set()
+
+    def foreign(self) -> Iterator[tuple[str, str]]:
+        """(id, name in ``new``) of those that another kind of consumer took."""
+        return ((id, one[0]) for id, one in self.found.items() if not one[5])
+
+    def take_out(self, id: str) -> tuple[Name, Name]:
+        """It counts as one of these no longer; its names in ``new`` and in ``cur``."""
+        base, _, _, _, tail, _ = self.found.pop(id)
+        return grammar.parse(base, claimed=False), grammar.parse(base + tail, claimed=True)
+
+    def count(self, *, but: Set[str]) -> int:
+        return len(self.found) - (len(self.found.keys() & but) if but else 0)
+
+    def sources(self, *, but: Set[str]) -> Iterable[str]:
+        """Of each that has one."""
+        return [one[3] for id, one in self.found.items() if one[3] and id not in but]
+
+    def last_claim_at(self) -> float:
+        times = [int(one[5]) for one in self.found.values() if one[5]]
+        own = max(times, default=0) / 1e6
+        return own if len(times) == len(self.found) else max(own, self.at)
+
+    def passages(self, step: int, *, but: Set[str]) -> Iterator[Passage]:
+        """Of every ``step``-th."""
+        for _, id, put_us, _, _, claimed_us in list(self.found.values())[::step]:
+            if id not in but:
+                # What is late is no sample of how long anything takes; and when within a batch it was claimed only a claim tells.
+                put_at = None if self.late else int(put_us) / 1e6
+                yield Passage(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
+
+
+def came_and_went(batch: Batch, turn: int) -> tuple[Through, list[tuple[bool, set[str], str]]]:
+    """Messages of our own, in their plain form, that came and went within the batch; and the names that are left: (whether
+    claimed, names, what they did)."""
+    came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
+    within = came & went
+    if again := batch.repeats.get(Box.NEW):
+        within -= again.keys()
+    found = [one for one in _PASSED.findall("/".join(taken & ended)) if one[0] in within]
+    through = Through(turn, batch.at, batch.late, {one[1]: one for one in found})
+    if len(through.found) < len(found):
+        for id, times in Counter(one[1] for one in found).items():
+            if times > 1:
+                del through.found[id]
+    new, cur = {one[0] for one in through.found.values()}, {one[0] + one[4] for one in through.found.values()}
+    names = [
+        (False, came - new, "new_added"), (False, went - new, "new_gone"),
+        (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
+    ]  # fmt: skip
+    return through, names

@@ -1,0 +1,195 @@
+"""Follows a few messages by their ids: through change events, the judged claims, what was set aside, and scans of ``new``.
+
+A name that was heard of is looked up, so a place that is told is true; only who took a message and when rests on what was heard.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spooltop.engine import names as grammar
+from spooltop.model.followed import Followed
+from spooltop.model.row import Row
+from spooltop.model.words import ASIDE, Box, Verdict
+
+from ..scan.scan import BoxScan, quick_put_us
+from ..scan.set_aside import Asides
+from .watcher import Batch
+
+__all__ = ["FOLLOWED_AT_MOST", "Follower"]
+
+FOLLOWED_AT_MOST = 1_000
+_SETTLED = 2.0
+"""Seconds for which a message must be nowhere before it is gone, where no event told that it left: boxes are scanned one after
+the other, and each at most once a second."""
+
+
+@dataclass(slots=True)
+class _Track:
+    """One message: when it was last seen anywhere, the names it was last heard of under, its last claim, when it left that, since
+    when it is nowhere."""
+
+    seen_at: float
+    new: str | None = None
+    cur: str | None = None
+    claimed_at: float | None = None
+    pid: int | None = None
+    left_at: float | None = None
+    missing_at: float | None = None
+    place: int | None = None
+    verdict: Verdict | None = None
+
+
+class Follower:
+    """``in_box`` tells whether a name stands in a box now. What canaries do is kept in mind before anybody follows them; of other
+    messages nothing is."""
+
+    def __init__(self, in_box: Callable[[Box, str], bool], asides: Asides) -> None:
+        self._in_box = in_box
+        self._asides = asides
+        self._tracks: dict[str, _Track] = {}
+        # A canary is there to be followed, and most likely gone before anybody can have told its id.
+        self._canaries: dict[str, _Track] = {}
+        self._since = 0.0
+        self._scanned = -1
+        self._placed: tuple[int, frozenset[str]] | None = None
+        self._aside: dict[str, Box] = {}
+        self._aside_of = -1
+
+    def hear(self, batches: Iterable[Batch]) -> None:
+        """What came and went since the last look."""
+        for batch in batches:
+            for raw in self._heard(batch.added.get(Box.NEW, ())):
+                name = grammar.parse(raw, claimed=False)
+                if name.canary and name.id not in self._tracks and name.id not in self._canaries:
+                    if len(self._canaries) == FOLLOWED_AT_MOST:
+                        del self._canaries[next(iter(self._canaries))]
+                    self._canaries[name.id] = _Track(batch.at)
+                if (track := self._track(name.id)) is not None:
+                    track.new = raw
+            for raw in self._heard(batch.added.get(Box.CUR, ())):
+                name = grammar.parse(raw, claimed=True)
+                if (track := self._track(name.id)) is not None:
+                    self._claimed(track, raw, batch.at if name.claimed_us is None else name.claimed_us / 1e6, name.pid)
+            for raw in self._heard(batch.deleted.get(Box.CUR, ())):
+                if (track := self._track(grammar.parse(raw, claimed=True).id)) is not None and track.cur == raw:
+                    track.left_at = batch.at
+
+    def _heard(self, raws: Iterable[str]) -> Iterable[str]:
+        """Those that may be of a message that is followed: where none is, canaries alone, so that no million names are parsed."""
+        return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
+
+    def _track(self, id: str) -> _Track | None:
+        return self._tracks.get(id) or self._canaries.get(id)
+
+    def where(
+        self,
+        ids: Sequence[str],
+        since: float,
+        now: float,
+        new: BoxScan,
+        claims: Sequence[Row],
+        times: Mapping[str, int],
+        *,
+        current: bool,
+    ) -> dict[str, Followed]:
+        """Where the first ``FOLLOWED_AT_MOST`` of ``ids`` are now; what was followed besides is forgotten. Claims that began
+        before ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last
+        look; ``current``: ``new`` has not changed since it was scanned."""
+        ids = ids[:FOLLOWED_AT_MOST]
+        if any(id not in self._tracks for id in ids):
+            self._scanned = -1
+        self._tracks = {id: self._tracks.get(id) or self._canaries.pop(id, None) or _Track(now) for id in ids}
+        self._since = since
+        if not ids:
+            return {}
+        for row in claims:
+            if (track := self._tracks.get(row.id)) is not None:
+                self._claimed(track, row.name, row.in_box_since, row.owner.pid if row.owner is not None else None)
+                track.verdict = row.verdict
+        self._find(new)
+        boxes = {id: self._box(id, track) for id, track in self._tracks.items()}
+        self._place({id for id, box in boxes.items() if box is Box.NEW}, new, times)
+        return {id: self._followed(id, boxes[id], now, new, current) for id in self._tracks}
+
+    def _claimed(self, track: _Track, raw: str, at: float | None, pid: int | None) -> None:
+        if raw == track.cur or (track.claimed_at is not None and (at or 0.0) < track.claimed_at):
+            return
+        track.cur, track.left_at = raw, None
+        if at is not None and at >= self._since:
+            track.claimed_at, track.pid = at, pid
+
+    def _find(self, new: BoxScan) -> None:
+        """Names that no event told of, once a scan."""
+        if new.number == self._scanned:
+            return
+        self._scanned = new.number
+        unknown = {id for id, track in self._tracks.items() if track.new is None}
+        starts = {grammar.encode_value(id) for id in unknown} | unknown
+        if not unknown:
+            return
+        for raw in new.names:
+            if (raw in starts or raw.partition(",")[0] in starts) and (id := grammar.parse(raw, claimed=False).id) in unknown:
+                self._tracks[id].new = raw
+
+    def _box(self, id: str, track: _Track) -> Box | None:
+        if track.cur is not None and self._in_box(Box.CUR, track.cur):
+            return Box.CUR
+        if track.new is not None and self._in_box(Box.NEW, track.new):
+            return Box.NEW
+        if self._asides.generation != self._aside_of:
+            self._aside_of = self._asides.generation
+            items = ((box, raw) for box in ASIDE for _, raw in self._asides.items(box))
+            self._aside = {grammar.parse(raw, claimed=True).id: box for box, raw in items}
+        return self._aside.get(id)
+
+    def _place(self, waiting: set[str], new: BoxScan, times: Mapping[str, int]) -> None:
+        """Counts those in ``new`` that are older than each, by time and name as consumers take them; once a scan."""
+        if not waiting or (new.number, frozenset(waiting)) == self._placed:
+            return
+        self._placed = (new.number, frozenset(waiting))
+        mine: list[tuple[int, str, str]] = []
+        for id in waiting:
+            raw = self._tracks[id].new or ""
+            when = quick_put_us(raw)
+            when = times.get(raw) if when is None else when
+            self._tracks[id].place = None
+            if when is not None:
+                mine.append((when, raw, id))
+        mine.sort()
+        keys = [(when, raw) for when, raw, _ in mine]
+        if not keys:
+            return
+        last = f"{keys[-1][0]:016}"
+        older = [0] * (len(keys) + 1)
+        for raw in new.names:
+            if raw[16:17] == "." and raw[:16] > last and raw[:16].isdecimal():
+                continue  # the usual form: as text it sorts as the number does
+            when = quick_put_us(raw)
+            when = times.get(raw) if when is None else when
+            if when is not None and (key := (when, raw)) < keys[-1]:
+                older[bisect_right(keys, key)] += 1
+        total = 0
+        for i, (_, _, id) in enumerate(mine):
+            total += older[i]
+            self._tracks[id].place = total + 1
+
+    def _followed(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> Followed:
+        track = self._tracks[id]
+        gone = None
+        if box is not None:
+            track.seen_at, track.missing_at, track.left_at = now, None, None
+        elif track.missing_at is None:
+            track.missing_at = now  # the two halves of a move may be heard of one after the other: the next look tells
+        elif new.complete and not new.error:
+            listed = current or new.as_of >= track.seen_at
+            if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
+                gone = track.missing_at if track.left_at is None else track.left_at
+        waiting = box is Box.NEW
+        put = quick_put_us(id)
+        return Followed(
+            id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
+            track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,
+        )  # fmt: skip

@@ -1,0 +1,64 @@
+"""What came of the moves of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spooltop.model.plan import Outcome
+
+__all__ = ["Came", "Moved"]
+
+
+class Moved(NamedTuple):
+    """What came of one move. ``moved``: the file stands at its target now, or is deleted, whatever else went wrong; ``ino`` and
+    ``ctime_ns`` are those it has there, 0 where that is not known. Where it was not looked at again its ctime is between
+    ``ctime_ns`` and ``until_ns``."""
+
+    outcome: Outcome
+    reason: str = ""
+    moved: bool = False
+    ino: int = 0
+    ctime_ns: int = 0
+    until_ns: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is no more to say than that it was done as planned."""
+        return self == (Outcome.DONE, "", True, self.ino, 0, 0)
+
+
+class Came:
+    """Of the moves that were tried. Nearly all are done and there is nothing else to say: only of the ``others`` is kept what
+    came of each, by its place. ``inos`` are those of all that were tried.
+
+    ``between`` (from, until, in ns) are the ctimes of those that were not looked at again; None where that does not matter.
+    """
+
+    def __init__(self, inos: Sequence[int], others: Mapping[int, Moved], between: tuple[int, int] | None = None) -> None:
+        self.inos = inos
+        self.others = others
+        self.between = between
+
+    @classmethod
+    def of(cls, moved: Sequence[Moved]) -> Came:
+        return cls([one.ino for one in moved], dict(enumerate(moved)))
+
+    def __len__(self) -> int:
+        return len(self.inos)
+
+    def __iter__(self) -> Iterator[Moved]:
+        for place, ino in enumerate(self.inos):
+            yield self.others.get(place) or Moved(Outcome.DONE, "", True, ino)
+
+    def columns(self) -> tuple[list[Outcome], list[str], list[bool]]:
+        """Outcome, reason and whether moved, of each."""
+        count = len(self)
+        outcomes, reasons, there = [Outcome.DONE] * count, [""] * count, [True] * count
+        for place, one in self.others.items():
+            outcomes[place], reasons[place], there[place] = one[:3]
+        return outcomes, reasons, there
+
+    def in_trouble(self, trouble: str) -> Came:
+        """The same, where what was moved may not last."""
+        return Came.of([one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in self])

@@ -1,0 +1,265 @@
+"""Lists: a length and windows. Over the packed names of a scan where nothing was judged, over rows where it was."""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.model import query as filters
+from spooltop.model.kind import ListQuery, Meanwhile, Sort
+from spooltop.model.row import Row
+from spooltop.model.words import Box, Key
+
+from ..scan.packed_names import CHUNK, PackedNames
+from ..storage.rows import kind_of_file
+from .name_filter import NameTest
+from .order import Order, Values, by_column
+from .preview import Ahead
+from .selection import matcher
+
+__all__ = ["NameListing", "RowListing", "new_row"]
+
+_ALL = b"\1" * CHUNK
+
+Stat = Callable[[str], os.stat_result | None]
+"""lstat of a name in the box, None where it has gone."""
+
+
+def new_row(raw: str, found: os.stat_result | None) -> Row:
+    """The row of a message in ``new``; ``found`` None: it has gone since."""
+    name = grammar.parse(raw, claimed=False)
+    put_at = name.put_us / 1e6 if name.put_us is not None else None
+    note = ""
+    if found is None:
+        note = "gone since"
+    elif not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found)
+    elif not grammar.claimable(raw):
+        note = "its name is too long to be claimed"
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    if put_at is None and found is not None:
+        put_at = found.st_mtime
+    return Row(
+        key=(Box.NEW.value, raw),
+        box=Box.NEW,
+        id=name.id,
+        name=raw,
+        size=None if found is None else found.st_size,
+        enqueued_at=put_at,
+        in_box_since=_in_new_since(name, put_at, found),
+        source=name.source,
+        attempt=name.attempts,
+        note=note,
+        not_before=None if name.not_before is None else name.not_before / 1e6,
+        canary=name.canary,
+        written_at=None if found is None else found.st_mtime,
+        ended=name.ended,
+    )
+
+
+def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
+    """When it came into ``new``: its put, and for what was in work before, its last move (ctime)."""
+    if name.attempts and found is not None:
+        return found.st_ctime
+    return put_at
+
+
+_VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
+
+
+def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
+    """The key of a column, ascending; what is not known sorts last in both directions, so it is split off by the caller."""
+    column = sort.column
+    if column == "age":
+        return lambda row: (-(row.enqueued_at or 0.0), row.name)
+    if column == "held":
+        return lambda row: (-(row.in_box_since or 0.0), row.name)
+    if column == "size":
+        return lambda row: (row.size or 0, row.name)
+    if column == "source":
+        return lambda row: (row.source or "", row.name)
+    if column == "tries":
+        return lambda row: (row.attempt or 0, row.name)
+    if column == "verdict":
+        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), -(row.in_box_since or 0.0), row.name)
+    return lambda row: (row.name,)
+
+
+def _known(row: Row, column: str) -> bool:
+    value = {
+        "age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
+        "verdict": row.verdict,
+    }.get(column, 0)  # fmt: skip
+    return value is not None
+
+
+class RowListing:
+    """A list over rows that are there already (judged claims, files in ``tmp``, what was set aside)."""
+
+    timed = True
+
+    def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
+        self.query = query
+        self.complete = complete
+        self.generation = generation
+        match = matcher(query, now)
+        taken = [row for row in rows if match is None or match(row)]
+        column = query.sort.column
+        known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
+        self._rows = known + [row for row in taken if not _known(row, column)]
+        self._places: dict[Key, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return self._rows[max(0, start) : max(0, stop)]
+
+    def find(self, key: Key) -> int | None:
+        if self._places is None:
+            self._places = {row.key: place for place, row in enumerate(self._rows)}
+        return self._places.get(key)
+
+    def keys(self) -> Iterator[Key]:
+        return (row.key for row in self._rows)
+
+
+class NameListing:
+    """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
+
+    ``times`` are put times (µs) of names that hold none. ``known`` is the order of all of ``names`` by the column of the query,
+    where it is known already; ``order`` is it, where all were put in order. Cancelled, the list is empty and not ``complete``.
+    """
+
+    def __init__(
+        self,
+        query: ListQuery,
+        names: PackedNames,
+        look: Stat,
+        *,
+        now: float,
+        complete: bool,
+        generation: int,
+        put_us: Callable[[str], int | None],
+        times: Mapping[str, int],
+        cancelled: Callable[[], bool],
+        known: Order | None = None,
+        box: Box = Box.NEW,
+        row: Callable[[str, os.stat_result | None], Row] = new_row,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
+        self.query = query
+        self.complete = complete
+        self.generation = generation
+        self._names = names
+        self._look = look
+        self._box = box
+        self._row = row
+        self.timed = False
+        values = Values(put_us, times, self._size)
+        self.order = known
+        # Ages count backwards: the oldest has the least time and the greatest age.
+        by_age = query.sort.column in ("age", "held")
+        reverse = query.sort.descending != by_age
+        ahead = Ahead(meanwhile, lambda raw: row(raw, look(raw)), backwards=reverse)
+        order = self._ordered(query, now, values, cancelled, ahead)
+        self._order = array("I") if order is None else order.places(reverse=reverse)
+        self.complete = complete and order is not None
+
+    def _ordered(
+        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], ahead: Ahead
+    ) -> Order | None:
+        mask = self._taken(query, now, cancelled, ahead)
+        if cancelled():
+            return None
+        ahead.stage(1.0)
+        if mask is None:
+            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled, told=ahead.at)
+            return self.order
+        if self.order is not None:
+            return self.order.only(mask)
+        return by_column(query.sort.column, self._names, mask, values, cancelled, told=ahead.at)
+
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], ahead: Ahead) -> bytearray | None:
+        """A byte a name, 1 where filter and selection take it; None: they take all. Cancelled, those until then."""
+        match = matcher(query, now)
+        if match is None:
+            return None
+        wanted = filters.parse(query.filter) if query.filter else filters.Query()
+        chosen = query.selection
+        with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
+        self.timed = with_stat
+        test = NameTest.of(query, now, self._of_name) if self._box is Box.NEW else None
+        needles = wanted.plain_terms
+        by_text = bool(needles) or (test is not None and bool(test.texts))
+        mask = bytearray(len(self._names))
+        ahead.stage(0.5 if self.order is None else 1.0)
+        for start, chunk in self._names.chunks():
+            if cancelled():
+                break
+            ahead.at(start / len(mask))
+            plain = by_text and filters.is_plain(chunk)
+            if plain and not all(needle in chunk for needle in needles):
+                continue
+            joined = os.fsdecode(chunk)
+            names = joined.split("/")
+            places: Sequence[int] = range(len(names))
+            taken: Sequence[int] = ()
+            if test is not None and (plain or not test.texts):
+                for text, there in test.texts:
+                    if there or text in joined:
+                        places = [place for place in places if (text in names[place]) is there]
+                taken, places = test.split(places, joined, names) if test.more else (places, ())
+            if len(taken) == len(names):
+                mask[start : start + len(names)] = _ALL[: len(names)]
+                if ahead.wanted:
+                    ahead.take(names)
+                continue
+            for place in taken:
+                mask[start + place] = 1
+            found = [] if not ahead.wanted else [names[place] for place in taken]
+            for place in places:
+                raw = names[place]
+                if needles and not wanted.could_match(os.fsencode(raw)):
+                    continue
+                if match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw)):
+                    mask[start + place] = 1
+                    found.append(raw)
+            if found and ahead.wanted:
+                ahead.take(found)
+        return mask
+
+    def _of_name(self, raw: str) -> Row:
+        """The row of which only the name is known."""
+        return replace(self._row(raw, None), note="")
+
+    def _size(self, raw: str) -> int | None:
+        found = self._look(raw)
+        return None if found is None else found.st_size
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return [self._row(raw, self._look(raw)) for raw in self._names.pick(self._order[max(0, start) : max(0, stop)])]
+
+    def find(self, key: Key) -> int | None:
+        if not isinstance(key, tuple) or len(key) != 2 or key[0] != self._box.value or not isinstance(key[1], str):
+            return None
+        place = self._names.find(key[1])
+        if place is None:
+            return None
+        try:
+            return self._order.index(place)
+        except ValueError:
+            return None  # the filter does not take it
+
+    def keys(self) -> Iterator[Key]:
+        names = list(self._names) if len(self._order) > CHUNK else self._names
+        return ((self._box.value, names[place]) for place in self._order)

@@ -1,0 +1,111 @@
+"""The beginning of one message, and the lines of its detail."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+
+from spooltop.engine import names
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import Unreadable
+from spooltop.model.row import Payload, Row
+from spooltop.model.text import escape
+from spooltop.model.words import ASIDE, Box, Key, Verdict
+
+from ..storage.access import user_name
+from ..storage.rows import kind_of_file
+
+__all__ = ["facts_of", "read_message"]
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+def split_key(key: Key) -> tuple[Box, str, str]:
+    """Box, operation (of what was set aside, else "") and name of a key. Raises ``Unreadable`` for what is none of this spool."""
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
+        box, rest = key
+        operation, slash, name = rest.rpartition("/")
+        if box in (kind.value for kind in Box) and name not in ("", ".", "..") and "/" not in operation and operation != "..":
+            kind = Box(box)
+            if (kind in ASIDE) is bool(slash) and (not slash or operation not in ("", ".")):
+                return kind, operation, name
+    raise Unreadable("no message of this spool", advice="look again")
+
+
+def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentence: Callable[[str], str]) -> Payload:
+    """At most ``limit`` bytes from the beginning. Raises ``Unreadable`` where it is gone, no plain file, or may not be read."""
+    box, operation, name = split_key(key)
+    shown = f"{box}/{escape(name)}"
+    folder = -1
+    fd = -1
+    try:
+        if operation:
+            above = dirs.own(box.value)
+            if above is None:
+                raise FileNotFoundError(2, "gone")
+            folder = os.open(operation, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        fd = os.open(name, _FLAGS, dir_fd=folder if operation else dirs.box(box))
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable(kind_of_file(found), path=shown)
+        parts: list[bytes] = []
+        offset = 0
+        while offset < limit and (part := os.pread(fd, limit - offset, offset)):
+            parts.append(part)
+            offset += len(part)
+    except FileNotFoundError:
+        raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
+    except OSError as problem:
+        what = "a symbolic link, not a message" if problem.errno == 40 else str(problem.strerror)
+        raise Unreadable(what, path=shown) from None
+    finally:
+        for open_fd in (fd, folder):
+            if open_fd >= 0:
+                os.close(open_fd)
+    data = b"".join(parts)
+    return Payload(data, found.st_size, found.st_size > len(data), facts_of(name, box, found, row, sentence))
+
+
+def facts_of(
+    raw: str, box: Box, found: os.stat_result, row: Row | None, sentence: Callable[[str], str]
+) -> tuple[tuple[str, str], ...]:
+    """Lines for the detail. ``row`` is the row as judged, if it was; ``sentence`` gives the evidence on a token in full."""
+    name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
+    told_us = name.put_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
+    put_at = found.st_mtime if told_us is None else told_us / 1e6
+    facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name tells no time)"))]
+    if box is Box.CUR:
+        claimed = f"claimed {when(name.claimed_us / 1e6)}" if name.claimed_us else f"claimed {when(found.st_ctime)} at the latest"
+        if name.flags is not None:  # mail that was read (maildir(5)): nobody claimed it
+            claimed = f"in cur since {when(found.st_ctime)} at the latest"
+        facts[0] = ("enqueued", f"{facts[0][1]} · {claimed}")
+    if name.source is not None:
+        facts.append(("source", escape(name.source)))
+    if (ended := name.ended if row is None else row.ended) is not None:
+        facts.append(("last attempt", escape(ended)))
+    if name.not_before is not None:
+        facts.append(("waits", f"not before {when(name.not_before / 1e6)}"))
+    if row is not None and row.verdict is not None:
+        owner = row.owner
+        if owner is not None and owner.pid is not None:
+            words = f"pid {owner.pid}"
+            words += f" {escape(owner.command)}" if owner.command else ""
+            words += f" of {escape(owner.user)}" if owner.user else ""
+            words += f" on {escape(owner.host)}" if owner.host else ""
+            facts.append(("owner", words))
+        told = sentence(name.token) if name.token is not None else ""
+        facts.append(("holder" if box is Box.CUR else "writer", told or row.evidence))
+        if row.verdict is Verdict.DEAD and owner is not None and owner.pid is not None:
+            facts.append(("look up", f"journalctl _PID={owner.pid}"))
+    if row is not None and row.reason:
+        facts.append(("set aside", escape(row.reason)))
+    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    facts.append(("file", f"{user_name(found.st_uid)} {mode}" + (f" · {found.st_nlink} names" if found.st_nlink > 1 else "")))
+    return tuple(facts)
+
+
+def when(at: float) -> str:
+    """Local time with its offset: a detail is copied into tickets and read elsewhere."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))

@@ -1,0 +1,58 @@
+"""What is told of a list while it is made: how far that has come, how many match so far, and the first of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spooltop.model.kind import Meanwhile
+from spooltop.model.row import Row
+
+__all__ = ["AT_ONCE", "Ahead"]
+
+AT_ONCE = 150
+"""Rows that are shown before all of them are known: more than a screen is high."""
+
+
+class Ahead:
+    """Tells ``meanwhile`` when that is due; nothing where it is None. Of the names that ``take`` got it keeps the first by name,
+    or the last (``backwards``): most names begin with their time. ``row`` makes the row of a name."""
+
+    def __init__(self, meanwhile: Meanwhile | None, row: Callable[[str], Row], *, backwards: bool) -> None:
+        self._meanwhile = meanwhile
+        self._row = row
+        self._backwards = backwards
+        self._names: list[str] = []
+        self._edge: str | None = None
+        self._count = 0
+        self._from = self._to = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        return self._meanwhile is not None
+
+    def stage(self, until: float) -> None:
+        """What follows is the work up to the share ``until`` of all."""
+        self._from, self._to = self._to, until
+
+    def take(self, names: Sequence[str]) -> None:
+        """These match, too."""
+        self._count += len(names)
+        edge = self._edge
+        if edge is None or (max(names) > edge if self._backwards else min(names) < edge):
+            self._names += names
+            if len(self._names) > 4 * AT_ONCE:
+                self._cut()
+
+    def at(self, share: float) -> None:
+        """``share`` of this stage is done."""
+        meanwhile = self._meanwhile
+        if meanwhile is not None and meanwhile.due():
+            self._cut()
+            rows = [self._row(raw) for raw in self._names]
+            meanwhile.advanced(self._from + share * (self._to - self._from), rows, self._count)
+
+    def _cut(self) -> None:
+        self._names.sort(reverse=self._backwards)
+        del self._names[AT_ONCE:]
+        if len(self._names) == AT_ONCE:
+            self._edge = self._names[-1]

@@ -1,0 +1,288 @@
+"""Whether the holders of claims live. A consumer that lives is never called dead; else the verdict is unknown.
+
+Order of looking: the names of ``cur`` were listed first, then each holder is tested once, then each claim without a holder is
+looked up again; only what still stands as the same file is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names as grammar
+from spooltop.engine import presence
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import Name
+from spooltop.engine.presence import Presence
+from spooltop.model.progress import Progress
+from spooltop.model.row import Row
+from spooltop.model.words import Owner, Verdict
+
+from ..storage.rows import claim_row
+from .claim_holders import ClaimHolders
+from .idle_claims import Idle
+from .pid_liveness import Clockwork, Sureness, judge_pid, later
+from .processes import Process, Processes
+
+__all__ = ["Owners"]
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_TOKENS_AT_MOST = 1_000
+_HELD_LONG = 60.0
+"""Seconds from which on it is of interest what a living holder does."""
+
+
+@dataclass(slots=True)
+class _Claim:
+    """What is remembered of one name in ``cur``. ``seen`` is CLOCK_BOOTTIME of the first look that found it."""
+
+    name: Name
+    inode: int
+    ctime: float
+    seen: float
+    row: Row
+
+
+_Holder = tuple[Verdict, str, Owner, str, bool]
+"""Verdict, evidence, owner, the same evidence as a sentence, and whether it lives under its pid here."""
+
+
+class Owners:
+    """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
+
+    def __init__(
+        self, processes: Processes, clockwork: Clockwork, *, at_most: int = 20_000, hosts: str = presence.ANY_MACHINE
+    ) -> None:
+        self._processes = processes
+        self._clockwork = clockwork
+        self._at_most = at_most
+        self._only_here = hosts == presence.THIS_MACHINE
+        self._claims: dict[str, _Claim] = {}
+        self._tokens: dict[str, Presence] = {}
+        self._people: dict[tuple[int, float | None], Process] = {}
+        self._idle = Idle(processes)
+        self._claim_holders = ClaimHolders(processes)
+        self._rows: list[Row] = []
+        self._dead: set[str] = set()
+        self._scan = -1
+        self.strange: tuple[Row, ...] = ()
+        self.sentences: dict[str, str] = {}
+        """Token → evidence as a sentence, for the detail."""
+
+    def look(
+        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Sureness, progress: Progress | None = None
+    ) -> tuple[list[Row], bool]:
+        """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them.
+        Raises ``Stopped`` where ``progress`` does."""
+        progress = progress or Progress()
+        fd = dirs.cur
+        if fd is None:
+            self._claims, self._rows, self._scan, self.strange = {}, [], -1, ()
+            return [], True
+        changed = scan != self._scan
+        self._scan = -1  # until it is through: one that is stopped on the way is made anew
+        if changed:
+            progress.begin("claims found", count)
+            self._claims, self.strange = self._looked_up(fd, progress.each(names))
+        progress.begin("claims judged", len(self._claims))
+        changed |= self._judge(dirs, fd, self._claims, sure, progress)
+        self._scan = scan
+        if changed:
+            self._forget()
+            self._rows = sorted(
+                (claim.row for claim in self._claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name)
+            )
+        return self._rows, count <= self._at_most
+
+    def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Sureness) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+        fd = dirs.cur
+        if fd is None:
+            return {}
+        claims, _ = self._looked_up(fd, names)
+        self._judge(dirs, fd, claims, sure, Progress())
+        return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
+
+    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Sureness, progress: Progress) -> bool:
+        """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
+        changed = False
+        asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
+        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, sure)
+        pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
+        there = {pid: self._processes.exists(pid) for pid in pids}
+        visible = {pid: self._person(pid) for pid in pids if there[pid]}
+        namesakes = self._namesakes(asked, there, visible, sure)
+        self._idle.look(self._long_held(asked, holders, there))
+        for claim in progress.each(asked):
+            before, name = claim.row, claim.name
+            if name.token is not None:
+                verdict, evidence, owner, _, here = holders[name.token]
+                owner = replace(owner, pid=name.pid) if owner.pid is None else owner
+            elif name.pid is not None:
+                known_at = self._clockwork.latest(claim.ctime, claim.seen)
+                others = None if namesakes is None else namesakes.get(name.pid)
+                process = visible.get(name.pid)
+                verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, sure)
+                owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
+                if here and process is not None:
+                    owner = replace(owner, start=process.since, command=process.command, user=process.user)
+                    evidence = _also(evidence, process.halted)
+            else:
+                verdict, evidence, owner, here = Verdict.UNKNOWN, "its name tells no owner", Owner(), False
+            if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
+                evidence = _also(evidence, idle)
+            if verdict is Verdict.DEAD and not self._stands(fd, claim):
+                del claims[name.raw]  # acknowledged or requeued since it was listed
+                changed = True
+                continue
+            if (verdict, evidence, owner) != (before.verdict, before.evidence, before.owner):
+                claim.row = before.judged(verdict, evidence, owner)
+                changed = True
+        return changed
+
+    def alive(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
+        """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
+        try:
+            folder = dirs.own(presence.CONSUMERS)
+            if folder is None:
+                return None
+            tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]
+        except OSError:
+            return None
+        count, vantage = 0, self._vantage(sure)
+        for token in tokens:
+            if token in self._dead:
+                continue
+            seen = self._tokens.get(token) or presence.look(dirs, token)
+            if presence.judge(seen, vantage)[0] is Verdict.DEAD:
+                self._dead.add(token)
+            count += seen.state == "held"
+        self._dead.intersection_update(tokens)
+        return count
+
+    def _looked_up(self, fd: int, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
+        """The claims among ``names``, and what are no plain files. What is known is not looked up again, but for foreign names:
+        the same pid may have claimed the same id anew."""
+        now = self._processes.boottime()
+        kept: dict[str, _Claim] = {}
+        strange: list[Row] = []
+        for raw in names:
+            if len(kept) >= self._at_most:
+                break
+            known = self._claims.get(raw)
+            if known is not None and known.name.token is not None:
+                kept[raw] = known
+                continue
+            try:
+                found = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # gone since it was listed
+            if known is not None and known.inode == found.st_ino and known.ctime == found.st_ctime:
+                kept[raw] = known
+                continue
+            name = grammar.parse(raw, claimed=True)
+            row = claim_row(name, found)
+            if stat.S_ISREG(found.st_mode):
+                kept[raw] = _Claim(name, found.st_ino, found.st_ctime, now, row)
+            else:
+                strange.append(row)
+        return kept, tuple(strange)
+
+    def _vantage(self, sure: Sureness) -> presence.Vantage:
+        return presence.Vantage(self._processes.machine(), sure.local, self._only_here)
+
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], sure: Sureness) -> dict[str, _Holder]:
+        vantage = self._vantage(sure)
+        here_is = vantage.machine
+        holders: dict[str, _Holder] = {}
+        looked = {token: presence.look(dirs, token) for token in tokens}
+        held_by = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
+        for token, seen in looked.items():
+            verdict, sentence = presence.judge(seen, vantage)
+            words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
+            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
+                words = "gone, ran before the restart"
+            owner, here = seen.owner, False
+            holder = held_by.get(token)
+            if holder is not None:
+                words = holder.words
+                sentence = sentence if words == "lives" else words
+                process = holder.process
+                person = self._described(process) if process is not None and process.started is not None else None
+                if person is not None:
+                    here, words = True, _also(words, person.halted)
+                    known = owner if words.startswith("lives") else Owner(host=owner.host)
+                    owner = replace(
+                        known, pid=person.pid, start=person.since or known.start, command=person.command or known.command,
+                        user=person.user,
+                    )  # fmt: skip
+            holders[token] = (verdict, words, owner, sentence, here)
+        self._tokens = looked
+        self.sentences.update((token, holder[3]) for token, holder in holders.items())
+        return holders
+
+    def _namesakes(
+        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], sure: Sureness
+    ) -> dict[int, list[Process]] | None:
+        """Asks for all processes only where the answer can change a verdict: it costs a read of every ``status`` there is."""
+        if not (sure.local and sure.all_pids):
+            return None
+        asked = {pid for pid, taken in there.items() if taken is False}
+        for claim in claims:
+            process = visible.get(claim.name.pid) if claim.name.pid is not None and claim.name.token is None else None
+            if process is not None and later(process, self._clockwork.latest(claim.ctime, claim.seen)):
+                asked.add(process.pid)
+        return self._processes.namesakes(asked) if asked else {}
+
+    def _long_held(
+        self, claims: Iterable[_Claim], holders: dict[str, _Holder], there: dict[int, bool | None]
+    ) -> Iterable[int]:
+        """Pids of those who live here and have held something for long."""
+        for claim in claims:
+            name = claim.name
+            if not self._held_long(claim):
+                continue
+            if name.token is not None:
+                pid = holders[name.token][2].pid
+                if holders[name.token][4] and pid is not None:
+                    yield pid
+            elif name.pid is not None and there[name.pid]:
+                yield name.pid
+
+    def _held_long(self, claim: _Claim) -> bool:
+        return (claim.row.in_box_age(self._processes.wall()) or 0.0) > _HELD_LONG
+
+    def _person(self, pid: int) -> Process | None:
+        """What is visible of a living process; its command and user are read once."""
+        return self._described(self._processes.process(pid))
+
+    def _described(self, process: Process | None) -> Process | None:
+        if process is None or process.zombie:
+            return process
+        key = (process.pid, process.started)
+        if key not in self._people:
+            self._people[key] = self._processes.process(process.pid, described=True) or process
+        return replace(self._people[key], stopped=process.stopped)
+
+    def _forget(self) -> None:
+        """Lets go of what is known of processes and tokens that hold nothing here any more."""
+        if len(self._people) > 100:
+            pids = {claim.name.pid for claim in self._claims.values()}
+            self._people = {key: person for key, person in self._people.items() if key[0] in pids}
+        if len(self.sentences) > 2 * len(self._claims) + 100:
+            tokens = {claim.name.token for claim in self._claims.values()}
+            self.sentences = {token: said for token, said in self.sentences.items() if token in tokens}
+
+    def _stands(self, fd: int, claim: _Claim) -> bool:
+        try:
+            found = os.stat(claim.name.raw, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return found.st_ino == claim.inode
+
+
+def _also(evidence: str, more: str) -> str:
+    return f"{evidence} · {more}" if more else evidence

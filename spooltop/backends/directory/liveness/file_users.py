@@ -1,0 +1,107 @@
+"""Who has a file open or locked: descriptors of all processes (proc(5): fd, fdinfo), and the kernel's table of locks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from spooltop.model.holders import Holders, Holding
+
+from ..locks.lock_files import LockLine, device_of, parse_locks, read_table
+from ..storage.filesystem import is_local, mount_of
+from .processes import Descriptor, Processes
+
+__all__ = ["Asked", "holders_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One file that is asked about. ``fd`` is the directory it lies in; ``of`` names it where it is not the file itself;
+    ``holds`` says what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) since when."""
+
+    found: os.stat_result
+    fd: int
+    of: str = ""
+    holds: str = ""
+    locks_only: bool = False
+    since: float | None = None
+
+
+def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user: str) -> Holders:
+    """All that can be seen of who has ``files`` open or locked; ``path`` is how the first is called, ``user`` who asks."""
+    asked = list(files)
+    by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
+    seen = processes.descriptors(set(by_inode))
+    parties: dict[Holding, None] = {}
+    people: dict[int, tuple[str | None, str | None]] = {}
+
+    def party(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
+        if pid is not None and pid not in people:
+            process = processes.process(pid, described=True)
+            people[pid] = (process.command, process.user) if process else (None, None)
+        command, owner = people.get(pid, (None, None)) if pid is not None else (None, None)
+        return Holding(pid, command, owner, how, since, of)
+
+    whole = True
+    for one in asked:
+        mount = mount_of(one.fd)
+        devices = [device_of(one.found)] + ([mount.device] if mount is not None else [])
+        table = read_table(processes)
+        whole = whole and table.whole
+        key = (one.found.st_dev, one.found.st_ino)
+        opened = seen.by_file.get(key, ())
+        for line in table.of(devices, one.found.st_ino):
+            for pid in _pids(line, opened, processes):
+                own = bool(one.holds) and not line.waits
+                words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
+                parties[party(pid, words, one.of, one.since if own else None)] = None
+        if one.locks_only:
+            continue
+        for pid, how in _opened(opened):
+            parties[party(pid, how, one.of)] = None
+    notes = list(_notes(asked, whole, seen.all_seen, processes, user))
+    return Holders(path, tuple(parties), complete=not notes, notes=tuple(notes))
+
+
+def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
+    """Of each process the most that it can do with the file."""
+    most: dict[int, bool] = {}
+    unsure: dict[int, None] = {}
+    for one in opened:
+        if one.writing is None:
+            unsure[one.pid] = None
+        else:
+            most[one.pid] = most.get(one.pid, False) or one.writing
+    for pid, writing in most.items():
+        yield pid, "open for writing" if writing else "open for reading"
+    for pid in unsure:
+        if pid not in most:
+            yield pid, "open"
+
+
+def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
+    """Whose lock it is: by the table, else (OFD, the child of a process that ended) by the ``lock:`` lines of descriptors."""
+    if line.pid > 0 and processes.exists(line.pid):
+        process = processes.process(line.pid)
+        if process is None or not process.zombie:
+            return [line.pid]
+    if line.waits:
+        return [line.pid if line.pid > 0 else None]
+    heirs: list[int | None] = []
+    for pid in dict.fromkeys(one.pid for one in opened):
+        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
+        if any(held.inode == line.inode and held.kind == line.kind for held in own):
+            heirs.append(pid)
+    return heirs or [None]
+
+
+def _notes(asked: list[Asked], whole: bool, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:
+    if not processes.in_first_namespace():
+        yield "processes outside this container are not visible from here"
+    elif not whole:
+        yield "the kernel's table of locks could not be read"
+    if not all_seen:
+        yield f"open files of other users' processes are not visible: you are {user}"
+    if any(not is_local(mount_of(one.fd)) for one in asked):
+        yield "it lies on a file system that other machines may mount: ask there, too"

@@ -1,0 +1,289 @@
+"""Who writes the files in ``tmp``: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
+
+Locks are read from the table of the kernel and never tried: a writer that finds its own file locked by a viewer would fail.
+Only what a reader cannot do counts as writing: a write lock, a descriptor that is open for writing. A flock takes neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names as grammar
+from spooltop.model.progress import Progress
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.words import Box, Owner, Verdict
+
+from ..locks.lock_files import Device, LockTable, device_of
+from ..storage.rows import kind_of_file
+from .pid_liveness import Sureness
+from .processes import Descriptor, Descriptors, Process, Processes
+
+__all__ = ["TmpFiles", "Writer", "writer_of"]
+
+_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_SETTLED = 1.0
+_OPENERS_FOR = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who a name says to write the file: ``<time>.<pid>.<host>`` (maildir(5))."""
+
+    pid: int
+    host: str
+
+
+def writer_of(id: str) -> Writer | None:
+    r"""The writer in an id, None where it tells none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and ``\072``."""
+    found = _WRITER.match(id)
+    if found is None:
+        return None
+    return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))
+
+
+@dataclass(slots=True)
+class _File:
+    """What is remembered of one file: as it was when it last changed, and when that was (CLOCK_BOOTTIME)."""
+
+    size: int
+    mtime_ns: int
+    still_since: float
+    grew: bool
+    row: Row
+
+
+class TmpFiles:
+    """Judges the files in ``tmp``, look after look."""
+
+    def __init__(self, processes: Processes, *, at_most: int = 20_000) -> None:
+        self._processes = processes
+        self._at_most = at_most
+        self._files: dict[tuple[str, int], _File] = {}
+        self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
+            float("-inf"), frozenset(), Descriptors({}, False),
+        )  # fmt: skip
+        self.strange: tuple[Row, ...] = ()
+        self.bytes = 0
+
+    def look(
+        self,
+        fd: int | None,
+        names: Iterable[str],
+        count: int,
+        sure: Sureness,
+        table: Callable[[], LockTable],
+        device: Device | None,
+        progress: Progress | None = None,
+    ) -> tuple[list[Row], bool]:
+        """Judged rows of ``names``, oldest first, and whether that was all. ``table`` is asked where there is a file. Raises
+        ``Stopped`` where ``progress`` does."""
+        progress = progress or Progress()
+        if fd is None:
+            self._files, self.strange, self.bytes = {}, (), 0
+            return [], True
+        now = self._processes.boottime()
+        progress.begin("files in tmp found", count)
+        files, found, strange = self._looked_up(fd, progress.each(names), now)
+        self._files = files
+        self.strange = tuple(strange)
+        self.bytes = sum(file.size for file in files.values())
+        if files:
+            progress.begin("files in tmp judged", len(files))
+            self._judge(fd, files, found, now, sure, table(), device, progress)
+        rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
+        return rows, count <= self._at_most
+
+    def again(
+        self, fd: int | None, names: Iterable[str], sure: Sureness, table: Callable[[], LockTable], device: Device | None
+    ) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+        if fd is None:
+            return {}
+        now = self._processes.boottime()
+        files, found, _ = self._looked_up(fd, names, now)
+        if files:
+            self._judge(fd, files, found, now, sure, table(), device, Progress())
+        self._files.update(files)
+        return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
+
+    def _looked_up(
+        self, fd: int, names: Iterable[str], now: float
+    ) -> tuple[dict[tuple[str, int], _File], dict[tuple[str, int], os.stat_result], list[Row]]:
+        """The files among ``names`` as they are now, and what are no plain ones."""
+        files: dict[tuple[str, int], _File] = {}
+        found: dict[tuple[str, int], os.stat_result] = {}
+        strange: list[Row] = []
+        for raw in names:
+            if len(files) >= self._at_most:
+                break
+            try:
+                status = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # moved to new meanwhile, as it should be
+            if not stat.S_ISREG(status.st_mode):
+                strange.append(replace(_row(raw, status), note=kind_of_file(status)))
+                continue
+            key = (raw, status.st_ino)
+            old = self._files.get(key)
+            if old is None:
+                file = _File(status.st_size, status.st_mtime_ns, now, False, _row(raw, status))
+            elif (old.size, old.mtime_ns) != (status.st_size, status.st_mtime_ns):
+                file = _File(status.st_size, status.st_mtime_ns, now, True, _row(raw, status))
+            else:
+                file = old
+                file.grew = file.grew and now - file.still_since < 2 * _SETTLED
+            files[key], found[key] = file, status
+        return files, found, strange
+
+    def _judge(
+        self,
+        fd: int,
+        files: dict[tuple[str, int], _File],
+        found: dict[tuple[str, int], os.stat_result],
+        now: float,
+        sure: Sureness,
+        table: LockTable,
+        device: Device | None,
+        progress: Progress,
+    ) -> None:
+        locked: dict[tuple[str, int], int] = {}
+        for key, status in found.items():
+            lines = table.of([device_of(status), *([device] if device else [])], status.st_ino)
+            lines = tuple(line for line in lines if line.kind != "flock" and line.exclusive and not line.waits)
+            if lines:
+                locked[key] = lines[0].pid
+        idle = [key for key in files if key not in locked and not files[key].grew]
+        opened = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
+        gone: list[tuple[str, int]] = []
+        parsed = {key: grammar.parse(key[0], claimed=False) for key in files}
+        writers = {key: writer_of(name.id) for key, name in parsed.items()}
+        asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
+        taken = self._taken({writer.pid for writer in asking if writer is not None})
+        for key, file in progress.each(files.items()):
+            status = found[key]
+            writer = writers[key]
+            if key in locked:
+                pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
+                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._person(pid)
+            elif file.grew:
+                verdict, evidence, owner = Verdict.WRITING, "it grows", self._person(writer.pid if writer else None)
+            else:
+                open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
+                verdict, evidence, owner = self._idle(
+                    file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, table.whole, taken
+                )
+            if verdict is Verdict.ABANDONED and not _stands(fd, key):
+                gone.append(key)  # it was moved on while we looked
+                continue
+            if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
+                file.row = file.row.judged(verdict, evidence, owner)
+        for key in gone:
+            del files[key]
+
+    def _idle(
+        self,
+        file: _File,
+        own: bool,
+        writer: Writer | None,
+        open_in: tuple[Descriptor, ...],
+        all_seen: bool,
+        now: float,
+        sure: Sureness,
+        locks_whole: bool,
+        taken: Callable[[int], bool],
+    ) -> tuple[Verdict, str, Owner]:
+        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
+        if pids := [one.pid for one in open_in if one.writing is not False]:
+            owner = self._person(pids[0])
+            return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
+        nobody = "nobody has it open for writing" if open_in else "nobody has it open"
+        if file.row.verdict is Verdict.ABANDONED:
+            return file.row.verdict, file.row.evidence, file.row.owner or Owner()
+        owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
+        if writer is not None and not self._is_here(writer.host):
+            return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
+        there = self._processes.exists(writer.pid) if writer is not None else None
+        if not sure.local or not sure.all_pids:
+            words = "its writer is not visible from here"
+            if writer is not None and there is False:
+                words = f"pid {writer.pid} is gone here"
+            return Verdict.UNKNOWN, words, owner
+        if not all_seen:
+            words = f"{writer.pid} gone · " if writer is not None and there is False else ""
+            return Verdict.UNKNOWN, words + "who has it open is not visible to you", owner
+        if writer is not None and there is not False:
+            return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._person(writer.pid)
+        if writer is None and not (own and locks_whole):
+            return Verdict.UNKNOWN, f"{nobody}, its name tells no writer", owner
+        if writer is not None:  # gone: it cannot be between two steps, so one look is enough
+            if taken(writer.pid):
+                return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
+            return Verdict.ABANDONED, f"{writer.pid} gone · {nobody}", owner
+        # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
+        if now - file.still_since < _SETTLED:
+            return Verdict.UNKNOWN, "not watched long enough", owner
+        return Verdict.ABANDONED, f"its lock is free · {nobody}", owner
+
+    def _taken(self, pids: Iterable[int]) -> Callable[[int], bool]:
+        """Whether one of ``pids``, that is gone here, may be a process in another namespace: asked for all at the first that is,
+        because it costs a read of every ``status`` there is."""
+        known: list[Mapping[int, Sequence[Process]] | None] = []
+
+        def taken(pid: int) -> bool:
+            if not known:
+                known.append(self._processes.namesakes(pids))
+            namesakes = known[0]
+            return namesakes is None or bool(namesakes[pid])
+
+        return taken
+
+    def _is_here(self, host: str) -> bool:
+        mine = self._processes.host()
+        return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
+
+    def _asked(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
+        """Who has the files open: asked again when there are others, and every few seconds."""
+        if not wanted:
+            return Descriptors({}, True)
+        asked_at, known, opened = self._opened
+        if not wanted <= known or now - asked_at > _OPENERS_FOR:
+            opened = self._processes.descriptors(wanted)
+            self._opened = (now, frozenset(wanted), opened)
+        return opened
+
+    def _person(self, pid: int | None) -> Owner:
+        if pid is None:
+            return Owner()
+        process = self._processes.process(pid, described=True)
+        return Owner(pid=pid) if process is None else Owner(None, pid, process.since, process.command, process.user)
+
+
+def _stands(fd: int, key: tuple[str, int]) -> bool:
+    try:
+        return os.stat(key[0], dir_fd=fd, follow_symlinks=False).st_ino == key[1]
+    except OSError:
+        return False
+
+
+def _row(raw: str, found: os.stat_result) -> Row:
+    """The row of a file, not judged. What a foreign name begins with is not when it was written: there the last write counts."""
+    name = grammar.parse(raw, claimed=False)
+    began = name.put_us / 1e6 if name.put_us is not None and grammar.is_own_id(name.id) else found.st_mtime
+    return Row(
+        key=(Box.TMP.value, raw),
+        box=Box.TMP,
+        id=name.id,
+        name=raw,
+        size=found.st_size,
+        enqueued_at=began,
+        in_box_since=began,
+        source=name.source,
+        canary=name.canary,
+        written_at=found.st_mtime,
+        note=f"has {found.st_nlink} names" if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else "",
+    )

@@ -1,0 +1,260 @@
+"""Who holds the lock files of a spool and who waits for them. Nothing is ever probed by taking it.
+
+The table is ``/proc/locks`` (proc(5)). A single read of it under churn misses locks that are held, so it is read twice and both
+reads count. A lock file that merely exists is free where it is known to be locked through the kernel; else its existing may be
+the lock, and what is in it tells whose.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from spooltop.model.sight import Lock, LockParty
+
+from ..liveness.processes import Processes
+from ..storage.filesystem import is_local, mount_of
+from .soft_lock_liveness import Judge, directory_lock, party, soft_lock
+from .soft_locks import LIMIT
+from .ticket_queues import orphaned, ticket_queue
+
+__all__ = ["LockFiles", "LockLine", "LockTable", "is_lock_name", "parse_locks", "read_table"]
+
+_LINE = re.compile(
+    rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
+)
+_KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
+_SUFFIXES = (".lock", ".lck")
+_KERNEL_LOCKED = (".cursors.lock",)
+"""Names of files that everybody locks through the kernel."""
+_AT_MOST = 64
+_LIST_AT_MOST = 20_000
+_EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
+
+Device = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LockLine:
+    """One line: ``kind`` flock, posix or ofd; ``pid`` -1 or 0 where the kernel does not tell; ``device`` (major, minor);
+    ``exclusive``: a write lock, which but for a flock takes a descriptor that is open for writing."""
+
+    kind: str
+    waits: bool
+    pid: int
+    device: Device
+    inode: int
+    exclusive: bool = True
+
+
+def parse_locks(text: bytes) -> list[LockLine]:
+    """The locks of ``/proc/locks`` or of the ``lock:`` lines of fdinfo. Leases and delegations are no locks."""
+    lines = []
+    for raw in text.splitlines():
+        found = _LINE.match(raw + b" ")
+        if found is None or found.group(3) not in _KINDS:
+            continue
+        device = (int(found.group(7), 16), int(found.group(8), 16))
+        kind, waits = _KINDS[found.group(3)], found.group(2) is not None
+        lines.append(LockLine(kind, waits, int(found.group(6)), device, int(found.group(9)), found.group(5) == b"WRITE"))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class LockTable:
+    """All locks that were seen. ``whole``: an absent lock is free; else somebody who is not visible from here may hold it."""
+
+    by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
+    whole: bool
+
+    def of(self, devices: Iterable[Device], inode: int) -> tuple[LockLine, ...]:
+        """The locks on one file; ``devices`` are those it may go by (btrfs: st_dev and the one of mountinfo)."""
+        lines: dict[LockLine, None] = {}
+        for device in dict.fromkeys(devices):
+            lines.update(dict.fromkeys(self.by_file.get((device, inode), ())))
+        return tuple(lines)
+
+
+def read_table(processes: Processes) -> LockTable:
+    """Reads the table twice and unites both. Not whole outside the first pid namespace: locks of others are left out there."""
+    lines: dict[LockLine, None] = {}
+    read = 0
+    for _ in range(2):
+        text = processes.locks()
+        if text is not None:
+            read += 1
+            lines.update(dict.fromkeys(parse_locks(text)))
+    by_file: dict[tuple[Device, int], list[LockLine]] = {}
+    for line in lines:
+        by_file.setdefault((line.device, line.inode), []).append(line)
+    return LockTable({key: tuple(found) for key, found in by_file.items()}, read == 2 and processes.in_first_namespace())
+
+
+def is_lock_name(name: str) -> bool:
+    """True for what lock files, lock directories and ticket queues are called."""
+    return name.endswith((*_SUFFIXES, ".queue"))
+
+
+def device_of(found: os.stat_result) -> Device:
+    return os.major(found.st_dev), os.minor(found.st_dev)
+
+
+class LockFiles:
+    """The lock files in some folders, looked at once a second at most. Remembers since when each party was seen."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        least: float = 1.0,
+    ) -> None:
+        self._processes = processes
+        self._judge = Judge(processes)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._least = least
+        self._kernel_locked: set[tuple[int, int]] = set()
+        self._looked: float | None = None
+        self._last: tuple[Lock, ...] = ()
+        self._since: dict[tuple[int, int, int, bool], float] = {}
+        self._names: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+
+    def look(
+        self,
+        folders: Iterable[tuple[str, int, Device | None]],
+        table: Callable[[], LockTable],
+        boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> tuple[Lock, ...]:
+        """``folders``: (path as shown, descriptor, device of its mount). ``table`` is asked only where there is a lock file.
+        ``boxes`` are those among the folders that hold messages, and the names of the locks in them."""
+        now = self._monotonic()
+        if self._looked is not None and now - self._looked < self._least:
+            return self._last
+        self._looked = now
+        found: list[Lock] = []
+        seen: dict[tuple[int, int, int, bool], float] = {}
+        known: LockTable | None = None
+        files: set[tuple[int, int]] = set()
+        for path, fd, device in folders:
+            names = boxes[path] if path in boxes else self._lock_names(path, fd)
+            for name in names:
+                try:
+                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # removed since it was listed
+                except OSError as error:
+                    why = f"it cannot be seen: {error.strerror}"
+                    found.append(Lock(os.path.join(path, name), "soft", (), (), "unknown", why))
+                    continue
+                if stat.S_ISDIR(status.st_mode):
+                    whole = os.path.join(path, name)
+                    queue = ticket_queue(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
+                    if queue is None and name.endswith(_SUFFIXES):
+                        queue = directory_lock(whole, name, fd, self._judge)
+                    found += [queue] if queue is not None else []
+                    continue
+                if stat.S_ISLNK(status.st_mode):
+                    link = soft_lock(os.path.join(path, name), name, fd, self._judge, self._clock())
+                    found += [link] if link is not None else []
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                known = known or table()
+                files.add((status.st_dev, status.st_ino))
+                queued = f"{name}.queue" in names  # as stouputils has it: a flock, and who wants it next
+                found.append(self._lock(os.path.join(path, name), name, fd, status, device, known, seen, queued=queued))
+        self._since = seen
+        self._kernel_locked &= files
+        self._last = orphaned(found)
+        return self._last
+
+    def _lock_names(self, path: str, fd: int) -> tuple[str, ...]:
+        """Names of lock files and ticket queues in a folder; listed again only when it changed, and never beyond a bound."""
+        own = -1
+        try:
+            state = os.fstat(fd)
+            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
+            kept = self._names.get(path)
+            if kept is not None and kept[0] == generation and state.st_mtime_ns < time.time_ns() - 20_000_000:
+                return kept[1]
+            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            names: list[str] = []
+            with os.scandir(own) as entries:
+                for turn, entry in enumerate(entries):
+                    if turn >= _LIST_AT_MOST or len(names) >= _AT_MOST:
+                        break
+                    if is_lock_name(entry.name):
+                        names.append(entry.name)
+        except OSError:
+            return ()  # not listable: the box states say so
+        finally:
+            if own >= 0:
+                os.close(own)
+        self._names[path] = (generation, tuple(sorted(names)))
+        return self._names[path][1]
+
+    def _lock(
+        self,
+        path: str,
+        name: str,
+        fd: int,
+        status: os.stat_result,
+        device: Device | None,
+        table: LockTable,
+        seen: dict[tuple[int, int, int, bool], float],
+        *,
+        queued: bool,
+    ) -> Lock:
+        devices = [device_of(status)] + ([device] if device is not None else [])
+        lines = table.of(devices, status.st_ino)
+        holders: dict[int, LockParty] = {}
+        waiters: dict[int, LockParty] = {}
+        for line in lines:
+            side = waiters if line.waits else holders
+            for pid in self._real_pids(line, status):
+                key = (status.st_ino, status.st_dev, pid or 0, line.waits)
+                since = seen[key] = self._since.get(key, self._clock())
+                if (pid or 0) not in side:
+                    side[pid or 0] = party(pid, since, self._processes)
+        file = (status.st_dev, status.st_ino)
+        if lines:
+            self._kernel_locked.add(file)
+        elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
+            soft = soft_lock(path, name, fd, self._judge, self._clock())
+            if soft is not None:
+                return soft
+        kind = lines[0].kind if lines else "none"
+        if waiters:
+            verdict, evidence = "blocked", f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
+        elif holders:
+            verdict, evidence = "held", ""
+        elif table.whole and (queued or name in _KERNEL_LOCKED or file in self._kernel_locked or status.st_size > LIMIT):
+            verdict, evidence = "free", "the file exists, nobody holds a lock on it"
+        elif table.whole:
+            verdict, evidence = "unknown", _EXISTS
+        else:
+            verdict, evidence = "unknown", "holders in other pid namespaces are not visible from here"
+        return Lock(path, kind, tuple(holders.values()), tuple(waiters.values()), verdict, evidence)
+
+    def _real_pids(self, line: LockLine, status: os.stat_result) -> list[int | None]:
+        """The pid of the line; where it is hidden or has ended, those who have the lock through a descriptor (a child)."""
+        if line.pid > 0 and self._processes.exists(line.pid):
+            process = self._processes.process(line.pid)
+            if process is None or not process.zombie:
+                return [line.pid]
+        if line.waits:
+            return [line.pid if line.pid > 0 else None]
+        openers = self._processes.openers({(status.st_dev, status.st_ino)})
+        heirs: list[int | None] = []
+        for pid in openers.by_file.get((status.st_dev, status.st_ino), ()):
+            own = parse_locks(b"\n".join(self._processes.lock_lines(pid)))
+            if any(held.inode == line.inode and held.kind == line.kind for held in own):
+                heirs.append(pid)
+        return heirs or [None]

@@ -1,0 +1,103 @@
+"""What to say of a lock whose existing is the lock: whose it is, and whether that one lives."""
+
+from __future__ import annotations
+
+from spooltop.model.sight import Lock, LockParty
+from spooltop.model.text import escape
+from spooltop.model.units import clock_time
+from spooltop.model.words import Verdict
+
+from ..liveness.pid_liveness import Sureness, judge_pid
+from ..liveness.processes import Processes
+from ..storage.filesystem import is_local, mount_of
+from .soft_locks import Marker, read_directory, read_marker
+
+__all__ = ["Judge", "directory_lock", "party", "soft_lock"]
+
+
+class Judge:
+    """Tells whether the process of a marker or a ticket lives, by the rules for claims that name only a pid. Who is gone stays
+    gone: that is found out once for each."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self._gone: set[tuple[str, int, float]] = set()
+
+    def judge(self, path: str, pid: int, since: float, *, local: bool) -> tuple[Verdict, str]:
+        """``path`` names ``pid`` since ``since`` (epoch seconds, of its file). ``local``: only this machine mounts it."""
+        key = (path, pid, since)
+        if key in self._gone:
+            return Verdict.DEAD, "gone"
+        there = self.processes.exists(pid)
+        sure = Sureness(local, self.processes.in_first_namespace())
+        found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
+        process = self.processes.process(pid) if there else None
+        now = self.processes.boottime()  # it stands there now: who was started before may have taken it
+        verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
+        if verdict is Verdict.DEAD:
+            self._gone.add(key)
+        return verdict, evidence
+
+
+def party(pid: int | None, since: float | None, processes: Processes) -> LockParty:
+    """A holder or waiter with what the process table tells of it."""
+    if pid is None:
+        return LockParty(None, since=since)
+    process = processes.process(pid, described=True)
+    return LockParty(
+        pid, process.command if process else None, process.user if process else None, since, processes.exists(pid)
+    )
+
+
+def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
+    """The lock that the directory ``name`` below ``fd`` is by existing; None where it cannot be read."""
+    marker = read_directory(name, fd)
+    if marker is None:
+        return None
+    if marker.pid is None:
+        why = "a directory whose existing is the lock; it does not tell whose it is"
+        return Lock(path, "mkdir", (LockParty(None, since=marker.since),), (), "unknown", why)
+    return _judged(path, "mkdir", marker, marker.pid, fd, judge)
+
+
+def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
+    """The lock that the file ``name`` below ``fd`` is by existing; None where it is none. ``now`` is epoch seconds."""
+    marker = read_marker(name, fd)
+    if marker is None:
+        return None
+    if marker.free:
+        return Lock(path, "soft", verdict="free", evidence="no claim is held beside it")
+    if marker.until is not None:
+        return _lease(path, marker, marker.until, now)
+    pid, since = marker.pid, marker.since
+    nobody = LockParty(pid, since=since)
+    if pid is None:
+        of = f"a link to {escape(marker.element)}: " if marker.element else ""
+        return Lock(path, "soft", (nobody,), (), "unknown", f"{of}it does not tell whose it is")
+    return _judged(path, "soft", marker, pid, fd, judge)
+
+
+def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
+    """Of a marker that names a process. Where it names no host, only a local file system tells that it is this one."""
+    processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
+    if marker.host is not None and marker.host != processes.host():
+        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
+    if marker.host is None and not local:
+        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
+    verdict, evidence = judge.judge(path, pid, since, local=local)
+    if verdict is Verdict.ALIVE:
+        return Lock(path, kind, (party(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
+    one = LockParty(pid, since=since, alive=processes.exists(pid))
+    if verdict is not Verdict.DEAD:
+        return Lock(path, kind, (one,), (), "unknown", evidence)
+    why = f"pid {pid} is gone"
+    if marker.lease is not None:
+        why += f"; a lease of {marker.lease:g} s, then the next one takes it"
+    return Lock(path, kind, (one,), (), "stale", why)
+
+
+def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:
+    """Of a leader that says no pid, but for how long it leads: after that it is none by its own word."""
+    if until > now:
+        return Lock(path, "soft", (LockParty(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
+    return Lock(path, "soft", (LockParty(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")

@@ -1,0 +1,86 @@
+"""A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the least owns what they queue for, the others wait."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spooltop.engine.ticket_files import MEMBER
+from spooltop.model.sight import Lock, LockParty
+from spooltop.model.words import Verdict
+
+from ..liveness.processes import Processes
+from .soft_lock_liveness import Judge, party
+
+__all__ = ["members_in", "orphaned", "ticket_queue"]
+
+_AT_MOST = 1_000
+_SUFFIX = ".queue"
+
+
+def members_in(names: Iterable[str]) -> list[str]:
+    """The tickets among some names, in their order."""
+    return sorted(filter(MEMBER.match, names), key=lambda name: (int(name.partition(".")[0]), name))
+
+
+def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
+    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None where it is no queue.
+
+    ``local``: only this machine mounts it. A pid that is gone is proof only there and in the first pid namespace.
+    """
+    fd = -1
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+        names = os.listdir(fd)
+        members = members_in(names)[:_AT_MOST]
+        if not members and "seq" not in names:
+            return None
+        parties = [party for member in members if (party := _party(member, fd, judge.processes)) is not None]
+    except OSError:
+        return None  # not ours to look into, or cleaned up meanwhile
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    if not parties:
+        return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
+    head, waiting = parties[0], tuple(parties[1:])
+    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local=local)
+    if verdict_on_head is Verdict.ALIVE:
+        wait = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
+        verdict, evidence = ("blocked", wait) if waiting else ("held", "")
+    elif verdict_on_head is Verdict.DEAD:
+        verdict, evidence = "stale", f"pid {head.pid} is gone and has the first ticket"
+    else:
+        verdict, evidence = "unknown", why
+    return Lock(path, "ticket", (head,), waiting, verdict, evidence)
+
+
+def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+    """The same, where the first ticket of a queue is stale with what is known of the lock that is queued for: the kernel gave
+    that back when its holder died, and only the ticket stands in the way."""
+    found = tuple(locks)
+    by_path = {os.path.normpath(lock.path): lock for lock in found}
+
+    def told(queue: Lock) -> Lock:
+        path = os.path.normpath(queue.path)
+        base = by_path.get(path.removesuffix(_SUFFIX)) if path.endswith(_SUFFIX) else None
+        if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
+            return queue
+        name = os.path.basename(base.path)
+        return replace(queue, evidence=f"{queue.evidence}: an orphan ticket on a free lock, {name}")
+
+    return tuple(told(lock) for lock in found)
+
+
+def _party(member: str, fd: int, processes: Processes) -> LockParty | None:
+    found = MEMBER.match(member)
+    try:
+        status = os.stat(member, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return None  # served meanwhile
+    if found is None or not stat.S_ISREG(status.st_mode):
+        return None
+    pid = int(found["pid"])
+    return party(pid, status.st_mtime, processes)

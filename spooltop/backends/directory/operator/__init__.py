@@ -1,0 +1,1 @@
+"""Changes to the messages of a spool: candidates, plans, moves, metadata, repair and undo."""

@@ -1,0 +1,76 @@
+"""One operator for the messages of a spool and for what stands beside them: cursors, locks. Each has its own action and undoes
+what it did itself; all else goes to the main one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from spooltop.model.can import Can
+from spooltop.model.kind import Operator
+from spooltop.model.words import Action, Json
+
+if TYPE_CHECKING:
+    from spooltop.model.audit import AuditLog
+    from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
+    from spooltop.model.progress import Progress
+    from spooltop.model.selection import Selection
+
+__all__ = ["SideOperator", "Together", "can_both"]
+
+
+class SideOperator(Operator, Protocol):
+    def knows(self, operation: str) -> bool:
+        """True where this operation was its own."""
+        ...
+
+
+class Together:
+    """Implements ``model.kind.Operator``: ``side`` has ``action``, ``main`` the rest and the audit log of both."""
+
+    def __init__(self, main: Operator, side: SideOperator, action: Action) -> None:
+        self._main = main
+        self._side = side
+        self._action = action
+
+    def can(self) -> Can:
+        return can_both(self._main.can(), self._side.can(), self._action)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        which = self._of(action, options)
+        return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        return self._of(plan.action, plan.options).perform(plan, stop)
+
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        self._main.audit(line, sync=sync)
+
+    def audit_logs(self) -> list[AuditLog]:
+        return self._main.audit_logs()
+
+    def operations(self, progress: Progress) -> list[OperationRecord]:
+        both = [*self._main.operations(progress), *self._side.operations(progress)]
+        return sorted(both, key=lambda record: -record.at)
+
+    def close(self) -> None:
+        self._main.close()
+        self._side.close()
+
+    def _of(self, action: Action, options: Mapping[str, Json]) -> Operator:
+        if action is self._action or (action is Action.UNDO and self._side.knows(str(options.get("undoes", "")))):
+            return self._side
+        return self._main
+
+
+def can_both(main: Can, side: Can, action: Action = Action.SET_CURSOR) -> Can:
+    """What ``action`` is about as the second says, all else as the first does."""
+    refusals = dict(main.refusals)
+    why = side.why_not(action)
+    if why is None:
+        refusals.pop(action, None)
+    else:
+        refusals[action] = why
+    return Can(refusals)

@@ -1,0 +1,131 @@
+"""Puts test messages: made whole in ``tmp``, moved into ``new``, theirs who own the spool."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from spooltop.engine import names
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import UsageError
+from spooltop.model.plan import Outcome
+from spooltop.model.redact import Redactor
+from spooltop.model.template import fill
+from spooltop.model.text import escape_text
+from spooltop.model.units import size as size_words
+from spooltop.model.words import Box, Json
+
+from ..journal.journal import Places, spelled_moves
+from ..journal.outcomes import Moved
+
+__all__ = ["Payload", "inject_one", "new_names", "spelled_puts"]
+
+_MOST_BYTES = 1 << 30
+_SHOWN = 60
+"""Bytes of the first message that a plan shows."""
+
+
+class Payload:
+    """What the messages hold, out of the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes). Raises
+    ``UsageError`` for nonsense."""
+
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        text, size, source = options.get("text"), options.get("size"), options.get("source")
+        if text is not None and size is not None:
+            raise UsageError("inject: text and size at once", advice="give one of them")
+        if text is not None and not isinstance(text, str):
+            raise UsageError("inject: the text is no text")
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
+            raise UsageError(f"inject: {size!r} is no size in bytes", advice=f"give 0 to {_MOST_BYTES}")
+        if source is not None and not isinstance(source, str):
+            raise UsageError("inject: the source is no text")
+        count = options.get("count")
+        self._text = text
+        self._count = str(count) if isinstance(count, int) else ""
+        self._size = size
+        self.source: str | None = source
+        self.canary = bool(options.get("canary"))
+
+    def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
+        """What a plan says of them: how the first begins."""
+        first = self.data(1, self.name(us))
+        if self._text is None or not first:
+            return ()
+        seen = redactor.data(first)
+        shown = escape_text(seen[:_SHOWN], keep_newlines=False)
+        return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
+
+    def name(self, us: int) -> str:
+        """The name in ``new`` of a message put at ``us`` µs since the epoch. ``UsageError`` for a source that is too long."""
+        id = names.new_id(us, os.getpid(), socket.gethostname())
+        try:
+            return names.in_new(id, source=self.source, canary=self.canary)
+        except ValueError as error:
+            raise UsageError(f"inject: {error}") from error
+
+    def data(self, number: int, name: str) -> bytes:
+        """Of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
+        if self._text is not None:
+            told = names.parse(name, claimed=False)
+            at = (told.put_us or 0) // 1_000_000
+            words = {"n": number, "count": self._count, "id": told.id, "source": self.source or "", "time": at}
+            return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
+        if self._size is not None:
+            line = f"test message {number}\n".encode()
+            return (line * (self._size // len(line) + 1))[: self._size]
+        return f"test message {number} by spooltop\n".encode()
+
+
+def new_names(payload: Payload, count: int, us: int) -> list[str]:
+    """For ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as put."""
+    return [payload.name(us + place) for place in range(count)]
+
+
+def spelled_puts(names: Sequence[str]) -> list[str]:
+    """As the journal announces them."""
+    many = len(names)
+    nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
+    return spelled_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
+
+
+def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:
+    """One message, synced before it moves. Never raises ``OSError``; what could not be put leaves nothing in ``tmp``."""
+    files = dirs.files
+    made = moved = False
+    ino = 0
+    try:
+        tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
+        fd = files.create(name, tmp)
+        made = True
+        try:
+            ino = files.fstat(fd).st_ino
+            files.own_as(fd, dirs.like, dirs.like.st_mode & 0o664)
+            files.lock_write(fd)
+            files.write_all(fd, data)
+            files.sync(fd)
+        finally:
+            files.close(fd)
+        files.move(name, tmp, name, new, inode=ino)
+        moved = True
+        return Moved(Outcome.DONE, "", True, ino, 0)
+    except OSError as error:
+        moved = ino != 0 and _stands(dirs, name, ino)
+        return Moved(Outcome.FAILED, f"{'put, but: ' if moved else ''}{error.strerror or error}", moved, ino if moved else 0)
+    finally:
+        if made and not moved:
+            _clean(dirs, name)
+
+
+def _stands(dirs: SpoolDirs, name: str, ino: int) -> bool:
+    try:
+        return dirs.files.stat(name, dirs.box(Box.NEW)).st_ino == ino
+    except OSError:
+        return False  # not there, or not to be seen
+
+
+def _clean(dirs: SpoolDirs, name: str) -> None:
+    try:
+        dirs.files.unlink(name, dirs.box(Box.TMP))
+    except OSError:
+        return  # it stays in tmp, where it is shown as abandoned; the first error is the one to report

@@ -1,0 +1,310 @@
+"""Moves single messages between boxes, each pinned by identity, none ever replaced; and syncs what a batch has touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from stat import S_ISREG
+from time import time_ns
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.plan import Outcome
+from spooltop.model.text import escape
+from spooltop.model.words import LIVE, Box
+
+from ..journal.outcomes import Came, Moved
+from ..storage.folders import Folder, Folders, drop_folder
+from ..storage.name_lookup import Sight
+from .batches import Alike, Errand, Errands, Way
+from .metadata import MetaWriter
+from .recheck import LastLook
+from .repair import Repaired
+
+__all__ = ["Mover"]
+
+
+_SHORT_NS = 100_000_000
+"""For so long a batch is told by the clock when it was moved, and by a look at each after that."""
+_TICK_NS = 20_000_000
+"""How far the times of a file system can be behind the clock: they go by its ticks, of 10 ms at most."""
+_DONE = Outcome.DONE
+_moved = partial(tuple.__new__, Moved)
+
+
+class Mover:
+    """For one operation, ``large`` where what its messages have in common is to be told once. ``sync`` once a batch."""
+
+    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Repaired, *, large: bool = False) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._look = look
+        self._repaired = repaired
+        self.folders = Folders(dirs, self._sync_all)
+        self._sight = Sight(dirs.files)
+        self._metas = MetaWriter(dirs, large=large)
+        self._touched: dict[Folder, bool] = {}
+        """In the order of the last change, and whether as a target."""
+        self._noted: tuple[Folder | None, Folder | None] = (None, None)
+        self._trouble = ""
+        self._emptied: set[str] = set()
+        self._claims_last = False
+
+    def run(self, errands: Errands, stop: Callable[[], bool]) -> Came:
+        """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
+        self._look.prepare(errands.to_look_at())
+        if not self._claims_last and errands.take_claims_away():
+            self._sync_claims()
+        moved: list[Moved] = []
+        for errand in errands:
+            if moved and stop():
+                break
+            if errands.alike is not None and (folders := self._both(errands.alike)) is not None:
+                return self._run_alike(errands, errands.alike, *folders, moved, stop)
+            moved.append(self._move_one(errand))
+        return Came.of(moved)
+
+    def _sync_claims(self) -> None:
+        """Makes the claims last that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power
+        cut would else bring the messages back to ``new``, beside those that were set aside."""
+        self._claims_last = True
+        try:
+            new = self.folders.of(Box.NEW, "").fd
+            if not self._sight.ordered(new):
+                self._files.sync_dir(new)
+        except OSError as error:
+            self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
+
+    def _both(self, alike: Alike) -> tuple[Folder, Folder] | None:
+        """From where to where; None where the one is not as it was planned, which is told of each message, or the other is not
+        there before a message goes into it."""
+        try:
+            source = self.folders.of(alike.box, "")
+            if source.id != alike.folder_id:
+                return None
+            return source, self.folders.of(alike.to_box, alike.to_folder)
+        except OSError:
+            return None
+
+    def _run_alike(
+        self, errands: Errands, alike: Alike, source: Folder, to: Folder, begun: Sequence[Moved], stop: Callable[[], bool]
+    ) -> Came:
+        """Does for each what ``_move`` does, which gets those of which there is more to say than that they are done. ``begun`` is
+        what came of the first ones."""
+        files, fd, to_fd, way = self._files, source.fd, to.fd, alike.way
+        stat, move, link = files.stat, files.move, self._metas.link
+        free, dead = way.forced or alike.box is Box.NEW, self._look.dead
+        live, meta = alike.to_box in LIVE, (to_fd, way.meta)
+        covered = live or self._covers(alike.to_box, alike.to_folder, way)  # no metadata of its own
+        by_clock = live and self._sight.ordered(to_fd)  # then the times of its files are those of this machine
+        columns = [errands.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
+        others = {place: one for place, one in enumerate(begun) if live or not one.plain}
+        changed = False
+        place = start = len(begun)
+        from_ns = until_ns = time_ns()
+        rest = enumerate(islice(zip(*columns, strict=True), start, None), start)
+        for place, (name, ino, size, ctime_ns, token, to_name) in rest:
+            if place > start and stop():
+                break
+            try:
+                found = stat(name, fd) if free or token in dead else None
+            except OSError:
+                found = None
+            if (
+                found is None
+                or found.st_ino != ino
+                or found.st_ctime_ns != ctime_ns
+                or found.st_size != size
+                or found.st_nlink != 1
+                or not S_ISREG(found.st_mode)
+                or not (covered or link(to_name, meta))
+            ):
+                one = self._move_one(errands[place])
+                if live or not one.plain:
+                    others[place] = one
+                continue
+            try:
+                if covered:
+                    # Not told its inode in a box: another operator's move to the same name would pass for ours.
+                    move(name, fd, to_name, to_fd, None if live else ino)
+                else:
+                    self._move_aside(name, ino, to_name, way, source, to)
+            except OSError as error:
+                others[place] = self._refused(errands[place], source, to, error)
+                continue
+            changed = True
+            if live:
+                now = time_ns()
+                # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
+                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
+                if by_clock:
+                    until_ns = now
+                else:
+                    others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
+        else:
+            place = len(errands)
+        if changed:
+            self._note(source, to)
+        return Came(errands.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
+
+    def _move_one(self, errand: Errand) -> Moved:
+        """What came of it; never raises ``OSError``."""
+        try:
+            return self._move(errand)
+        except OSError as error:
+            return Moved(Outcome.FAILED, _words(error))
+
+    def _move(self, errand: Errand) -> Moved:
+        box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, way, _ = errand
+        files, folders = self._files, self.folders
+        try:
+            source = folders.of(box, folder)
+            found = files.stat(name, source.fd)
+        except FileNotFoundError:
+            return self._gone(errand)
+        if source.id != folder_id:
+            return Moved(Outcome.SKIPPED, f"{box} is another directory than in the plan")
+        same = found.st_ino == ino and found.st_size == size and found.st_ctime_ns == ctime_ns
+        if not S_ISREG(found.st_mode) or not (same or self._mended(errand, found)):
+            return Moved(Outcome.SKIPPED, "changed since the plan")
+        half_moved = False
+        if found.st_nlink != 1:
+            half_moved = found.st_nlink == 2 and self._half_moved(errand)
+            if not half_moved:
+                return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
+        if not way.forced:
+            why = self._look.why_not(box, name, token, planned)
+            if why is not None:
+                return Moved(Outcome.SKIPPED, why)
+        if to_box is None:
+            return self._delete(errand, source)
+        to = folders.of(to_box, to_folder, create=True)
+        if folder:
+            source = folders.of(box, folder)  # it may have been closed to make room
+        try:
+            if half_moved:
+                files.sync_dir(to.fd)
+                files.unlink(name, source.fd)
+            elif to_folder:
+                if self._covers(to_box, to_folder, way):
+                    files.move(name, source.fd, to_name, to.fd, ino)
+                else:
+                    if not self._metas.link(to_name, (to.fd, way.meta)):
+                        self._metas.write(to_name, (to.fd, way.meta))
+                    self._move_aside(name, ino, to_name, way, source, to)
+            else:
+                # Not told its inode: another operator's move to the same name would pass for ours.
+                files.move(name, source.fd, to_name, to.fd)
+        except OSError as error:
+            return self._refused(errand, source, to, error)
+        self._note(source, to)
+        if folder:
+            self._metas.drop(name, source.fd)
+        # Only where others take from does it matter whether it went on and came back.
+        return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
+
+    def _refused(self, errand: Errand, source: Folder, to: Folder, error: OSError) -> Moved:
+        """What the system said of a move, in our words."""
+        name, ino = errand.name, errand.ino
+        if isinstance(error, FileNotFoundError):
+            if self._sight.inode(name, source.fd) == ino:
+                return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
+            return self._gone(errand)
+        if isinstance(error, FileExistsError):
+            return Moved(Outcome.FAILED, f"{errand.to_box} already has a file of that name; it stays in {errand.box}")
+        if self._sight.inode(name, source.fd) == ino or self._sight.inode(errand.to_name, to.fd) != ino:
+            return Moved(Outcome.FAILED, _words(error))
+        self._note(source, to)
+        return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
+
+    def _delete(self, errand: Errand, source: Folder) -> Moved:
+        """The message first: while it stands there, what is known of it does too."""
+        name, ino = errand.name, errand.ino
+        try:
+            self._files.unlink(name, source.fd)
+        except FileNotFoundError:
+            return self._gone(errand)
+        except OSError as error:
+            if self._sight.there(name, source.fd) is not False:
+                return Moved(Outcome.FAILED, _words(error))
+            self._note(source, None)
+            return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
+        self._note(source, None)
+        if errand.folder:
+            self._metas.drop(name, source.fd)
+            if errand.box is Box.TRASH:
+                self._emptied.add(errand.folder)
+        return Moved(Outcome.DONE, "", True, ino)
+
+    def sync(self) -> str:
+        """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
+        try:
+            self.folders.close()
+            self._metas.settle()
+        except OSError as error:
+            self._trouble = self._trouble or f"moved, but: {_words(error)}"
+        for folder in self._emptied:
+            drop_folder(self._dirs, Box.TRASH, folder)
+        self._emptied.clear()
+        trouble, self._trouble = self._trouble, ""
+        return trouble
+
+    def _sync_all(self) -> None:
+        last = {folder.id[0]: folder for folder in self._touched}
+        # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
+        # changed before that may have been synced by somebody since, and then its sync does nothing.
+        enough = {device for device, folder in last.items() if self._sight.ordered(folder.fd)}
+        for folder in sorted(self._touched, key=self._touched.__getitem__, reverse=True):  # the targets first
+            if folder.id[0] in enough and last[folder.id[0]] is not folder:
+                continue
+            try:
+                self._files.sync_dir(folder.fd)
+            except OSError as error:
+                self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
+        self._touched.clear()
+        self._noted = None, None
+        self._metas.forget()
+
+    def _move_aside(self, name: str, ino: int, to_name: str, way: Way, source: Folder, to: Folder) -> None:
+        """When its metadata are there: a message is never aside without it."""
+        try:
+            self._files.move(name, source.fd, to_name, to.fd, ino if way.alone else None)
+        except OSError:
+            if self._sight.inode(to_name, to.fd) != ino:
+                self._metas.drop(to_name, to.fd)
+            raise
+
+    def _covers(self, box: Box, folder: str, way: Way) -> bool:
+        return way.alone and self._metas.covers(box, folder, way.meta)
+
+    def _note(self, source: Folder, to: Folder | None) -> None:
+        if self._noted[0] is source and self._noted[1] is to:
+            return  # as for nearly all of a batch: they are the last that were changed
+        for folder in (source, to):
+            if folder is not None:
+                self._touched[folder] = self._touched.pop(folder, False) or folder is to
+        self._noted = source, to
+
+    def _mended(self, errand: Errand, found: os.stat_result) -> bool:
+        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (errand.ino, errand.size)
+
+    def _gone(self, errand: Errand) -> Moved:
+        became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
+        if became is not None and errand.to_box is Box.NEW:
+            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
+        return Moved(Outcome.SKIPPED, errand.way.gone)
+
+    def _half_moved(self, errand: Errand) -> bool:
+        """True where an interrupted link and unlink has left the same file at the target already."""
+        if errand.to_box is None:
+            return False
+        try:
+            return self._sight.inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
+        except FileNotFoundError:
+            return False
+
+
+def _words(error: OSError) -> str:
+    name = f" ({escape(os.fsdecode(error.filename))})" if isinstance(error.filename, (str, bytes)) else ""
+    return f"{error.strerror or error}{name}"

@@ -1,0 +1,274 @@
+"""Changes a directory spool: pins a selection, moves what a plan lists, keeps the journal and the audit log."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import parse
+from spooltop.engine.presence import ANY_MACHINE
+from spooltop.engine.troubles import advice
+from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
+from spooltop.model.audit import AuditLog
+from spooltop.model.can import Can
+from spooltop.model.kind import BATCH
+from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, told_of
+from spooltop.model.progress import Progress
+from spooltop.model.redact import Redactor
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.words import LIVE, Action, Box, Json, Verdict
+
+from ..detect import identify
+from ..journal.batch_journal import Intent
+from ..journal.journal import Operation
+from ..journal.log_files import LogFiles
+from ..journal.outcomes import Came, Moved
+from ..journal.records import FULL, STATE_DIR, Books
+from ..storage.access import user_name
+from .batches import all_done, errands_of
+from .candidates import Rows, choose
+from .inject import Payload, inject_one, new_names, spelled_puts
+from .mover import Mover
+from .permission import can_change
+from .recheck import Again, LastLook
+from .repair import Repaired, finish_half_moves, half_moved
+from .undo import records, undo_candidates
+
+__all__ = ["DirectoryOperator"]
+
+_TICK = 0.2
+"""Seconds between two questions whether to stop, while waiting for the rate."""
+_SMALL = BATCH
+"""Of so many messages at most each that is set aside has metadata of its own beside it."""
+_SETTLES = 1.1
+"""Seconds for which a file in ``tmp`` has to be seen unchanged before anybody calls it abandoned."""
+
+
+class DirectoryOperator:
+    """Implements ``model.kind.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to now.
+
+    ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. ``read_only`` says why
+    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``hosts`` is the setting ``claims.hosts``. ``wait``
+    sleeps some seconds. ``redactor`` hides values in plans.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        rows: Rows,
+        again: Again,
+        read_only: str | None = None,
+        as_spool: bool = False,
+        hosts: str = ANY_MACHINE,
+        files: LogFiles | None = None,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+        state_dir: str = STATE_DIR,
+        user: str | None = None,
+        on_close: Callable[[], None] = lambda: None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._path = path
+        self._rows = rows
+        self._again = again
+        self._read_only = read_only or identify(path, as_spool).read_only
+        self._hosts = hosts
+        self._files = files or LogFiles()
+        self._clock = clock
+        self._wait = wait
+        self._state_dir = state_dir
+        self._user = user if user is not None else user_name(os.geteuid())
+        self._on_close = on_close
+        self._redactor = redactor or Redactor()
+        self._performed: set[str] = set()
+        self._repaired = False
+        self._watched_tmp = False
+
+    def can(self) -> Can:
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        with self._telling(), self._open() as dirs:
+            return can_change(dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        self._allowed(action)
+        with self._telling(), self._open() as dirs:
+            if action is Action.INJECT:
+                return Candidates((), notes=Payload(options).notes(int(now * 1e6), self._redactor))
+            if action is Action.UNDO:
+                operations, troubles = self._read(dirs, progress)
+                found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
+                return replace(found, notes=(*found.notes, *troubles))
+            halves = half_moved(self._interrupted(dirs))
+            return choose(
+                dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,
+                progress=progress,
+            )  # fmt: skip
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
+        written: that batch has not begun then. All else that goes wrong is in the results."""
+        self._allowed(plan.action)
+        if plan.operation in self._performed:
+            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
+        self._performed.add(plan.operation)
+        with self._telling(), self._open() as dirs, self._books(dirs) as books:
+            yield from self._perform(dirs, books, plan, stop)
+
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        with self._telling(AuditFailed), self._open() as dirs, self._books(dirs) as books:
+            books.write_audit(line, sync=sync)
+
+    def audit_logs(self) -> list[AuditLog]:
+        with self._telling(), self._open() as dirs, self._books(dirs) as books:
+            return books.audited()
+
+    def operations(self, progress: Progress) -> list[OperationRecord]:
+        with self._telling(), self._open() as dirs:
+            told, _ = self._read(dirs, progress)
+            return records(dirs, told, progress)
+
+    def close(self) -> None:
+        self._on_close()
+
+    # What one operation is made of
+
+    def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[Sequence[ItemResult]]:
+        rate = plan.rate
+        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        intent = Intent(plan, books, self._clock, self._user)
+        if plan.action is Action.INJECT:
+            batches = self._inject(dirs, intent, plan, size, stop)
+        else:
+            batches = self._move_all(dirs, intent, plan, size, stop)
+        try:
+            for place, results in enumerate(batches):
+                yield results
+                if rate is not None and (place + 1) * size < plan.count:
+                    intent.settle()  # it may be long until the next
+                    if not self._pause(size / rate, stop):
+                        return
+        finally:
+            intent.settle()
+
+    def _move_all(
+        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
+    ) -> Iterator[Sequence[ItemResult]]:
+        look = LastLook(dirs, self._again, hosts=self._hosts)
+        interrupted = self._interrupted(dirs)
+        repaired = Repaired()
+        if interrupted or not self._repaired:
+            try:
+                repaired = finish_half_moves(dirs, self._files, look, interrupted)
+                self._repaired = True
+            except OSError as error:
+                if not (plan.deletes and error.errno in FULL):
+                    raise  # but for what frees space, which the next change can repair after
+        # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
+        large = plan.selection.box in LIVE and len(plan.items) > _SMALL
+        mover = Mover(dirs, look, repaired, large=large)
+        for start in range(0, len(plan.items), size):
+            if stop():
+                return
+            items = plan.items[start : start + size]
+            errands = errands_of(mover.folders, plan, items, user=self._user, at=self._clock())
+            intent.write(errands.spelled())
+            came = mover.run(errands, stop)
+            trouble = mover.sync()
+            if trouble:
+                came = came.in_trouble(trouble)
+            results: Sequence[ItemResult] = errands.results(told_of(items).ids, came, partial(all_done, plan.items, start))
+            if intent.lost:
+                results = [one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results]
+            last = len(came) < len(items) or start + size >= len(plan.items)
+            yield from intent.finish(came, results, last=last)
+            if len(came) < len(items):
+                return
+
+    def _inject(
+        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
+    ) -> Iterator[Sequence[ItemResult]]:
+        payload = Payload(plan.options)
+        for start in range(0, plan.count, size):
+            if stop():
+                return
+            names = new_names(payload, min(size, plan.count - start), int(self._clock() * 1e6))
+            intent.write(spelled_puts(names))
+            moved: list[Moved] = []
+            for place, name in enumerate(names):
+                if moved and stop():
+                    break
+                moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
+            came = Came.of(moved)
+            try:
+                if any(one.moved for one in moved):
+                    self._files.sync_dir(dirs.box(Box.NEW))
+            except OSError as error:
+                came = came.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
+            results = [_injected(*pair) for pair in zip(names, came, strict=False)]
+            last = len(came) < len(names) or start + size >= plan.count
+            yield from intent.finish(came, results, last=last)
+            if len(came) < len(names):
+                return
+
+    def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
+        """The rows of a box; those of ``tmp`` by a second look where the first was too short to tell."""
+        rows = self._rows(box, progress)
+        if box is not Box.TMP or self._watched_tmp:
+            return rows
+        rows = list(rows)
+        if any(row.verdict is Verdict.UNKNOWN for row in rows):
+            self._wait(_SETTLES)
+            self._watched_tmp = True
+            return self._rows(box, progress)
+        return rows
+
+    def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
+        """False where it was stopped meanwhile."""
+        while seconds > 0:
+            if stop():
+                return False
+            self._wait(min(_TICK, seconds))
+            seconds -= _TICK
+        return True
+
+    def _interrupted(self, dirs: SpoolDirs) -> list[Operation]:
+        with self._books(dirs) as books:
+            return books.interrupted()
+
+    def _read(self, dirs: SpoolDirs, progress: Progress) -> tuple[Mapping[str, Operation], list[str]]:
+        with self._books(dirs) as books:
+            return books.read(progress)
+
+    def _allowed(self, action: Action) -> None:
+        reason = self.can().why_not(action)
+        if reason is not None:
+            raise Refused(f"{action}: {reason}", path=self._path)
+
+    def _open(self) -> SpoolDirs:
+        return SpoolDirs(self._path, self._files)
+
+    def _books(self, dirs: SpoolDirs) -> closing[Books]:
+        return closing(Books(dirs, self._files, state_dir=self._state_dir))
+
+    @contextmanager
+    def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
+        """What the system refuses outside of any single message becomes one line."""
+        try:
+            yield
+        except OSError as error:
+            what = f"the spool cannot be worked on: {error.strerror or error}"
+            raise kind(what, path=self._path, advice=advice(error)) from error
+
+
+def _injected(name: str, moved: Moved) -> ItemResult:
+    return ItemResult(parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")

@@ -1,0 +1,124 @@
+"""What this user may do with a spool, and if not, why not and what would help."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import closing
+from itertools import islice
+
+from spooltop.engine.dirs import OWN, SpoolDirs
+from spooltop.model.can import Can
+from spooltop.model.words import Action, Box
+
+from ..storage.access import closed_words
+from .rules import RULES
+
+__all__ = ["can_change"]
+
+_ASIDE_OF = {
+    Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
+}  # fmt: skip
+_OFFERED = (*RULES, Action.INJECT, Action.UNDO)
+_LOOKED_AT = 64
+"""Messages whose owners are looked at in a sticky box."""
+_OF_LOCKS = (Action.UNLOCK,)
+"""Of each lock it is asked on its own: some lie beside the spool."""
+
+
+def can_change(dirs: SpoolDirs) -> Can:
+    """Asks the kernel for each directory that an action writes. Root may everything but what the file system forbids."""
+    refusals: dict[Action, str] = {
+        action: "this version has no such action for a directory spool"
+        for action in Action
+        if action not in (*_OFFERED, *_OF_LOCKS)
+    }
+    boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
+    beside = _why_not_beside(dirs)
+    for action in _OFFERED:
+        # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
+        needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.troubles else []
+        if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
+            needed += [boxes[Box.CUR], _sticky(dirs, Box.CUR)]
+        if action in (Action.PURGE, Action.HOLD):
+            needed.append(_sticky(dirs, Box.NEW))
+        if action is Action.INJECT:
+            needed.append(boxes[Box.TMP])
+        if not beside:
+            needed += [_why_not_aside(dirs, box) for box in _ASIDE_OF.get(action, ())]
+        reason = next((why for why in (*needed, beside) if why), None)
+        if reason is not None:
+            refusals[action] = reason
+    return Can(refusals)
+
+
+def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
+    if box in dirs.troubles:
+        trouble = dirs.troubles[box]
+        return f"{box} is missing" if isinstance(trouble, FileNotFoundError) else f"{box} cannot be opened: {trouble.strerror}"
+    return _refusal(dirs, box.value)
+
+
+def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not move messages out of ``box``, or None; also where one of those that are looked at is this user's."""
+    fd, user = dirs.new if box is Box.NEW else dirs.cur, os.geteuid()
+    if fd is None or not (found := dirs.files.fstat(fd)).st_mode & stat.S_ISVTX or user in (0, found.st_uid):
+        return None
+    with closing(dirs.files.inodes(fd)) as entries:
+        names = [name for name, _ in islice(entries, _LOOKED_AT)]
+    if not names or any(_belongs_to(dirs, name, fd, user) for name in names):
+        return None
+    return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
+
+
+def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
+    try:
+        return dirs.files.stat(name, fd).st_uid == user
+    except FileNotFoundError:
+        return False
+
+
+def _why_not_beside(dirs: SpoolDirs) -> str | None:
+    try:
+        found = dirs.files.stat(OWN, dirs.root)
+    except FileNotFoundError:
+        why = _refusal(dirs, ".")
+        return None if why is None else f"{OWN}, which holds the journal, cannot be made: {why}"
+    except OSError as error:
+        return f"{OWN} cannot be seen: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{OWN} is no directory; look who put it there"
+    return _refusal(dirs, OWN)
+
+
+def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
+    """None also where nothing was ever set aside there: it can be made, or there is nothing to take from."""
+    name = f"{OWN}/{box.value}"
+    try:
+        own = dirs.own()
+        found = None if own is None else dirs.files.stat(box.value, own)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{name} cannot be seen: {error.strerror}"
+    if own is None or found is None:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{name} is no directory; look who put it there"
+    return _refusal(dirs, box.value, own, name)
+
+
+def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = "") -> str | None:
+    """Why ``name`` in the directory ``above`` (the spool), called ``shown``, cannot be written by this user, or None."""
+    above = dirs.root if above is None else above
+    shown = shown or ("the spool" if name == "." else name)
+    try:
+        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
+            return None
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    except OSError as error:
+        return f"{shown} cannot be seen: {error.strerror}"
+    if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
+        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    return closed_words(shown, found, dirs.path)

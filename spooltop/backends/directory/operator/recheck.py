@@ -1,0 +1,63 @@
+"""The last look at a holder, just before its message is moved.
+
+Own claims by the lock on their presence file, which is proof; claims of other consumers and files in ``tmp`` by reading the
+evidence again, which is none, and the plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from spooltop.engine import presence
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.words import Box, Verdict
+
+__all__ = ["Again", "LastLook"]
+
+Again = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
+"""Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
+
+
+class LastLook:
+    """One for each operation: a token that is dead stays dead and is tested once."""
+
+    def __init__(self, dirs: SpoolDirs, again: Again, *, hosts: str = presence.ANY_MACHINE) -> None:
+        self._dirs = dirs
+        self._again = again
+        self.dead: set[str] = set()
+        """Tokens whose claims may go."""
+        self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
+        self._vantage = presence.Vantage.of(dirs, hosts)
+
+    def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
+        """Reads the evidence on (box, name, token) again where a lock does not tell: once for a batch, just before its moves."""
+        wanted: dict[Box, list[str]] = {}
+        for box, name, token in items:
+            if box is Box.TMP or (box is Box.CUR and token is None):
+                wanted.setdefault(box, []).append(name)
+        self._read = {
+            (box, name): told for box, asked in wanted.items() for name, told in self._again(box, asked).items()
+        }
+
+    def why_not(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
+        """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
+        verdict: Verdict | None
+        if token in self.dead and box is Box.CUR:
+            return None
+        if box is Box.CUR and token is not None:
+            verdict, evidence = self._own(token)
+        elif box in (Box.CUR, Box.TMP):
+            verdict, evidence = self._read.get((box, name), (Verdict.UNKNOWN, "it was not seen again"))
+        else:
+            return None
+        if verdict in (Verdict.ALIVE, Verdict.WRITING):
+            return f"{verdict}: {evidence}"
+        if verdict is Verdict.UNKNOWN and planned not in (Verdict.UNKNOWN, None):
+            return f"its holder is no longer known to be gone: {evidence}"
+        return None
+
+    def _own(self, token: str) -> tuple[Verdict, str]:
+        verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
+        if verdict is Verdict.DEAD:
+            self.dead.add(token)
+        return verdict, evidence

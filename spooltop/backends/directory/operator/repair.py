@@ -1,0 +1,252 @@
+"""Finishes what a crash left half done, at the first change and never by a viewer.
+
+Where a move had to be link and unlink, a crash between the two leaves two names of one file. A second name in ``cur`` whose
+holder is dead goes when ``new`` holds the same inode. A second name that an interrupted operation set aside goes while the
+message still stands in a box, or where it had been set aside before, and so does the one in ``tmp`` of an injected message. Two
+inodes under one id are nobody's half move: they are left alone. What lay beside a message that was deleted goes after it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from spooltop.engine import aside, names
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.words import ASIDE, Box, Verdict
+
+from ..journal.journal import Operation
+from ..journal.log_files import LogFiles, make_file, plain_now
+from ..storage.folders import Folders, drop_folder
+from ..storage.location import Place
+from .recheck import LastLook
+
+__all__ = ["Repaired", "finish_half_moves", "half_moved"]
+
+_FEW = 64
+"""Claims that are looked at each, rather than asking for the inodes of all that waits."""
+_MANY = 200_000
+_LOCK = "repair.lock"
+"""Stays where it is when the lock is let go: who removed it would leave two of them."""
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What was taken away. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other files
+    that lost a second name, which has changed their ctime."""
+
+    in_cur: dict[tuple[str, int], str] = field(default_factory=dict)
+    inodes: set[int] = field(default_factory=set)
+
+
+def half_moved(operations: Iterable[Operation]) -> frozenset[int]:
+    """The inodes that an interrupted operation was setting aside or putting back, so that they may have two names."""
+    return frozenset(
+        move.ino
+        for operation in operations
+        if operation.open
+        for move, result in operation.steps()
+        if result is None and any(place is not None and place.box in ASIDE for place in (move.source, move.target))
+    )
+
+
+def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[Operation]) -> Repaired:
+    """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
+    doubled = _doubled(dirs)
+    if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
+        return Repaired()
+    with _alone(dirs, files) as alone:
+        if not alone:
+            return Repaired()
+        for place in list(_left_behind(dirs, operations)):
+            aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+            if place.box is Box.TRASH:
+                drop_folder(dirs, place.box, place.folder)
+        return Repaired(_twins_in_cur(dirs, look, doubled), _drop_second_names(dirs, operations))
+
+
+@contextmanager
+def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
+    """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
+    own = dirs.own(create=True)
+    assert own is not None  # create=True makes it or raises
+    try:
+        files.stat(_LOCK, own)
+    except FileNotFoundError:
+        make_file(files, own, _LOCK, dirs.like)
+    fd = files.open_lasting(_LOCK, own)
+    try:
+        plain_now(files, fd, own, _LOCK)
+        try:
+            alone = files.lock_whole(fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            alone = False
+        yield alone
+    finally:
+        files.close(fd)
+
+
+def _doubled(dirs: SpoolDirs) -> dict[int, str]:
+    """What has two names, one of them in ``cur``, and may have the other in ``new``: inode → name in ``cur``."""
+    doubled: dict[int, str] = {}
+    files, cur = dirs.files, dirs.cur
+    if cur is None:
+        return doubled
+    with closing(files.inodes(cur)) as claims:
+        first = list(islice(claims, _FEW))
+        waiting = _waiting(dirs) if len(first) == _FEW else None
+        if waiting is not None and not waiting:
+            return doubled
+        for name, ino in chain(first, claims):
+            if waiting is not None and ino not in waiting:
+                continue
+            try:
+                found = files.stat(name, cur)
+            except FileNotFoundError:
+                continue
+            if found.st_nlink == 2:
+                doubled[found.st_ino] = name
+    return doubled
+
+
+def _waiting(dirs: SpoolDirs) -> Set[int] | None:
+    """The inodes in ``new``; None where they are too many to keep."""
+    if dirs.new is None:
+        return frozenset()
+    with closing(dirs.files.inodes(dirs.new)) as entries:
+        found = {ino for _, ino in islice(entries, _MANY)}
+    return found if len(found) < _MANY else None
+
+
+def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
+    files, cur, new = dirs.files, dirs.cur, dirs.new
+    gone: dict[tuple[str, int], str] = {}
+    if not doubled or cur is None or new is None:
+        return gone
+    twins: list[tuple[str, int, str, str | None]] = []
+    for waiting in files.list(new):
+        try:
+            ino = files.stat(waiting, new).st_ino
+        except FileNotFoundError:
+            continue
+        if ino in doubled:
+            twins.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
+    look.prepare([(Box.CUR, name, token) for name, _, _, token in twins])
+    for name, ino, waiting, token in twins:
+        if look.why_not(Box.CUR, name, token, Verdict.DEAD) is not None:
+            continue
+        try:
+            if files.stat(name, cur).st_ino == ino and files.stat(waiting, new).st_ino == ino:
+                files.unlink(name, cur)
+                gone[name, ino] = waiting
+        except FileNotFoundError:
+            continue  # a consumer or another operator was quicker
+    if gone:
+        files.sync_dir(cur)
+    return gone
+
+
+def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[tuple[Place, int]]:
+    """Of what interrupted operations were moving: a name aside of what still stands in a box, and a name in ``tmp`` of what was
+    put; each with its inode."""
+    folders = Folders(dirs)
+    for operation in operations:
+        for move, result in operation.steps():
+            if result is not None:
+                continue
+            if move.target is None:
+                continue
+            if move.source is None:
+                drafted = Place(Box.TMP, move.target.name)
+                if (ino := _doubled_inode(dirs, folders, drafted)) is not None:
+                    yield drafted, ino
+                continue
+            if move.source.folder and move.target.folder:
+                if move.ino == _doubled_inode(dirs, folders, move.target) == _doubled_inode(dirs, folders, move.source):
+                    yield move.target, move.ino
+                continue
+            for place in (move.source, move.target):
+                if place.folder and _doubled_inode(dirs, folders, place) == move.ino and _in_a_box(dirs, move.ino):
+                    yield place, move.ino
+
+
+def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[Place]:
+    """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still, or
+    beside the folder, which is empty."""
+    folders = Folders(dirs)
+    looked_at: set[str] = set()
+    for operation in operations:
+        for move, result in operation.steps():
+            place = move.source
+            if result is not None or move.target is not None or place is None or not place.folder:
+                continue
+            beside = Place(place.box, aside.meta_name(place.name), place.folder)
+            if _there(dirs, folders, beside) and not _there(dirs, folders, place):
+                yield place
+            elif place.box is Box.TRASH and place.folder not in looked_at:
+                looked_at.add(place.folder)
+                if _emptied(dirs, folders, place):
+                    yield place
+
+
+def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
+    files = dirs.files
+    inodes: set[int] = set()
+    for place, ino in list(_second_names(dirs, operations)):
+        inodes.add(ino)
+        try:
+            fd = Folders(dirs).of(place.box, place.folder).fd
+            files.unlink(place.name, fd)
+            files.sync_dir(fd)
+            if place.folder:
+                aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+        except FileNotFoundError:
+            continue  # another operator was quicker
+    return inodes
+
+
+def _emptied(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    """Whether the folder is empty or gone, and what all in it had in common lies beside it still."""
+    if not folders.shared(place.box, place.folder):
+        return False
+    try:
+        fd = folders.of(place.box, place.folder).fd
+    except FileNotFoundError:
+        return True
+    return next(iter(dirs.files.scan(fd)), None) is None
+
+
+def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    try:
+        dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:
+    """The inode at ``place`` where it has two names."""
+    try:
+        found = dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
+    except FileNotFoundError:
+        return None
+    return found.st_ino if found.st_nlink == 2 else None
+
+
+def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
+    files = dirs.files
+    for fd in (dirs.tmp, dirs.new, dirs.cur):
+        if fd is None:
+            continue
+        for name in files.list(fd):
+            try:
+                if files.stat(name, fd).st_ino == ino:
+                    return True
+            except FileNotFoundError:
+                continue
+    return False

@@ -1,0 +1,92 @@
+"""The one table of moves: what each action takes from where, where it goes, and what it is called there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spooltop.engine import names
+from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.model.words import ASIDE, Action, Box, Json
+
+__all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
+
+
+def requeue_name(told: names.Name) -> str:
+    """What a claim, or what was set aside, is called in ``new``. A name without the tail of a claim stays as it is: flags of mail
+    (``:2,S``) are a tail in a mail folder only."""
+    if told.token is None and told.pid is None:
+        return told.raw
+    return names.back_in_new(told, ended=names.DIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``sources`` in the order in which they are searched for ids; ``target`` the box, None where it is deleted."""
+
+    sources: tuple[Box, ...]
+    target: Box | None
+
+
+RULES: dict[Action, Rule] = {
+    Action.REQUEUE: Rule((Box.CUR, Box.REJECTED, Box.HELD), Box.NEW),
+    Action.PURGE: Rule((Box.CUR, Box.NEW, Box.TMP, Box.REJECTED, Box.HELD), Box.TRASH),
+    Action.HOLD: Rule((Box.CUR, Box.NEW), Box.HELD),
+    Action.RELEASE: Rule((Box.HELD,), Box.NEW),
+    Action.RESTORE: Rule((Box.TRASH, Box.HELD, Box.REJECTED), Box.NEW),
+    Action.EMPTY: Rule((Box.TRASH,), None),
+}
+"""Undo is no row of this table: it goes the moves of the journal backwards, to the exact places."""
+
+
+class Goal(NamedTuple):
+    """Where one message goes. ``box`` None: it is deleted. ``name`` is what it is called in ``tmp`` or ``new``; what is set aside
+    keeps its name, in a folder of the operation's own. ``why_not`` refuses, unless it is forced."""
+
+    box: Box | None
+    name: str | None = None
+    warning: str = ""
+    why_not: str = ""
+    meta: Mapping[str, Json] | None = None
+    """What goes beside it; None: what the action has to say."""
+
+
+def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool) -> Goal:
+    """Of a message that stands in ``box`` under the name ``told``. ``known`` is what lies beside it where it was set aside:
+    anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim
+    at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
+    if action is Action.RESTORE:
+        return _origin(box, told, known)
+    target = RULES[action].target
+    if target is Box.TRASH and now:
+        return Goal(None)
+    if target is not Box.NEW:
+        return Goal(target)
+    if poison:
+        return Goal(Box.HELD, warning=f"held instead: {poison}")
+    if box is Box.CUR and told.own and (attempt := (told.attempts or 0) + 1) >= MAX_ATTEMPTS:
+        return Goal(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
+    return Goal(Box.NEW, _in_new(box, told, known.get("origin")))
+
+
+def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Goal:
+    origin = known.get("origin")
+    if origin == Box.TMP:
+        return Goal(Box.TMP, told.raw)
+    if origin in (Box.NEW, Box.CUR):
+        return Goal(Box.NEW, _in_new(box, told, origin))
+    was = known.get("was")
+    if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
+        return Goal(Box(origin), meta=was if isinstance(was, dict) else None)
+    warning = "where it came from is not known: it goes to new"
+    # A file out of tmp may be half a message.
+    why_not = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
+    return Goal(Box.NEW, _in_new(box, told, None), warning, why_not)
+
+
+def _in_new(box: Box, told: names.Name, origin: Json) -> str:
+    if box is not Box.REJECTED:
+        return told.raw if origin == Box.NEW and box in ASIDE else requeue_name(told)
+    # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
+    return names.afresh(names.parse(told.raw, claimed=False) if origin == Box.NEW else told)

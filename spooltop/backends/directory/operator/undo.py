@@ -1,0 +1,247 @@
+"""What the journal says happened, what of it stands, and the moves that take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names, presence
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
+from spooltop.model.progress import Progress
+from spooltop.model.row import Row
+from spooltop.model.words import Action, Box, Verdict
+
+from ..journal.journal import Move, Operation
+from ..storage.folders import Folders
+from ..storage.location import Place
+from .candidates import pin
+from .packed_items import PackedItems
+
+__all__ = ["records", "undo_candidates"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0
+    where nobody noted them. What went on and came back between the two, a tenth of a second, passes for what stayed."""
+
+    move: Move
+    target: Place
+    ino: int
+    from_ns: int = 0
+    until_ns: int = 0
+
+    def went_on(self, ctime_ns: int) -> bool:
+        """Whether it is known that it was moved again since, of what has this ctime now."""
+        return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
+
+
+def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Progress) -> list[OperationRecord]:
+    """One for each operation, newest first. What became of a batch without a result is found by looking. Raises ``Stopped``."""
+    undos = _undos(operations)
+    folders = Folders(dirs)
+    out: list[OperationRecord] = []
+    for told in operations.values():
+        results = [result for _, result in told.steps() if result is not None]
+        back = _taken_back(folders, undos.get(told.operation, ()))
+        unsure = [move for move, result in told.steps() if result is None]
+        looked = sum(1 for move in unsure if move.target in back or _happened(folders, move))
+        progress.begin(f"moves of {told.operation} read", told.count)
+        steps = list(progress.each(_moved(folders, told, taken_back=back)))
+        left = [step for step in steps if step.target not in back]
+        undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
+        why_not = None
+        if not steps and any(_moved(folders, told, deleted=True)):
+            why_not = "deleted for good: nothing brings it back"
+        elif not steps:
+            why_not = "it changed nothing"
+        elif not left:
+            why_not = f"already undone by {undone_by}"
+        words = f"{told.action} {told.count}" + (f" of {told.undoes}" if told.undoes else "")
+        if told.action is Action.PURGE and any(move.target is None for move, _ in told.steps()):
+            words += " at once, without the trash"
+        if told.open:
+            words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
+        elif told.unfinished:
+            words += f"; cut short: {told.count - len(results):,} were not tried"
+        out.append(
+            OperationRecord(
+                operation=told.operation,
+                action=told.action,
+                at=told.at,
+                user=told.user,
+                count=told.count,
+                done=sum(1 for result in results if result.outcome is Outcome.DONE) + looked,
+                skipped=sum(1 for result in results if result.outcome is Outcome.SKIPPED),
+                failed=sum(1 for result in results if result.outcome is Outcome.FAILED),
+                open=told.unfinished,
+                undone_by=undone_by,
+                why_not_undo=why_not,
+                words=words,
+            )
+        )
+    out.reverse()  # in the order of the journal where two began at one moment
+    return sorted(out, key=lambda record: -record.at)
+
+
+def undo_candidates(
+    dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str, progress: Progress, *, hosts: str = presence.ANY_MACHINE
+) -> Candidates:
+    """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing.
+    ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
+    told = operations.get(undoes)
+    if told is None:
+        return Candidates((), (), (f"no operation {undoes} in the journal",))
+    undos = _undos(operations)
+    folders = Folders(dirs)
+    progress.begin("moves read", told.count)
+    returned = _taken_back(folders, undos.get(undoes, ()))
+    steps = list(progress.each(_moved(folders, told, taken_back=returned)))
+    left = [step for step in steps if step.target not in returned]
+    notes = [f"{len(steps) - len(left)} of {len(steps)} taken back already."] if len(left) < len(steps) else []
+    if told.open:
+        notes.append("That operation was cut short; what it had moved was found by looking.")
+    claimed: dict[str, str] | None = None
+    verdicts: dict[str | None, Verdict] = {}
+    vantage = presence.Vantage.of(dirs, hosts)
+    items = PackedItems()
+    refused: list[Refusal] = []
+    if not steps and any(_moved(folders, told, deleted=True)):
+        notes.append("What it deleted is gone for good: nothing brings it back.")
+    progress.begin("looked at", len(left))
+    for step in progress.each(left):
+        place, back = step.target, step.move.source
+        row, token = _row(place)
+        try:
+            ref, found, kind = pin(folders, place, token, back, step.move.meta)
+        except FileNotFoundError:
+            if claimed is None:
+                claimed = _claims(dirs)
+            refused.append(Refusal(row, _whereabouts(place, row.id, claimed)))
+            continue
+        except OSError as error:
+            refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
+            continue
+        row = replace(
+            row, size=ref.size, in_box_since=found.st_ctime, verdict=_verdict(dirs, back, vantage, verdicts), evidence=_goes(back)
+        )
+        half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
+        changed = place.box in (Box.NEW, Box.CUR) and step.went_on(ref.ctime_ns) and not half_moved
+        if kind or (step.ino and ref.ino != step.ino):
+            refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
+        elif changed:
+            refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
+        elif found.st_nlink != 1 and not half_moved:
+            refused.append(Refusal(row, "it has a second name (a hard link)"))
+        elif back is not None and back.box is Box.CUR and _cleared(dirs, back):
+            refused.append(Refusal(row, f"its consumer is gone and forgotten, in cur nobody could tell: it stays in {place.box}"))
+        elif back is not None and _taken(folders, back, ref.ino):
+            refused.append(Refusal(row, f"{back.box} has another file of that name now"))
+        else:
+            items.append(Item(row, ref))
+    return Candidates(items.short(), refused, tuple(notes))
+
+
+def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
+    found: dict[str, list[Operation]] = {}
+    for told in operations.values():
+        if told.undoes is not None:
+            found.setdefault(told.undoes, []).append(told)
+    return found
+
+
+def _moved(
+    folders: Folders, told: Operation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
+) -> Iterator[_Step]:
+    """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``. What an undo
+    has ``taken_back`` had been moved, though nothing at its target tells so any more."""
+    for move, result in told.steps():
+        place = move.source if deleted else move.target
+        if place is None or (move.target is None) is not deleted:
+            continue
+        if result is None:
+            if move.target in taken_back or _happened(folders, move):
+                yield _Step(move, place, move.ino)
+        elif result.moved and result.outcome is Outcome.DONE:
+            yield _Step(move, place, result.ino, result.ctime_ns, result.until_ns)
+        elif result.moved:
+            yield _Step(move, place, result.ino)
+
+
+def _happened(folders: Folders, move: Move) -> bool:
+    """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
+    if move.source is None:
+        return move.target is not None and _is(folders, move.target, move.ino)
+    if _is(folders, move.source, move.ino):
+        return False  # also where it has both names: a half move is none yet
+    return move.target is None or move.target.box is Box.NEW or _is(folders, move.target, move.ino)
+
+
+def _taken_back(folders: Folders, undos: Iterable[Operation]) -> set[Place | None]:
+    """The places from which ``undos`` moved something back."""
+    return {step.move.source for undo in undos for step in _moved(folders, undo)}
+
+
+def _is(folders: Folders, place: Place, ino: int) -> bool:
+    """True where ``place`` holds the inode; 0 is any."""
+    try:
+        found = folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
+    except OSError:
+        return False  # not there, or not to be seen: nothing is known to stand there
+    return ino in (0, found.st_ino)
+
+
+def _cleared(dirs: SpoolDirs, place: Place) -> bool:
+    """True where the consumer that a claim names has no presence file any more."""
+    token = names.parse(place.name, claimed=True).token
+    return token is not None and presence.look(dirs, token).state == "missing"
+
+
+def _taken(folders: Folders, place: Place, ino: int) -> bool:
+    return _is(folders, place, 0) and not _is(folders, place, ino)
+
+
+def _row(place: Place) -> tuple[Row, str | None]:
+    """As a list would show it, and the token of a claim in ``cur``."""
+    told = names.parse(place.name, claimed=place.box is not Box.NEW)
+    key = f"{place.folder}/{place.name}" if place.folder else place.name
+    row = Row(
+        key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
+        enqueued_at=None if told.put_us is None else told.put_us / 1e6, canary=told.canary, ended=told.ended,
+        attempt=told.attempts if told.attempts is None or told.token is None else told.attempts + 1,
+    )  # fmt: skip
+    return row, told.token if place.box is Box.CUR else None
+
+
+def _claims(dirs: SpoolDirs) -> dict[str, str]:
+    """Who has what in ``cur``: id → whom its name tells."""
+    if dirs.cur is None:
+        return {}
+    found: dict[str, str] = {}
+    for name in dirs.files.scan(dirs.cur):
+        told = names.parse(name, claimed=True)
+        found[told.id] = "" if told.pid is None else f", pid {told.pid}"
+    return found
+
+
+def _goes(back: Place | None) -> str:
+    return "back to trash" if back is None else f"back to {back.box}"
+
+
+def _verdict(
+    dirs: SpoolDirs, back: Place | None, vantage: presence.Vantage, known: dict[str | None, Verdict]
+) -> Verdict | None:
+    """The verdict on the claim that an undo would restore, None where it restores none. ``known``: of each token."""
+    if back is None or back.box is not Box.CUR:
+        return None
+    token = names.parse(back.name, claimed=True).token
+    if token not in known:
+        known[token] = Verdict.UNKNOWN if token is None else presence.judge(presence.look(dirs, token), vantage)[0]
+    return known[token]
+
+
+def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
+    if place.box is Box.NEW:
+        return f"a consumer already has it{claimed[id]}" if id in claimed else "gone on: a consumer already had it"
+    return f"it stands no longer in {place.box}"

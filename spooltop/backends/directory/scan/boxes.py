@@ -1,0 +1,114 @@
+"""The three boxes of a spool, looked at together: their scans, and ids that stand in two of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from spooltop.engine import names
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.row import Row
+from spooltop.model.words import LIVE, Box, Key
+
+from ..listing.listing import new_row
+from ..storage.rows import claim_row
+from .scan import BoxScan
+from .scheduler import BoxScanner
+
+__all__ = ["Boxes", "Doubles"]
+
+_IDS_AT_MOST = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Doubles:
+    """Ids that stand in ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
+
+    conflicts: tuple[Key, ...] = ()
+    linked: tuple[Row, ...] = ()
+
+
+class Boxes:
+    """Scanners of ``tmp``, ``new`` and ``cur``."""
+
+    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float], least: float) -> None:
+        self._scanners = {
+            box: BoxScanner(clock=clock, monotonic=monotonic, least=least, sizes=box is Box.NEW) for box in LIVE
+        }  # fmt: skip
+        self._ids: frozenset[str] = frozenset()
+        self._ids_of = -1
+        self._claims: dict[str, list[str]] = {}
+        self.doing = ""
+        """What a scan is at, in words; read from other threads when it hangs."""
+
+    @property
+    def due(self) -> float | None:
+        """When a change that was seen already is listed at the earliest, monotonic seconds."""
+        return min((s.due for s in self._scanners.values() if s.due is not None), default=None)
+
+    @property
+    def period(self) -> float:
+        """Seconds between two listings of the largest box, where only time tells when to list."""
+        return max(1.0, *(scanner.period for scanner in self._scanners.values()))
+
+    def times(self, box: Box) -> dict[str, int]:
+        return self._scanners[box].times
+
+    def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
+        """The scans of all three, new ones where they are due. ``cur`` comes before ``new``, to look out for its ids. ``unseen``:
+        the file system does not tell all changes."""
+        scans = {}
+        for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
+            trouble = dirs.troubles.get(box)
+            missing = f"{box} is missing" if trouble is None or isinstance(trouble, FileNotFoundError) else _why(box, trouble)
+            ids = self._ids if box is Box.NEW else frozenset[str]()
+            self.doing = f"readdir of {box}"
+            scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
+            if box is Box.CUR and scans[box].number != self._ids_of:
+                self._learn(scans[box])
+        self.doing = ""
+        return scans
+
+    def _learn(self, scan: BoxScan) -> None:
+        self._ids_of = scan.number
+        self._claims = {}
+        if len(scan.names) <= _IDS_AT_MOST:
+            for raw in scan.names:
+                self._claims.setdefault(names.parse(raw, claimed=True).base, []).append(raw)
+        self._ids = frozenset(base.partition(",")[0] for base in self._claims) | frozenset(self._claims)
+
+    def doubles(self, dirs: SpoolDirs, scan: BoxScan) -> Doubles:
+        """What stands in both boxes at this moment. ``scan`` is that of ``new``; a message that moves meanwhile is no double."""
+        if not scan.doubles or dirs.new is None or dirs.cur is None:
+            return Doubles()
+        by_id: dict[str, list[str]] = {}
+        for claims in self._claims.values():
+            for raw in claims:
+                by_id.setdefault(names.parse(raw, claimed=True).id, []).append(raw)
+        conflicts: list[Key] = []
+        linked: list[Row] = []
+        for waiting in scan.doubles:
+            for claimed in by_id.get(names.parse(waiting, claimed=False).id, ()):
+                try:
+                    here = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
+                    there = os.stat(claimed, dir_fd=dirs.cur, follow_symlinks=False)
+                    again = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
+                except OSError:
+                    continue  # it was on its way
+                if here.st_ino != again.st_ino:
+                    continue
+                if here.st_ino == there.st_ino:
+                    linked.append(replace(claim_row(names.parse(claimed, claimed=True), there), note="stands in new as well"))
+                    linked.append(replace(new_row(waiting, here), note="stands in cur as well"))
+                else:
+                    conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
+        return Doubles(tuple(dict.fromkeys(conflicts)), tuple(linked))
+
+
+def _why(box: Box, trouble: OSError) -> str:
+    if isinstance(trouble, PermissionError):
+        return f"you may not open {box}"
+    if isinstance(trouble, NotADirectoryError):
+        return f"{box} is no directory of its own"
+    return f"{box} cannot be opened ({trouble.strerror})"

@@ -1,0 +1,47 @@
+"""A first glimpse of a directory: what kind of entry a name is, and the first few names. Cheap however large it is."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+
+from spooltop.model.words import LIVE, Box
+
+__all__ = ["boxes_in", "first_names", "is_spool_like", "open_path"]
+
+FEW = 128
+"""How many names are read at most: one read of a directory gives that many at once, and a box may hold millions."""
+
+
+def open_path(path: str) -> int:
+    """A descriptor of the directory ``path`` that needs no right to read it (``O_PATH``, open(2)). Symbolic links on the way are
+    followed: the user named them. Raises ``OSError``, and ``ValueError`` for a NUL in the path."""
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def first_names(name: str, dir_fd: int, most: int = FEW) -> list[str]:
+    """The first names in the directory ``name``, as the file system has them, at most ``most``. Raises ``OSError``."""
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+    try:
+        with os.scandir(fd) as entries:
+            return [entry.name for entry in itertools.islice(entries, most)]
+    finally:
+        os.close(fd)
+
+
+def boxes_in(dir_fd: int) -> dict[Box, int]:
+    """The modes (inode(7)) of what is called ``tmp``, ``new``, ``cur`` there, links not followed. What is missing is left out."""
+    modes = {}
+    for box in LIVE:
+        try:
+            modes[box] = os.stat(box, dir_fd=dir_fd, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue
+    return modes
+
+
+def is_spool_like(modes: dict[Box, int]) -> bool:
+    """At least two of the three boxes are directories, ``new`` among them."""
+    there = [box for box, mode in modes.items() if stat.S_ISDIR(mode)]
+    return Box.NEW in there and len(there) >= 2

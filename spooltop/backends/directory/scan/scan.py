@@ -1,0 +1,225 @@
+"""What is in a box: names only, streamed, by descriptor. The scan is the truth; everything else is a hint when to scan."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from spooltop.engine import names
+
+from . import getdents
+from .packed_names import PackedNames
+
+__all__ = ["BoxScan", "Generation", "generation_of", "quick_put_us", "scan_box"]
+
+_STRANGE_AT_MOST = 1_000
+_UNTIMED_AT_MOST = 50_000
+_TRIED_AT_MOST = 10_000
+_SAMPLE = 100
+_ROOMY = 150
+_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+"""Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
+_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
+"""Of names joined by ``/`` those whose message was tried before; a canary is none of them."""
+_IDS = re.compile(rb"([^,/]+)[^/]*/")
+
+Generation = tuple[int, int, int]
+"""(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxScan:
+    """One scan. Times are microseconds since the epoch in ``_us``, seconds of the monotonic clock else.
+
+    ``oldest_us`` is the least time found in a name (for names without one: mtime). ``strange`` are names that are no plain
+    files or leave no room for the tail of a claim; ``doubles`` are names whose id stood in the other box; ``tried`` are names
+    that tell of earlier attempts, the first ten thousand (``tried_all``). ``clean`` is False
+    where the directory changed meanwhile, ``complete`` where the listing broke off.
+    """
+
+    names: PackedNames = field(default_factory=PackedNames)
+    oldest_us: int | None = None
+    oldest_name: str | None = None
+    strange: tuple[str, ...] = ()
+    doubles: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    tried_all: bool = True
+    bytes: int | None = None
+    bytes_estimated: bool = False
+    generation: Generation | None = None
+    clean: bool = True
+    complete: bool = True
+    error: str = ""
+    duration: float = 0.0
+    effort: float = 0.0
+    """Processor seconds of ``duration``: without the time in which others had the machine, or it waited."""
+    as_of: float = 0.0
+    number: int = 0
+
+
+def generation_of(fd: int) -> Generation:
+    """Raises OSError where the descriptor went bad (a network file system that forgot it)."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def quick_put_us(name: str) -> int | None:
+    """The time at the front of a name, as ``names.put_us``; the usual form first."""
+    if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
+        return int(name[:16])
+    return names.put_us(name)
+
+
+def scan_box(
+    fd: int,
+    *,
+    ids: Set[str] = frozenset(),
+    untimed: dict[str, int] | None = None,
+    sizes: bool = True,
+) -> BoxScan:
+    """Lists the directory behind ``fd`` to its end. Never raises for what the directory does: ``error`` says it.
+
+    ``ids`` are ids to look out for (those of the other box). ``untimed`` is the cache name → mtime in µs of names that hold
+    no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate.
+    """
+    tally = _Tally(ids, untimed if untimed is not None else {})
+    error = ""
+    before: Generation | None = None
+    own = -1
+    began, worked = time.monotonic(), time.thread_time()
+    try:
+        # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
+        own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        before = generation_of(own)
+        if getdents.here():
+            for block in getdents.blocks(own):
+                tally.add(own, *getdents.entries(block))
+        else:
+            with os.scandir(own) as entries:
+                for entry in entries:
+                    regular = entry.is_file(follow_symlinks=False)
+                    tally.take(own, entry.name, getdents.REGULAR if regular else getdents.OTHER)
+        packed = tally.names
+        after = generation_of(own)
+        total, estimated = _bytes(own, packed) if sizes else (None, False)
+    except OSError as problem:
+        packed, after, total, estimated = tally.names, None, None, False
+        error = f"you may not list it ({problem.strerror})" if problem.errno in (1, 13) else str(problem.strerror)
+    finally:
+        if own >= 0:
+            os.close(own)
+    if untimed is not None:
+        untimed.clear()
+        untimed.update(tally.kept)
+    oldest, oldest_name = tally.oldest()
+    return BoxScan(
+        packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), tuple(tally.tried[:_TRIED_AT_MOST]),
+        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
+        time.monotonic() - began, time.thread_time() - worked,
+    )  # fmt: skip
+
+
+class _Tally:
+    """What a scan learns of each name. ``known`` is the cache of ``scan_box``, ``kept`` what it becomes."""
+
+    def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
+        self.names = PackedNames()
+        self.strange: list[str] = []
+        self.doubles: list[str] = []
+        self.tried: list[str] = []
+        self.kept: dict[str, int] = {}
+        self._ids = frozenset(os.fsencode(id) for id in ids)
+        self._known = known
+        self._oldest: int | None = None
+        self._oldest_name: str | None = None
+        self._first = b":"
+
+    def oldest(self) -> tuple[int | None, str | None]:
+        """The least time (µs since the epoch) and the name that it is of."""
+        if self._first != b":" and (self._oldest is None or int(self._first[:16]) < self._oldest):
+            return int(self._first[:16]), os.fsdecode(self._first)
+        return self._oldest, self._oldest_name
+
+    def add(self, own: int, found: list[bytes], types: bytes, timed: bool) -> None:
+        """The names of one block and their types: all at once where all are plain files with a time in front (``timed``: which
+        is known already)."""
+        joined = b"/".join(found) + b"/"
+        plain = timed and joined.isascii() and len(max(found, key=len)) <= _ROOMY
+        if types.count(getdents.REGULAR) != len(types) or not (plain or _PLAIN.fullmatch(joined)):
+            for name, kind in zip(found, types, strict=True):
+                self.take(own, os.fsdecode(name), kind)
+            return
+        self.names.extend(found)
+        if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
+            self.tried += map(os.fsdecode, _TRIED.findall(joined))
+        self._first = min(self._first, min(found))
+        if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
+            self.doubles += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
+
+    def take(self, own: int, name: str, kind: int) -> None:
+        """One name."""
+        if name[0] == ".":
+            return
+        self.names.append(name)
+        raw = os.fsencode(name)
+        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and _TRIED.fullmatch(raw + b"/"):
+            self.tried.append(name)
+        if self._ids and raw.partition(b",")[0] in self._ids:
+            self.doubles.append(name)
+        if kind == getdents.UNKNOWN:
+            kind = _kind(own, name)
+        if kind != getdents.REGULAR:
+            if len(self.strange) < _STRANGE_AT_MOST:
+                self.strange.append(name)
+            return
+        if len(raw) > _ROOMY and not names.claimable(name) and len(self.strange) < _STRANGE_AT_MOST:
+            self.strange.append(name)
+        if raw[16:17] == b"." and raw[:16].isdigit():
+            self._first = min(self._first, raw)  # the usual form: as text it sorts as the number does
+            return
+        when = names.put_us(name)
+        if when is None:
+            when = self._known.get(name)
+            if when is None and len(self.kept) < _UNTIMED_AT_MOST:
+                try:
+                    when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
+                except OSError:
+                    when = None  # gone since: it has no age any more
+            if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
+                self.kept[name] = when
+        if when is not None and (self._oldest is None or when < self._oldest):
+            self._oldest, self._oldest_name = when, name
+
+
+def _kind(own: int, name: str) -> int:
+    """The type of an entry whose file system does not tell it in the listing."""
+    try:
+        mode = os.stat(name, dir_fd=own, follow_symlinks=False).st_mode
+    except OSError:
+        return getdents.REGULAR  # gone since: nothing strange is left to tell of
+    return getdents.REGULAR if stat.S_ISREG(mode) else getdents.OTHER
+
+
+def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
+    """Bytes of all files: exact for up to two samples' worth, else the mean of a sample times the count."""
+    count = len(names)
+    if not count:
+        return 0, False
+    exact = count <= 2 * _SAMPLE
+    step = 1 if exact else count / _SAMPLE
+    total = seen = 0
+    for turn in range(count if exact else _SAMPLE):
+        try:
+            found = os.stat(names[int(turn * step)], dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue  # gone since: the mean of the others stands for it
+        if stat.S_ISREG(found.st_mode):
+            total += found.st_size
+        seen += 1
+    if exact:
+        return total, False
+    return (int(total / seen * count), True) if seen else (None, True)

@@ -1,0 +1,212 @@
+"""What was set aside: how much, how old, which ids. Each operation's folder is listed again only when it changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from spooltop.engine import aside as shelf
+from spooltop.engine import names as grammar
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.row import Row
+from spooltop.model.sight import BoxState
+from spooltop.model.words import ASIDE, Box
+
+from ..storage.metadata import time_of
+from ..storage.rows import aside_row, kind_of_file
+
+__all__ = ["Asides"]
+
+_FOLDERS_AT_MOST = 5_000
+_SIZES_AT_MOST = 10_000
+_ROWS_AT_MOST = 20_000
+_METAS_AT_MOST = 256
+"""Metadata of one operation that a look reads: a batch has one, and whoever owns the spool could write one for each message."""
+_SLICE = 256
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One operation's folder as last listed. ``bytes`` None: not summed; ``times``: when those that were looked at were set
+    aside, in order; ``changed``: when the last one came or went."""
+
+    generation: tuple[int, int]
+    names: tuple[str, ...]
+    bytes: int | None
+    times: array[float]
+    changed: float
+
+    def expired(self, by: float) -> tuple[int, bool]:
+        """How many were set aside at ``by`` or before, and whether that is all that is known."""
+        sampled = len(self.names) > _SIZES_AT_MOST
+        if sampled and self.changed <= by:
+            return len(self.names), False
+        return bisect_right(self.times, by), sampled
+
+
+class Asides:
+    """The boxes ``held``, ``rejected`` and ``trash`` of one spool. ``retention``: seconds after which what is in the trash has
+    expired, 0: never."""
+
+    def __init__(self, retention: float = 0.0) -> None:
+        self._retention = retention
+        self._folders: dict[tuple[Box, str], _Folder] = {}
+        self._rows: dict[tuple[Box, str, str], Row] = {}
+        self._rows_of = -1
+        self._whole: dict[Box, bool] = {}
+        """Whether the last look saw all of a box."""
+        self.generation = 0
+        """Changes whenever something came or went."""
+
+    def look(self, dirs: SpoolDirs, as_of: float) -> dict[Box, BoxState]:
+        folders: dict[tuple[Box, str], _Folder] = {}
+        states = {}
+        for box in ASIDE:
+            states[box] = self._look(dirs, box, as_of, folders)
+        if folders != self._folders:
+            self.generation += 1
+        self._folders = folders
+        self._whole = {box: state.complete for box, state in states.items()}
+        return states
+
+    def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[tuple[Box, str], _Folder]) -> BoxState:
+        try:
+            above = dirs.own(box.value)
+            if above is None:
+                return BoxState(box, 0, True, 0, False, None, "", as_of)
+            operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
+        except OSError as problem:
+            return BoxState(box, None, False, None, False, None, f"you may not look at it ({problem.strerror})", as_of)
+        complete = len(operations) <= _FOLDERS_AT_MOST
+        for operation in operations[:_FOLDERS_AT_MOST]:
+            try:
+                status = os.stat(operation, dir_fd=above, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    continue  # nothing of ours
+                generation = (status.st_ino, status.st_mtime_ns)
+                known = self._folders.get((box, operation))
+                if known is None or known.generation != generation or status.st_mtime > as_of - 0.02:
+                    known = _listed(operation, above, generation, _Metas(dirs, box, operation) if box is Box.TRASH else None)
+                folders[box, operation] = known
+            except FileNotFoundError:
+                continue  # emptied and removed meanwhile
+            except OSError:
+                complete = False
+        mine = [folder for (where, _), folder in folders.items() if where is box]
+        sizes = [folder.bytes for folder in mine]
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
+        oldest = min((folder.times[0] for folder in mine if folder.times), default=None)
+        state = BoxState(box, sum(len(f.names) for f in mine), complete, total, False, oldest, "", as_of)
+        if box is not Box.TRASH or not self._retention:
+            return state
+        over = [folder.expired(as_of - self._retention) for folder in mine]
+        return replace(
+            state, retention=self._retention, expired=sum(n for n, _ in over),
+            expired_is_bound=not complete or any(bound for _, bound in over),
+        )  # fmt: skip
+
+    def items(self, box: Box) -> Iterator[tuple[str, str]]:
+        """(operation, name) of everything in ``box`` at the last look."""
+        for (where, operation), folder in self._folders.items():
+            if where is box:
+                for name in folder.names:
+                    yield operation, name
+
+    def ids(self) -> set[str]:
+        """The ids of everything that was set aside."""
+        return {grammar.parse(name, claimed=True).id for folder in self._folders.values() for name in folder.names}
+
+    def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
+        """The rows of everything in ``box``, looked up once until something changes, and whether they are all."""
+        if self._rows_of != self.generation:
+            self._rows, self._rows_of = {}, self.generation
+        rows: list[Row] = []
+        for turn, item in enumerate(self.items(box)):
+            if turn >= _ROWS_AT_MOST or (turn % _SLICE == 0 and cancelled()):
+                return rows, False
+            if (box, *item) not in self._rows:
+                self._rows[box, *item] = self.row(dirs, box, *item)
+            rows.append(self._rows[box, *item])
+        return rows, self._whole.get(box, False)
+
+    def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
+        """The row of one message, with what is known of it. Its place is kept where it has gone since."""
+        row = aside_row(box, operation, raw)
+        folder = -1
+        try:
+            above = dirs.own(box.value)
+            if above is None:
+                return replace(row, note="gone since")
+            folder = os.open(operation, _FLAGS, dir_fd=above)
+            found = os.stat(raw, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return replace(row, note="gone since")
+        except OSError as problem:
+            return replace(row, note=str(problem.strerror))
+        finally:
+            if folder >= 0:
+                os.close(folder)
+        told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
+        dirs.forget(box.value, operation)
+        reason, since, ended = told.get("reason"), time_of(told), told.get("ended")
+        since = found.st_ctime if since is None else since
+        return replace(
+            row,
+            size=found.st_size,
+            written_at=found.st_mtime,
+            enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
+            in_box_since=since,
+            expires_at=since + self._retention if box is Box.TRASH and self._retention else None,
+            reason=reason if isinstance(reason, str) else "",
+            note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found),
+            ended=ended if isinstance(ended, str) else row.ended,
+        )
+
+
+class _Metas:
+    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once, or lie
+    beside the folder. A move changes ctime and nothing else, so that is it where they do not tell."""
+
+    def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
+        self._dirs = dirs
+        self._box = box
+        self._operation = operation
+        self._read: dict[int | None, float | None] = {}
+
+    def time(self, name: str, folder: int, otherwise: float) -> float:
+        try:
+            inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
+        except FileNotFoundError:
+            inode = None  # what all in the folder have in common
+        except OSError:
+            return otherwise
+        if inode not in self._read and len(self._read) >= _METAS_AT_MOST:
+            return otherwise
+        if inode not in self._read:
+            self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
+        at = self._read[inode]
+        return otherwise if at is None else at
+
+
+def _listed(operation: str, above: int, generation: tuple[int, int], metas: _Metas | None) -> _Folder:
+    fd = os.open(operation, _FLAGS, dir_fd=above)
+    try:
+        names = tuple(name for name in os.listdir(fd) if not name.startswith("."))
+        total: int | None = 0 if len(names) <= _SIZES_AT_MOST else None
+        times = array("d")
+        for name in names[:_SIZES_AT_MOST]:
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # put back meanwhile
+            times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
+            if total is not None and stat.S_ISREG(found.st_mode):
+                total += found.st_size
+    finally:
+        os.close(fd)
+    return _Folder(generation, names, total, array("d", sorted(times)), generation[1] / 1e9)

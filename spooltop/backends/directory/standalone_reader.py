@@ -1,0 +1,191 @@
+"""A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files.
+
+It has cursors and locks, no messages and nothing to change; the same views show it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from spooltop.engine import counters
+from spooltop.engine.files import Files
+from spooltop.errors import Unreadable
+from spooltop.model.can import Can
+from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders
+from spooltop.model.kind import Listing, ListQuery, Meanwhile
+from spooltop.model.row import Payload, Row
+from spooltop.model.sight import BoxState, CursorSource, Sight, Watch
+from spooltop.model.words import LIVE, Action, Key
+
+from .cursors.files import CursorFiles, named_folders
+from .cursors.permission import cursor_rights
+from .cursors.watcher import CursorEar
+from .cursors.writers import WriterWatch
+from .liveness.processes import Processes
+from .liveness.users_of import who_has_path
+from .locks.lock_files import LockFiles, read_table
+from .locks.soft_lock_liveness import Judge
+from .locks.ticket_queues import orphaned, ticket_queue
+from .side_files import LOCKS_FOR
+from .storage.disk import disk_of, who_am_i
+from .storage.filesystem import is_local, mount_of
+
+__all__ = ["LoneReader"]
+
+_PERIOD = 1.0
+"""Seconds between two looks: a stat of a few files each."""
+
+
+class LoneReader:
+    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets", "locks"). ``watch`` hears what
+    happens to cursor files between two looks."""
+
+    def __init__(
+        self,
+        path: str,
+        layout: str,
+        *,
+        read_only: str | None = None,
+        clock: Callable[[], float] = time.time,
+        processes: Processes | None = None,
+        writers: WriterWatch | None = None,
+        cursor_files: Sequence[str] = (),
+        watch: bool = False,
+    ) -> None:
+        self._path = path
+        self._layout = layout
+        self._clock = clock
+        self._processes = processes or Processes()
+        self._since = clock()
+        self._changed = threading.Event()
+        self._ear = CursorEar(self._changed, clock=clock, handles=writers is not None) if watch else None
+        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, ear=self._ear)
+        self._named = tuple(cursor_files)
+        self._writers = writers
+        self._locks = LockFiles(self._processes, clock=clock)
+        self._judge = Judge(self._processes)
+        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+        self._read_only = read_only
+
+    def see(self, *, rescan: bool = False) -> Sight:
+        mount = mount_of(self._root)
+        device = mount.device if mount is not None else None
+        folders = [(self._path, self._root, device)]
+        if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
+            folders.append((os.path.normpath(os.path.join(self._path, "..")), self._above, device))
+        table = read_table(self._processes)
+        locks = self._locks.look(folders, lambda: table)
+        if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
+            queue = ticket_queue(self._path, ".", self._root, self._judge, local=is_local(mount))
+            locks = orphaned([*([queue] if queue is not None else []), *locks])
+        held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
+
+        cursors: tuple[CursorSource, ...] = ()
+        if self._layout == "cursors":
+            cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
+        can = self._can(cursors)
+        now = self._clock()
+        locks_had, locks_given_up = self._locks_used(now)
+        return Sight(
+            target=self._path,
+            layout=self._layout,
+            taken_at=now,
+            complete=not any(one.left_out for one in cursors),
+            boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
+            disk=disk_of(self._root, mount),
+            cursors=cursors,
+            locks=locks,
+            locks_had=locks_had,
+            locks_given_up=locks_given_up,
+            who=who_am_i(can, read_only=self._read_only, layout=self._layout),
+            can=can,
+            watch=Watch("scan", "", _PERIOD, self._since),
+            writers_watched=self._writers is not None,
+        )
+
+    def _locks_used(self, now: float) -> tuple[int, int]:
+        with named_folders(self._named) as named:
+            folders = [fd for _, fd in named or [(self._path, self._root)]]
+            return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
+
+    def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
+        """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
+        if self._read_only is not None:
+            return Can.nothing(self._read_only)
+        refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
+        del refusals[Action.UNLOCK]
+        if self._layout in ("tickets", "locks"):
+            del refusals[Action.UNDO]
+        if self._layout == "cursors":
+            with named_folders(self._named) as named:
+                why = cursor_rights(cursors, named or [(self._path, self._root)])
+            for action in (Action.SET_CURSOR, Action.UNDO):
+                if why is None:
+                    del refusals[action]
+                else:
+                    refusals[action] = why
+        return Can(refusals)
+
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+    ) -> Listing:
+        return _Nothing(query)
+
+    def read(self, key: Key, limit: int) -> Payload:
+        raise Unreadable("there are no messages here", path=self._path)
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+        return {}
+
+    def holders(self, key: Key) -> Holders:
+        above = os.path.normpath(os.path.join(self._path, ".."))
+        folders = [(self._path, self._root), (os.path.normpath(self._path), self._root), (above, self._above)]
+        with named_folders(self._named) as named:
+            return who_has_path(str(key), [*folders, *named], self._processes)
+
+    def doing(self) -> str:
+        return f"reading {self._path}"
+
+    def changes(self, timeout: float) -> bool:
+        changed = self._changed.wait(min(timeout, _PERIOD))
+        self._changed.clear()
+        return changed
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def close(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
+        if self._writers is not None:
+            self._writers.close()
+        os.close(self._root)
+        os.close(self._above)
+
+
+class _Nothing:
+    """A list of nothing."""
+
+    complete = True
+    generation = 0
+    timed = False
+
+    def __init__(self, query: ListQuery) -> None:
+        self.query = query
+
+    def __len__(self) -> int:
+        return 0
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return ()
+
+    def find(self, key: Key) -> int | None:
+        return None
+
+    def keys(self) -> Iterator[Key]:
+        return iter(())

@@ -1,0 +1,39 @@
+"""Whose a file is, and what whoever may not change it is told to try."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import stat
+
+from spooltop.model.text import escape
+
+__all__ = ["closed_words", "quoted", "sudo_name", "user_name"]
+
+
+def user_name(uid: int) -> str:
+    """The user's name, the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def sudo_name(uid: int) -> str:
+    """The user as a word behind ``sudo -u``, which takes a number as ``#uid`` (sudo(8))."""
+    name = user_name(uid)
+    return shlex.quote(f"#{uid}" if name == str(uid) else name)
+
+
+def quoted(path: str) -> str:
+    """A path as a word of a shell, escaped where it is not printable."""
+    return shlex.quote(escape(path))
+
+
+def closed_words(what: str, found: os.stat_result, *command: str) -> str:
+    """``you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop …``, where ``found`` is the status of ``what``
+    and ``command`` the words behind ``spooltop``."""
+    whose = f"{what} belongs to {user_name(found.st_uid)} {stat.S_IMODE(found.st_mode):04o}"
+    words = " ".join(quoted(word) for word in command)
+    return f"you are {user_name(os.geteuid())}, {whose}. Try: sudo -u {sudo_name(found.st_uid)} spooltop {words}"

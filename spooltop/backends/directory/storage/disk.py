@@ -1,0 +1,88 @@
+"""Room on the disk, and who runs this."""
+
+from __future__ import annotations
+
+import grp
+import os
+import stat
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.can import Can
+from spooltop.model.sight import Disk, Who
+from spooltop.model.text import escape
+from spooltop.model.words import Action, Box
+
+from .access import user_name
+from .filesystem import Mount
+
+__all__ = ["disk_of", "who_am_i"]
+
+_CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
+_REMOVABLE = {"tickets": "tickets", "locks": "stale locks"}
+"""What can be removed where there is nothing else, by layout."""
+
+
+def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk:
+    """What statvfs(3) tells of the file system of ``fd``: f_bavail and f_favail count for users, root has a little more."""
+    kind = mount.fs_type if mount is not None else "?"
+    try:
+        free = os.fstatvfs(fd)
+    except OSError:
+        return Disk(fs_type=kind)
+    readonly = bool(free.f_flag & os.ST_RDONLY) or (mount is not None and mount.readonly)
+    unit = free.f_frsize or free.f_bsize
+    inodes = free.f_files > 0  # btrfs has no inode table and says 0
+    return Disk(
+        fs_type=kind,
+        bytes_free=free.f_bavail * unit,
+        bytes_total=free.f_blocks * unit,
+        inodes_free=free.f_favail if inodes else None,
+        inodes_total=free.f_files if inodes else None,
+        readonly=readonly,
+        root_bytes_free=free.f_bfree * unit,
+        apart=_apart(dirs),
+    )
+
+
+def _apart(dirs: SpoolDirs | None) -> tuple[Box, ...]:
+    if dirs is None or dirs.new is None:
+        return ()
+    device = os.fstat(dirs.new).st_dev
+    others = ((Box.TMP, dirs.tmp), (Box.CUR, dirs.cur))
+    return tuple(box for box, fd in others if fd is not None and os.fstat(fd).st_dev != device)
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _closed(dirs: SpoolDirs | None) -> str:
+    """Which box this user may not change and whose it is, shortly; empty where there is none."""
+    for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
+        if fd is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
+            found = os.fstat(fd)
+            whose = f"{user_name(found.st_uid)}:{_group_name(found.st_gid)}"
+            return f"{box} is {escape(whose)} {stat.S_IMODE(found.st_mode):04o}"
+    return ""
+
+
+def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None, layout: str = "") -> Who:
+    """Who runs this and what they may do, in words: "read-write", "read-only: cur is memex:memex 0750"."""
+    uid = os.geteuid()
+    if read_only:
+        words = "READ-ONLY"
+    elif not any(action in can.refusals for action in _CHANGES):
+        words = "read-write"
+    elif can.change:
+        words = "read-write in part"
+    elif dirs is None and can.why_not(Action.SET_CURSOR) is None:
+        words = "read-write: cursors can be set"
+    elif layout in _REMOVABLE and can.why_not(Action.UNLOCK) is None:
+        words = f"read-write: {_REMOVABLE[layout]} can be removed"
+    else:
+        why = _closed(dirs)
+        words = f"read-only: {why}" if why else "read-only"
+    return Who(user_name(uid), uid, words)

@@ -1,0 +1,93 @@
+"""Where a message stands in a directory spool, and the identity by which a plan pins it."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from os import stat_result
+from typing import NamedTuple, Self
+
+from spooltop.model.text import escape, unescape
+from spooltop.model.words import ASIDE, Box, Json
+
+__all__ = ["OPERATION", "Place", "Ref", "kind_of", "safe_name"]
+
+OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
+"""What the folder of an operation below ``.spooltop`` may be called."""
+
+
+def safe_name(name: str) -> bool:
+    """True for what can be one name in one directory."""
+    return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+
+
+class _Place(NamedTuple):
+    box: Box
+    name: str
+    folder: str
+
+
+class Place(_Place):
+    """``name`` in ``box``; what was set aside stands in a ``folder``, the operation that did it.
+
+    Checked when made. ``_make`` does not check: only for what was a place before.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, box: Box, name: str, folder: str = "") -> Self:
+        good_folder = OPERATION.match(folder) if box in ASIDE else not folder
+        if not safe_name(name) or not good_folder:
+            raise ValueError(f"no place in a spool: {box}/{escape(folder)}/{escape(name)}")
+        return super().__new__(cls, box, name, folder)
+
+    def __str__(self) -> str:
+        """As the journal writes it: ``cur/NAME`` or ``trash/OPERATION/NAME``, the name escaped."""
+        middle = f"{self.folder}/" if self.folder else ""
+        return f"{self.box}/{middle}{escape(self.name)}"
+
+    @staticmethod
+    def parse(text: str) -> Place:
+        """The inverse of ``str``. Raises ``ValueError`` for anything that is no place in a spool."""
+        parts = text.split("/")
+        if len(parts) not in (2, 3):
+            raise ValueError(f"no place in a spool: {text[:300]}")
+        return Place(Box(parts[0]), unescape(parts[-1]), parts[1] if len(parts) == 3 else "")
+
+
+class Ref(NamedTuple):
+    """A message pinned by identity. ``folder_id`` is (device, inode) of the directory that holds it; ``size`` bytes.
+
+    An inode alone is none: ext4 gives a freed one out again at once.
+    """
+
+    place: Place
+    ino: int
+    size: int
+    ctime_ns: int
+    folder_id: tuple[int, int]
+    token: str | None = None
+    target: Place | None = None
+    """Where exactly it goes; None leaves the folder to the operation, and the box too where ``box`` is None."""
+    meta: Mapping[str, Json] | None = None
+    """What goes beside it there; None: what the action has to say."""
+    box: Box | None = None
+
+    def same(self, found: stat_result) -> bool:
+        """True where ``found`` is the very file that was pinned."""
+        return found.st_ino == self.ino and found.st_size == self.size and found.st_ctime_ns == self.ctime_ns
+
+
+def kind_of(found: stat_result) -> str:
+    """What a file is if not a message, in words; empty for a regular file."""
+    mode = found.st_mode
+    if stat.S_ISREG(mode):
+        return ""
+    for test, word in (
+        (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a fifo"),
+        (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+    ):  # fmt: skip
+        if test(mode):
+            return word
+    return "no regular file"

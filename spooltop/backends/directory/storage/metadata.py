@@ -1,0 +1,54 @@
+"""What lies beside a message that was set aside, read as what it is: anybody's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spooltop.engine import aside
+from spooltop.model.numbers import finite
+from spooltop.model.words import Json
+
+from .location import Place
+
+if TYPE_CHECKING:
+    from .folders import Folders
+
+__all__ = ["known_of", "plain_meta", "time_of"]
+
+_LATEST = float(1 << 36)
+"""No clock shows more."""
+_TOLD = 500
+"""Characters of a reason that are kept."""
+
+
+def known_of(folders: Folders, place: Place) -> dict[str, Json]:
+    """``origin``, ``reason``, ``at``, ``who``, ``operation`` and ``ended``, each a plain value and cut short; empty where nothing
+    can be read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a
+    descriptor that cannot be closed."""
+    try:
+        folder = folders.of(place.box, place.folder)
+    except OSError:
+        return {}
+    own = aside.told_of(folders.files, place.name, folder.fd)
+    return folders.shared(place.box, place.folder) if own is None else plain_meta(own)
+
+
+def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
+    """What ``known_of`` tells, out of ``found``, which anybody may have written."""
+    was = found.get("was")
+    return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
+
+
+def time_of(told: Mapping[str, object]) -> float | None:
+    """When a message was set aside (epoch seconds), as what lies beside it tells; None where that is no time."""
+    at = finite(told.get("at"))
+    return at if at is not None and abs(at) < _LATEST else None
+
+
+def _plain(found: Mapping[str, object]) -> dict[str, Json]:
+    return {
+        name: value[:_TOLD] if isinstance(value, str) else value
+        for name in ("origin", "reason", "at", "who", "operation", "ended")
+        if isinstance(value := found.get(name), str) or (isinstance(value, (int, float)) and abs(value) < 1 << 64)
+    }

@@ -1,0 +1,96 @@
+"""The open directories of a spool: kept while their names lead to them, opened anew where they lead elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import Files
+from spooltop.model.words import Box
+
+from .filesystem import Mount, mount_of
+
+__all__ = ["Place"]
+
+_MOUNT_FOR = 5.0
+
+
+class Place:
+    """One spool's descriptors, the one of its parent, and its mount. ``monotonic`` is a clock that only runs forward."""
+
+    def __init__(self, path: str, files: Files, monotonic: Callable[[], float]) -> None:
+        self.path = path
+        self.dirs: SpoolDirs | None = None
+        self._files = files
+        self._monotonic = monotonic
+        self._parent = -1
+        self._mount: tuple[float, Mount | None] | None = None
+
+    def open(self) -> tuple[SpoolDirs, bool]:
+        """The open directories, and whether they were opened now. Raises ``OSError`` where the spool itself is gone or closed."""
+        dirs = self.dirs
+        if dirs is not None:
+            if _same(dirs):
+                return dirs, False
+            self.close()
+        self.dirs = dirs = SpoolDirs(self.path, self._files)
+        self._mount = None
+        try:
+            parent = os.path.dirname(self.path)
+            if parent != self.path:
+                self._parent = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._parent = -1  # the parent may be closed to us; then no locks or cursors beside the spool are shown
+        return dirs, True
+
+    def mount(self, dirs: SpoolDirs) -> Mount | None:
+        """The mount of the spool, looked up every few seconds: it may be made read-only meanwhile."""
+        at = self._monotonic()
+        if self._mount is None or at - self._mount[0] >= _MOUNT_FOR:
+            self._mount = (at, mount_of(dirs.root))
+        return self._mount[1]
+
+    def folders(self, dirs: SpoolDirs) -> list[tuple[str, int]]:
+        """(path, descriptor) of the spool and of the directory it lies in: where locks and cursors are looked for."""
+        found = [(self.path, dirs.root)]
+        if self._parent >= 0:
+            found.append((os.path.dirname(self.path), self._parent))
+        return found
+
+    def boxes(self, dirs: SpoolDirs) -> dict[Box, tuple[str, int]]:
+        """(path, descriptor) of each box that is open."""
+        opened = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
+        return {box: (os.path.join(self.path, box.value), fd) for box, fd in opened.items() if fd is not None}
+
+    def close(self) -> None:
+        if self.dirs is not None:
+            self.dirs.close()
+            self.dirs = None
+        if self._parent >= 0:
+            os.close(self._parent)
+            self._parent = -1
+
+
+def _same(dirs: SpoolDirs) -> bool:
+    """True where every name still leads to what is open, and what was missing still is."""
+    if dirs.moved() or not all(_still_closed(dirs, box) for box in dirs.swapped()):
+        return False
+    try:
+        own = dirs.own()
+    except OSError:
+        return True  # beside the boxes is something that is none of ours
+    return own is None or os.fstat(own).st_nlink > 0
+
+
+def _still_closed(dirs: SpoolDirs, box: Box) -> bool:
+    """True where a box could not be opened before and could not be now for the same reason."""
+    trouble = dirs.troubles.get(box)
+    if trouble is None:
+        return False
+    try:
+        fd = dirs.files.open_dir(box.value, dirs.root)
+    except OSError as problem:
+        return problem.errno == trouble.errno
+    dirs.files.close(fd)
+    return False

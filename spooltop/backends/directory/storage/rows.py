@@ -1,0 +1,88 @@
+"""Rows of messages out of their names and what lstat(2) says of them; nothing is judged here."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from spooltop.engine.names import Name, parse
+from spooltop.model.row import Row
+from spooltop.model.sight import Tried
+from spooltop.model.words import Box, Owner
+
+from .location import kind_of
+
+__all__ = ["aside_row", "claim_row", "kind_of_file", "tried_of"]
+
+
+def kind_of_file(found: os.stat_result) -> str:
+    """What a thing that is no plain file is, in words."""
+    return f"{kind_of(found)}, not a message"
+
+
+def claim_row(name: Name, found: os.stat_result | None) -> Row:
+    """The row of a name in ``cur``, not judged; ``found`` None: it has gone since. ctime moves with chmod and restores, so
+    what it tells of the claim is a bound."""
+    put_at = None if name.put_us is None else name.put_us / 1e6
+    claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
+    note = ""
+    if found is None:
+        note = "gone since"
+    elif not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found)
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    return Row(
+        key=(Box.CUR.value, name.raw),
+        box=Box.CUR,
+        id=name.id,
+        name=name.raw,
+        size=None if found is None else found.st_size,
+        enqueued_at=put_at if put_at is not None or found is None else found.st_mtime,
+        in_box_since=claimed_at if claimed_at is not None or found is None else found.st_ctime,
+        since_is_bound=claimed_at is None,
+        source=name.source,
+        attempt=None if name.attempts is None else name.attempts + 1,
+        owner=None if name.pid is None else Owner(pid=name.pid),
+        note=note,
+        not_before=None if name.not_before is None else name.not_before / 1e6,
+        canary=name.canary,
+        written_at=None if found is None else found.st_mtime,
+        ended=name.ended,
+    )
+
+
+def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]:
+    """What the names ``waiting`` in ``new`` and the names of ``claims`` tell of earlier attempts."""
+    found = []
+    for raw in waiting:
+        name = parse(raw, claimed=False)
+        if name.attempts and not name.canary:
+            found.append(Tried(name.id, Box.NEW, name.attempts, name.ended, name.not_before is not None))
+    found += [
+        Tried(row.id, Box.CUR, row.attempt - 1, row.ended, row.not_before is not None)
+        for row in claims
+        if row.attempt is not None and row.attempt > 1 and not row.canary
+    ]
+    return tuple(found)
+
+
+def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None, reason: str = "") -> Row:
+    """The row of a name that ``operation`` set aside in ``box``; ``since`` and ``reason`` are what is known of that. ``key`` is
+    (box, ``OPERATION/NAME``)."""
+    name = parse(raw, claimed=True)
+    return Row(
+        key=(box.value, f"{operation}/{raw}"),
+        box=box,
+        id=name.id,
+        name=raw,
+        enqueued_at=None if name.put_us is None else name.put_us / 1e6,
+        in_box_since=since,
+        source=name.source,
+        attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
+        owner=None if name.pid is None else Owner(pid=name.pid),
+        canary=name.canary,
+        reason=reason,
+        ended=name.ended if name.token is None else None,  # with the tail of a claim it tells of the attempt before
+    )
