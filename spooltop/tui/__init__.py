@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..model.text import plain_locale
 
 if TYPE_CHECKING:
-    from .door import Control
+    from .control_protocol import Control
 
 __all__ = ["Options", "run", "why_no_dashboard"]
 
@@ -66,13 +66,13 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "60")
     os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # or places of the mouse were taken for pixels
-    from .looker import Looker
+    from .threads.snapshot_thread import Looker
 
     looker = Looker(control)
     looker.start()  # what it waits for, the disk, is waited for while Textual is loaded
     try:
         from .app import SpooltopApp
-        from .lifecycle import need_descriptors, say_no_more
+        from .terminal.lifecycle import need_descriptors, say_no_more
 
         need_descriptors()
         app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)

@@ -13,18 +13,18 @@ from textual.message import Message
 from ..model.plan import Result
 from ..model.snapshot import Snapshot
 from . import Options
-from .deliver import deliver
-from .doer import Doer
-from .door import Control
+from .context import View
+from .control_protocol import Control
 from .draw.glyphs import ASCII, UNICODE
-from .found import Found, SnapshotTaken
-from .inbox import Inbox
-from .lifecycle import catch_signals, goodbye, terminal_gone
-from .looker import Looker
-from .scene import View
-from .screens.acting import OPENED
-from .screens.main import MainScreen
-from .terminal import TerminalDriver
+from .screens.main.commands import OPENED
+from .screens.main.screen import MainScreen
+from .terminal.driver import TerminalDriver
+from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
+from .threads.deliver import deliver
+from .threads.mailbox import Inbox
+from .threads.messages import Found, SnapshotTaken
+from .threads.snapshot_thread import Looker
+from .threads.worker import Doer
 
 __all__ = ["SpooltopApp"]
 

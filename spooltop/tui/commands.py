@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from . import reasons as why
+from . import availability as why
+from .context import LISTS, Scene, View
 from .draw.plan import plan_words, poison_words
 from .keys import shown
-from .scene import LISTS, Scene, View
 
 __all__ = ["COMMANDS", "Command", "by_id", "command_for", "footer", "help_lines", "key_table_markdown", "palette"]
 

@@ -36,6 +36,7 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.words import Box, Owner, Verdict
 from spooltop.operate.words import id_word
 from spooltop.tui.commands import palette
+from spooltop.tui.context import Scene, View
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
@@ -44,12 +45,11 @@ from spooltop.tui.draw.header import header
 from spooltop.tui.draw.holders import holders_lines
 from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
+from spooltop.tui.draw.notices import palette_lines, said_lines
 from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.said import palette_lines, said_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
-from spooltop.tui.draw.trouble import problem_lines
-from spooltop.tui.scene import Scene, View
 
 from ..pictures import asked, values
 from ..pictures.values import NOW, ZONE

@@ -7,10 +7,10 @@ from dataclasses import replace
 from spooltop.model.followed import Followed
 from spooltop.model.row import Row
 from spooltop.model.words import Box, Owner, Verdict
-from spooltop.tui.chronicle import Chronicle
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.spans import line_text
-from spooltop.tui.found import Followers
+from spooltop.tui.threads.messages import Followers
+from spooltop.tui.tracking.timeline import Chronicle
 
 from .fake import claim, written
 

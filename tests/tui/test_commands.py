@@ -11,8 +11,8 @@ from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS, OVER, ROOTS, command_for, footer, help_lines, key_table_markdown, palette
+from spooltop.tui.context import LISTS, Scene, View
 from spooltop.tui.keys import shown
-from spooltop.tui.scene import LISTS, Scene, View
 
 from .fake import FakeControl, claim, waiting
 

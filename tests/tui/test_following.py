@@ -11,8 +11,8 @@ from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.sight import CursorSection, LockParty
 from spooltop.model.snapshot import Cursor
 from spooltop.model.words import Action, Box, Json, Verdict
-from spooltop.tui.following import CursorSet, cursor_since, followed_ids, since_then
-from spooltop.tui.found import Followers
+from spooltop.tui.threads.messages import Followers
+from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim, waiting

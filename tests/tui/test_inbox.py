@@ -6,8 +6,8 @@ import os
 
 from spooltop.model.kind import ListQuery
 from spooltop.model.words import Box
-from spooltop.tui.found import Followers, KeysRead, LookFailed, SnapshotTaken
-from spooltop.tui.inbox import Inbox
+from spooltop.tui.threads.mailbox import Inbox
+from spooltop.tui.threads.messages import Followers, KeysRead, LookFailed, SnapshotTaken
 
 from .driving import dashboard
 from .fake import FakeControl, claim

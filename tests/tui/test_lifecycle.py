@@ -16,9 +16,9 @@ from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.words import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp
-from spooltop.tui.deliver import deliver
-from spooltop.tui.found import KeysRead, RowsRead, SnapshotTaken
-from spooltop.tui.lifecycle import goodbye, printable, shell, terminal_gone
+from spooltop.tui.terminal.lifecycle import goodbye, printable, shell, terminal_gone
+from spooltop.tui.threads.deliver import deliver
+from spooltop.tui.threads.messages import KeysRead, RowsRead, SnapshotTaken
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim

@@ -15,12 +15,22 @@ from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.kind import ListQuery, Meanwhile, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.words import Box, Key, Verdict
-from spooltop.tui.doer import Doer
-from spooltop.tui.found import Found, KeysRead, ListAdvanced, LookFailed, Page, PayloadRead, RowsRead, SnapshotTaken, Wish
-from spooltop.tui.lineedit import LineEdit
-from spooltop.tui.looker import FRESH, MARGIN, ORDINARY, Looker, rest_after
-from spooltop.tui.meanwhile import Waiting
-from spooltop.tui.steady import Steady
+from spooltop.tui.change_filter import Steady
+from spooltop.tui.screens.input import LineEdit
+from spooltop.tui.threads.list_progress import Waiting
+from spooltop.tui.threads.messages import (
+    Found,
+    KeysRead,
+    ListAdvanced,
+    LookFailed,
+    Page,
+    PayloadRead,
+    RowsRead,
+    SnapshotTaken,
+    Wish,
+)
+from spooltop.tui.threads.snapshot_thread import FRESH, MARGIN, ORDINARY, Looker, rest_after
+from spooltop.tui.threads.worker import Doer
 
 from .driving import dashboard
 from .fake import FakeControl, FakeListing, claim, waiting

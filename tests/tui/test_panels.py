@@ -11,7 +11,7 @@ from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import OperationRecord
 from spooltop.model.selection import Selection
 from spooltop.model.words import Action, Box
-from spooltop.tui.lifecycle import goodbye
+from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting

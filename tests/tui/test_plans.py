@@ -8,9 +8,9 @@ from spooltop.model.can import Can
 from spooltop.model.plan import OperationRecord
 from spooltop.model.progress import EVERY
 from spooltop.model.words import Action, Box, Verdict
-from spooltop.tui.lifecycle import goodbye
 from spooltop.tui.screens.panel import Panel
 from spooltop.tui.screens.plan import PlanScreen
+from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, claim, waiting, written

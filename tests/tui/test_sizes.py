@@ -8,7 +8,7 @@ import pytest
 
 from spooltop.model.plan import OperationRecord
 from spooltop.model.words import Action, Verdict
-from spooltop.tui.scene import View
+from spooltop.tui.context import View
 from spooltop.tui.screens.base import LEAST
 
 from .driving import Driver, dashboard

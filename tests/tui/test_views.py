@@ -14,7 +14,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.sight import CursorSection
 from spooltop.model.words import Box, Verdict
 from spooltop.tui import Options
-from spooltop.tui.found import RowsRead, SnapshotTaken
+from spooltop.tui.threads.messages import RowsRead, SnapshotTaken
 from spooltop.tui.widgets import VirtualList
 
 from .driving import Driver, dashboard

@@ -13,7 +13,7 @@ from spooltop.model.row import Row
 from spooltop.model.text import program
 from spooltop.model.words import Box, Owner, Verdict
 
-from .lamp import Times
+from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width
 
 __all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text", "short_id"]

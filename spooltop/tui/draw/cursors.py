@@ -9,7 +9,7 @@ from dataclasses import replace
 from spooltop.model import units
 from spooltop.model.snapshot import Cursor, Snapshot
 
-from .lamp import when
+from .freshness import when
 from .one_cursor import LOUD, cursor_detail, verdict_words
 from .spans import (
     BLANK,

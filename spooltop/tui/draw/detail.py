@@ -13,7 +13,7 @@ from spooltop.model.text import escape
 from spooltop.model.words import Box, Verdict
 
 from .columns import owner_text
-from .lamp import when
+from .freshness import when
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
 
 __all__ = ["PayloadLines", "detail", "message_lines"]

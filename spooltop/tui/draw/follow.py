@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from ..chronicle import Step
-from .frame import WIDEST, framed, inner_width
-from .lamp import when
+from ..tracking.timeline import Step
+from .freshness import when
+from .panel_frame import WIDEST, framed, inner_width
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
 
 __all__ = ["follow_lines"]

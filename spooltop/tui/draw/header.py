@@ -8,7 +8,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
-from .lamp import Lamp, lamp_line, stale_line, when
+from .freshness import Lamp, lamp_line, stale_line, when
 from .spans import Line, Span, Style, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
 
 __all__ = ["disk_line", "header", "is_mail"]

@@ -8,8 +8,8 @@ from spooltop.model import units
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.text import program
 
-from .frame import WIDEST, framed, inner_width
-from .lamp import when
+from .freshness import when
+from .panel_frame import WIDEST, framed, inner_width
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
 
 __all__ = ["holders_lines"]

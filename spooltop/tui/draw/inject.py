@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .frame import framed, inner_width
+from .panel_frame import framed, inner_width
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
 
 __all__ = ["Field", "form_lines"]

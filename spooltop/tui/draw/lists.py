@@ -12,7 +12,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Box
 
 from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
-from .lamp import Lamp, Times, lamp_line
+from .freshness import Lamp, Times, lamp_line
 from .spans import (
     Line,
     Span,

@@ -11,7 +11,7 @@ from spooltop.model.cursor_values import shown as cursor_text
 from spooltop.model.sight import CursorSection
 from spooltop.model.snapshot import Cursor, Snapshot
 
-from .lamp import when
+from .freshness import when
 from .locks import party
 from .spans import (
     BLANK,

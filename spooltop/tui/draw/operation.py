@@ -9,8 +9,8 @@ from spooltop.model import units
 from spooltop.model.audit import AuditTrail, said
 from spooltop.model.plan import Item, OperationRecord, Outcome, Plan, Refusal
 
-from .frame import WIDEST, framed, inner_width
-from .lamp import when
+from .freshness import when
+from .panel_frame import WIDEST, framed, inner_width
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, text_width, wrap
 
 __all__ = ["operation_lines"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from spooltop.model import units
 from spooltop.model.plan import OperationRecord
 
-from .lamp import when
+from .freshness import when
 from .spans import (
     BLANK,
     Line,

@@ -8,14 +8,14 @@ from itertools import zip_longest
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Action
 
-from .beside import beside, claims_beside, depth_chart
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
+from .freshness import Lamp
 from .header import is_mail
-from .lamp import Lamp
 from .locks import lock_lines
+from .problems import trouble
+from .side_column import beside, claims_beside, depth_chart
 from .spans import BLANK, Line, Span, Style, crop, join, line_width, restyle, safe, shown, wrap
-from .trouble import trouble
 
 __all__ = ["overview", "trouble_rows"]
 

@@ -12,8 +12,8 @@ from spooltop.model.row import Row
 from spooltop.model.words import Action, Box, Verdict
 
 from .columns import owner_text
-from .frame import WIDEST, framed, inner_width, noted
-from .lamp import when
+from .freshness import when
+from .panel_frame import WIDEST, framed, inner_width, noted
 from .spans import (
     BLANK,
     Line,

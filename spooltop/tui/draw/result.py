@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from spooltop.model.plan import Outcome, Result
 from spooltop.model.words import Action
 
-from .frame import WIDEST, framed, inner_width, noted
-from .lamp import when
+from .freshness import when
+from .panel_frame import WIDEST, framed, inner_width, noted
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
 
 __all__ = ["result_lines"]

@@ -11,13 +11,13 @@ from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Re
 from textual.screen import Screen, ScreenResultType
 
 from ..commands import GOES, VIEW_COMMANDS, command_for, commands_in, footer
-from ..draw.said import said_lines
+from ..context import Scene, View
+from ..draw.notices import said_lines
 from ..draw.spans import Line, plain, wrap
 from ..keys import character_of, named
-from ..lineedit import LineEdit
-from ..scene import Scene, View
 from ..widgets import WHEEL, LinesView
 from .footer import footer_line
+from .input import LineEdit
 
 if TYPE_CHECKING:
     from ..app import SpooltopApp

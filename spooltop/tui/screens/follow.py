@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...model.row import Row
-from ..chronicle import Chronicle
+from ..context import Scene, View
 from ..draw.follow import follow_lines
 from ..draw.spans import Line, line_text
-from ..found import Followers
-from ..scene import Scene, View
-from .stepping import SteppingScreen
+from ..threads.messages import Followers
+from ..tracking.timeline import Chronicle
+from .scrolling import SteppingScreen
 
 if TYPE_CHECKING:
-    from ..found import Found
+    from ..threads.messages import Found
 
 __all__ = ["FollowScreen"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..commands import tabs
+from ..context import View
 from ..draw.spans import Line, Span, Style, join, line_width
-from ..scene import View
 
 __all__ = ["ALWAYS", "footer_line", "tab_line"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from textual.events import Key
 
 from ..commands import help_lines
+from ..context import Scene, View
 from ..draw.help import LEGEND, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
-from ..draw.said import said_lines
+from ..draw.notices import said_lines
 from ..draw.spans import line_text
-from ..scene import Scene, View
 from ..widgets import LinesView
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 __all__ = ["HelpScreen"]
 

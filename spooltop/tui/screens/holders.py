@@ -9,10 +9,10 @@ from textual.message import Message
 from ...errors import SpooltopError
 from ...model.holders import Holders
 from ...model.words import Key
-from ..deliver import deliver
+from ..context import Scene, View
 from ..draw.holders import holders_lines
 from ..draw.spans import Line, line_text, shown
-from ..scene import Scene, View
+from ..threads.deliver import deliver
 from .text import TextScreen
 
 __all__ = ["HoldersScreen"]

@@ -8,12 +8,12 @@ from ...model.plan import Result
 from ...model.selection import Selection
 from ...model.words import Action, Box, Json
 from ..commands import footer
+from ..context import Scene, View
 from ..draw.inject import Field, form_lines
 from ..draw.spans import Line
-from ..lineedit import LineEdit
-from ..scene import Scene, View
 from .base import TableScreen
 from .footer import footer_line
+from .input import LineEdit
 from .plan import PlanScreen
 
 __all__ = ["InjectScreen"]

@@ -11,11 +11,11 @@ from ...model.audit import AuditTrail
 from ...model.plan import OperationRecord, Plan
 from ...model.selection import Selection
 from ...model.words import Action
-from ..deliver import deliver
+from ..context import Scene, View
 from ..draw.operation import operation_lines
 from ..draw.spans import Line
-from ..lifecycle import shell
-from ..scene import Scene, View
+from ..terminal.lifecycle import shell
+from ..threads.deliver import deliver
 from .text import TextScreen
 
 __all__ = ["OperationScreen", "why_not_undo"]

@@ -10,13 +10,13 @@ from ...errors import SpooltopError
 from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
 from ...model.words import Action
-from ..deliver import deliver
+from ..context import Scene, View
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
-from ..scene import Scene, View
+from ..threads.deliver import deliver
 from .operation import OperationScreen, why_not_undo
 from .plan import PlanScreen
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 __all__ = ["OperationsScreen"]
 

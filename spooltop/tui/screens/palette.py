@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual.events import Key
 
 from ..commands import Command, palette
-from ..draw.said import palette_lines
-from ..lineedit import LineEdit
-from ..scene import Scene, View
+from ..context import Scene, View
+from ..draw.notices import palette_lines
 from ..widgets import LinesView
-from .stepping import SteppingScreen
+from .input import LineEdit
+from .scrolling import SteppingScreen
 
 __all__ = ["PaletteScreen"]
 

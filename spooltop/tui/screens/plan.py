@@ -18,18 +18,18 @@ from ...model.text import escape
 from ...model.words import Action, Json
 from ...operate.words import shell_lines
 from ..commands import command_for
-from ..deliver import deliver
+from ..context import Scene, View
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, plain, shown, wrap
-from ..following import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
-from ..lifecycle import printable
-from ..lineedit import LineEdit
-from ..scene import Scene, View
+from ..terminal.lifecycle import printable
+from ..threads.deliver import deliver
+from ..tracking.status import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
 from .base import ANYWHERE, LEAVING
 from .footer import footer_line
+from .input import LineEdit
 from .panel import Panel
 from .result import ResultScreen
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 __all__ = ["PlanScreen"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from ...model.plan import Outcome, Result
 from ...model.text import escape
+from ..context import Scene, View
 from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
-from ..following import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
-from ..found import Followers, SnapshotTaken
-from ..scene import Scene, View
+from ..threads.messages import Followers, SnapshotTaken
+from ..tracking.status import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
 from .follow import FollowScreen
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 if TYPE_CHECKING:
-    from ..found import Found
+    from ..threads.messages import Found
 
 __all__ = ["ResultScreen"]
 

@@ -7,7 +7,7 @@ from typing import Generic
 from textual.screen import ScreenResultType
 
 from ..draw.spans import Line, line_text
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 __all__ = ["TextScreen"]
 

@@ -20,16 +20,15 @@ from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.words import Box, Owner, Verdict
-from spooltop.tui.chronicle import Step
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
+from spooltop.tui.draw.freshness import Lamp, Times
 from spooltop.tui.draw.glyphs import ASCII
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.holders import holders_lines
 from spooltop.tui.draw.inject import Field, form_lines
-from spooltop.tui.draw.lamp import Lamp, Times
 from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.one_cursor import cursor_detail
@@ -37,10 +36,11 @@ from spooltop.tui.draw.operation import operation_lines
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.setting import setting_lines
+from spooltop.tui.draw.set_cursor import setting_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
-from spooltop.tui.draw.trouble import problem_lines
+from spooltop.tui.tracking.timeline import Step
 
 from ...pictures import asked, states, values
 from ...pictures.values import NOW, ZONE

@@ -10,15 +10,15 @@ import pytest
 from spooltop.model.kind import Sort
 from spooltop.model.sight import CursorSection
 from spooltop.model.words import Box, Owner
-from spooltop.tui.draw.beside import beside
 from spooltop.tui.draw.boxes import flow_lines
 from spooltop.tui.draw.columns import columns_for, short_id
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
+from spooltop.tui.draw.freshness import Times
 from spooltop.tui.draw.help import LEGEND
-from spooltop.tui.draw.lamp import Times
 from spooltop.tui.draw.lists import row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.overview import overview
+from spooltop.tui.draw.side_column import beside
 from spooltop.tui.draw.spans import Style, line_text
 
 from ...pictures import values

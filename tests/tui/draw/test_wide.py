@@ -8,10 +8,10 @@ from spooltop.model.sight import AGE_BOUNDS, Ages, SourceAges
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 from spooltop.model.words import Box
-from spooltop.tui.draw.ages import AGES_ROOM, age_histogram
-from spooltop.tui.draw.beside import beside, depth_chart
-from spooltop.tui.draw.lamp import Lamp
+from spooltop.tui.draw.age_histogram import AGES_ROOM, age_histogram
+from spooltop.tui.draw.freshness import Lamp
 from spooltop.tui.draw.overview import overview
+from spooltop.tui.draw.side_column import beside, depth_chart
 from spooltop.tui.draw.spans import Style, line_text
 
 from ...pictures import values

@@ -18,24 +18,24 @@ from spooltop.model.row import Payload
 from spooltop.model.sight import Lock, LockParty, Watch, Who
 from spooltop.model.words import Box
 from spooltop.observe.observer import Observer
+from spooltop.tui.availability import purge
+from spooltop.tui.context import Scene, View
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.freshness import Lamp, Times, lamp_line
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
-from spooltop.tui.draw.lamp import Lamp, Times, lamp_line
 from spooltop.tui.draw.lists import list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_lines, lock_table
 from spooltop.tui.draw.one_cursor import cursor_detail
 from spooltop.tui.draw.operations import operations_lines
 from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.problems import problem_hint
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
-from spooltop.tui.draw.trouble import problem_hint
-from spooltop.tui.reasons import purge
-from spooltop.tui.scene import Scene, View
 
 from ...observe.sights import T0, look
 from ...pictures import asked, states, values

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ...model.cursor_input import Meant, meant
-from ...model.plan import Result
-from ...model.selection import Selection
-from ...model.snapshot import Cursor
-from ...model.words import Action
-from ..draw.setting import setting_lines
-from ..lineedit import LineEdit
-from ..scene import Scene, View
+from spooltop.model.cursor_input import Meant, meant
+from spooltop.model.plan import Result
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Cursor
+from spooltop.model.words import Action
+
+from ..context import Scene, View
+from ..draw.set_cursor import setting_lines
 from .base import TableScreen
+from .input import LineEdit
 from .plan import PlanScreen
 
 __all__ = ["SettingScreen"]

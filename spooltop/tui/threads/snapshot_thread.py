@@ -13,15 +13,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ..errors import SpooltopError
-from ..model.followed import Followed
-from ..model.kind import Listing, ListQuery
-from ..model.row import Row
-from ..model.snapshot import Snapshot
-from ..model.words import Key
-from .doer import outcome
-from .door import PAYLOAD_LIMIT, Control
-from .found import (
+from spooltop.errors import SpooltopError
+from spooltop.model.followed import Followed
+from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.row import Row
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Key
+
+from ..control_protocol import PAYLOAD_LIMIT, Control
+from ..screens.main.find_next import match
+from .list_progress import Waiting
+from .messages import (
     Followers,
     Found,
     KeysRead,
@@ -34,8 +36,7 @@ from .found import (
     SnapshotTaken,
     Wish,
 )
-from .matching import match
-from .meanwhile import Waiting
+from .worker import outcome
 
 __all__ = ["Looker", "rest_after"]
 

@@ -10,22 +10,23 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from ...errors import SpooltopError
-from ...model.selection import Selection
-from ...model.text import escape, escape_text
-from ...model.words import Action, Box
-from ..draw.columns import COLUMNS
-from ..draw.lamp import Times, when
-from ..scene import BOX_OF, View
-from .arriving import seek
+from spooltop.errors import SpooltopError
+from spooltop.model.selection import Selection
+from spooltop.model.text import escape, escape_text
+from spooltop.model.words import Action, Box
+
+from ...context import BOX_OF, View
+from ...draw.columns import COLUMNS
+from ...draw.freshness import Times, when
 from .filtering import FilterLine
+from .updates import seek
 
 if TYPE_CHECKING:
-    from .main import MainScreen
+    from .screen import MainScreen
 
 __all__ = ["HANDLERS", "OPENED", "VIEW_OF", "ZONES"]
 
-OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "setting", "sorting")
+OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "set_cursor", "sort_menu")
 """The modules beside this one that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -37,7 +38,7 @@ ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UT
 
 
 def _plan(screen: MainScreen, action: Action) -> None:
-    from .plan import PlanScreen
+    from ..plan import PlanScreen
 
     selection = chosen(screen)
     if selection is not None:
@@ -62,7 +63,7 @@ def chosen(screen: MainScreen) -> Selection | None:
 
 def _empty(screen: MainScreen, key: str) -> None:
     """All of the trash, whatever is marked."""
-    from .plan import PlanScreen
+    from ..plan import PlanScreen
 
     selection = Selection(box=Box.TRASH, everything=True)
     screen.app.push_screen(PlanScreen(Action.EMPTY, selection), screen.after_plan)
@@ -70,7 +71,7 @@ def _empty(screen: MainScreen, key: str) -> None:
 
 def _empty_expired(screen: MainScreen, key: str) -> None:
     """What is in the trash for longer than it is kept, whatever is marked."""
-    from .plan import PlanScreen
+    from ..plan import PlanScreen
 
     trash = screen.scene().trash
     if trash is not None and trash.retention is not None:
@@ -78,7 +79,7 @@ def _empty_expired(screen: MainScreen, key: str) -> None:
 
 
 def _who(screen: MainScreen, key: str) -> None:
-    from .holders import HoldersScreen
+    from ..holders import HoldersScreen
 
     scene = screen.scene()
     if scene.row is not None:
@@ -90,14 +91,14 @@ def _who(screen: MainScreen, key: str) -> None:
 
 
 def _follow(screen: MainScreen, key: str) -> None:
-    from .follow import FollowScreen
+    from ..follow import FollowScreen
 
     if screen.row is not None:
         screen.app.push_screen(FollowScreen([screen.row.id]))
 
 
 def _set_cursor(screen: MainScreen, key: str) -> None:
-    from .setting import SettingScreen
+    from ..set_cursor import SettingScreen
 
     if (cursor := screen.scene().cursor) is not None:
         screen.app.push_screen(SettingScreen(cursor))
@@ -105,7 +106,7 @@ def _set_cursor(screen: MainScreen, key: str) -> None:
 
 def _unlock(screen: MainScreen, key: str) -> None:
     """The chosen lock; on a line of trouble all that it is about."""
-    from .plan import PlanScreen
+    from ..plan import PlanScreen
 
     scene = screen.scene()
     paths = [scene.lock.path] if scene.lock is not None else []
@@ -141,19 +142,19 @@ def _mute(screen: MainScreen, key: str) -> None:
 
 
 def _inject(screen: MainScreen, key: str) -> None:
-    from .inject import InjectScreen
+    from ..inject import InjectScreen
 
     screen.app.push_screen(InjectScreen())
 
 
 def _operations(screen: MainScreen, key: str) -> None:
-    from .operations import OperationsScreen
+    from ..operations import OperationsScreen
 
     screen.app.push_screen(OperationsScreen())
 
 
 def _palette(screen: MainScreen, key: str) -> None:
-    from .palette import PaletteScreen
+    from ..palette import PaletteScreen
 
     def run(id: str | None) -> None:
         if id is not None:
@@ -189,7 +190,7 @@ def _unmark_all(screen: MainScreen, key: str) -> None:
 
 def _filter(screen: MainScreen, key: str) -> None:
     """Opens the filter of the list in front; on the Overview that of New, where a message is looked for."""
-    from .moving import show
+    from .navigation import show
 
     if screen.root is View.OVERVIEW:
         show(screen, View.NEW)
@@ -208,7 +209,7 @@ def _sort_words(screen: MainScreen) -> dict[str, str]:
 
 
 def _sort_menu(screen: MainScreen, key: str) -> None:
-    from .sorting import SortScreen
+    from ..sort_menu import SortScreen
 
     state = screen.state
     if state is None:

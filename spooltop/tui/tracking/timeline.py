@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.followed import Followed
-from ..model.row import Row
-from ..model.text import escape, program
-from ..model.units import age, duration
-from ..model.words import Box, Verdict
-from .found import Followers
+from spooltop.model.followed import Followed
+from spooltop.model.row import Row
+from spooltop.model.text import escape, program
+from spooltop.model.units import age, duration
+from spooltop.model.words import Box, Verdict
+
+from ..threads.messages import Followers
 
 __all__ = ["Chronicle", "Step"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from .found import Found, KeysRead, MatchFound
+from .messages import Found, KeysRead, MatchFound
 
 __all__ = ["Inbox"]
 

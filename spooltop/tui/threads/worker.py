@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..errors import SpooltopError
+from spooltop.errors import SpooltopError
 
 __all__ = ["Doer", "outcome"]
 

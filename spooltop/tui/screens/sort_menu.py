@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..context import Scene, View
 from ..draw.spans import Line, Span, Style, join, plain, restyle
-from ..scene import Scene, View
-from .stepping import SteppingScreen
+from .scrolling import SteppingScreen
 
 __all__ = ["SortScreen"]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...model.words import ASIDE
-from ..commands import TABS
-from ..scene import LISTS, View
-from . import acting
+from spooltop.model.words import ASIDE
+
+from ...commands import TABS
+from ...context import LISTS, View
+from . import commands
 
 if TYPE_CHECKING:
-    from .main import MainScreen
+    from .screen import MainScreen
 
 __all__ = ["HANDLERS", "show", "step"]
 
@@ -68,7 +69,7 @@ def _open(screen: MainScreen, key: str) -> None:
         screen.shape()
         screen.paint()
     elif screen.root is View.LOCKS:
-        acting.HANDLERS["who"](screen, key)
+        commands.HANDLERS["who"](screen, key)
     elif screen.root is View.CURSORS:
         screen.over = View.CURSOR
         screen.chosen[View.CURSOR] = 0
@@ -80,7 +81,7 @@ def _open_problem(screen: MainScreen) -> None:
     problem = screen.scene().problem
     if problem is None:
         return
-    view = next((view for view, box in acting.VIEW_OF.items() if box is problem.box), None)
+    view = next((view for view, box in commands.VIEW_OF.items() if box is problem.box), None)
     if problem.selection is not None and problem.box is not None and view is not None:
         state = screen.states[problem.box]
         state.problem, state.filter, state.problems_only = problem, "", False

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...model.kind import ListQuery
-from ..found import (
+from spooltop.model.kind import ListQuery
+
+from ...change_filter import clock_period
+from ...context import View
+from ...threads.messages import (
     Found,
     KeysRead,
     ListAdvanced,
@@ -19,12 +22,11 @@ from ..found import (
     SnapshotTaken,
     Wish,
 )
-from ..scene import View
-from ..steady import clock_period
 
 if TYPE_CHECKING:
-    from ...model.snapshot import Snapshot
-    from .main import MainScreen
+    from spooltop.model.snapshot import Snapshot
+
+    from .screen import MainScreen
 
 __all__ = ["query_wanted", "seek", "take", "want"]
 

@@ -7,8 +7,8 @@ import json
 from spooltop.model.cursor_input import Meant
 from spooltop.model.snapshot import Cursor
 
-from .frame import framed, inner_width
 from .one_cursor import verdict_words
+from .panel_frame import framed, inner_width
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
 
 __all__ = ["setting_lines"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..model.snapshot import Snapshot
+from spooltop.model.snapshot import Snapshot
 
 __all__ = ["TICK", "Steady", "clock_period", "signature"]
 

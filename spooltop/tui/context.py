@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..model.can import Can
-from ..model.kind import Sort
-from ..model.plan import Confirm, Plan
-from ..model.problem import Problem
-from ..model.row import Row
-from ..model.selection import Selection
-from ..model.sight import BoxState, Lock
-from ..model.snapshot import Cursor, Snapshot
-from ..model.words import ASIDE, Box, Key, Verdict
+from spooltop.model.can import Can
+from spooltop.model.kind import Sort
+from spooltop.model.plan import Confirm, Plan
+from spooltop.model.problem import Problem
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.sight import BoxState, Lock
+from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.words import ASIDE, Box, Key, Verdict
 
 __all__ = ["BOX_OF", "LISTS", "ListState", "Scene", "View"]
 

@@ -8,8 +8,8 @@ from typing import Generic
 from textual.events import Key
 from textual.screen import ScreenResultType
 
-from ..lineedit import LineEdit
 from .base import ANYWHERE, TableScreen
+from .input import LineEdit
 
 __all__ = ["SteppingScreen"]
 

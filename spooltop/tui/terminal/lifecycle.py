@@ -9,9 +9,9 @@ import signal
 import termios
 from collections.abc import Callable, Sequence
 
-from ..model.plan import Outcome, Result
-from ..model.text import escape
-from ..model.words import Action
+from spooltop.model.plan import Outcome, Result
+from spooltop.model.text import escape
+from spooltop.model.words import Action
 
 __all__ = ["catch_signals", "goodbye", "need_descriptors", "printable", "say_no_more", "shell", "terminal_gone"]
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from textual.events import Key
 
-from ...model import query
-from ..lineedit import LineEdit
+from spooltop.model import query
+
+from ..input import LineEdit
 
 if TYPE_CHECKING:
-    from .main import MainScreen
+    from .screen import MainScreen
 
 __all__ = ["FilterLine"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..model.kind import Listing, ListQuery
-from .found import Search, Wish
+from spooltop.model.kind import Listing, ListQuery
+
+from ...threads.messages import Search, Wish
 
 __all__ = ["match"]
 

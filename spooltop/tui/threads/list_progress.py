@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..model.row import Row
+from spooltop.model.row import Row
 
 __all__ = ["Waiting"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..model.audit import AuditTrail
-from ..model.followed import Followed
-from ..model.holders import Holders
-from ..model.kind import Listing, ListQuery, Meanwhile
-from ..model.plan import OperationRecord, Plan, Result
-from ..model.row import Payload
-from ..model.selection import Selection
-from ..model.snapshot import Snapshot
-from ..model.words import Action, Json, Key
+from spooltop.model.audit import AuditTrail
+from spooltop.model.followed import Followed
+from spooltop.model.holders import Holders
+from spooltop.model.kind import Listing, ListQuery, Meanwhile
+from spooltop.model.plan import OperationRecord, Plan, Result
+from spooltop.model.row import Payload
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.words import Action, Json, Key
 
 __all__ = ["PAYLOAD_LIMIT", "Control"]
 

@@ -5,29 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...model.row import Row
-from ...model.words import Box
-from ..commands import footer
-from ..draw.columns import columns_for
-from ..draw.cursors import cursor_table
-from ..draw.detail import detail, message_lines
-from ..draw.header import header, is_mail
-from ..draw.lamp import Lamp
-from ..draw.lists import list_header, row_line, title_line
-from ..draw.locks import lock_table
-from ..draw.one_cursor import cursor_detail
-from ..draw.overview import overview
-from ..draw.said import said_lines
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, restyle, shown
-from ..draw.trouble import problem_lines
-from ..scene import LISTS, Scene, View
-from ..widgets import LinesView
-from .acting import ZONES
-from .arriving import query_wanted
-from .footer import ALWAYS, footer_line, tab_line
+from spooltop.model.row import Row
+from spooltop.model.words import Box
+
+from ...commands import footer
+from ...context import LISTS, Scene, View
+from ...draw.columns import columns_for
+from ...draw.cursors import cursor_table
+from ...draw.detail import detail, message_lines
+from ...draw.freshness import Lamp
+from ...draw.header import header, is_mail
+from ...draw.lists import list_header, row_line, title_line
+from ...draw.locks import lock_table
+from ...draw.notices import said_lines
+from ...draw.one_cursor import cursor_detail
+from ...draw.overview import overview
+from ...draw.problems import problem_lines
+from ...draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, restyle, shown
+from ...widgets import LinesView
+from ..footer import ALWAYS, footer_line, tab_line
+from .commands import ZONES
+from .updates import query_wanted
 
 if TYPE_CHECKING:
-    from .main import MainScreen
+    from .screen import MainScreen
 
 __all__ = ["bottom", "clock", "detail_of", "main", "row"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..model import units
-from ..model.words import Action, Box
+from spooltop.model import units
+from spooltop.model.words import Action, Box
+
+from .context import Scene, View
 from .draw.plan import plan_words
-from .scene import Scene, View
 
 __all__ = [
     "always", "anything_marked", "applying", "at_the_top", "can_go_back", "confirmable", "copyable", "empty", "empty_expired",

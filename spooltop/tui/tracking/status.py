@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..model.cursor_values import direction, pick, shown
-from ..model.followed import Followed
-from ..model.plan import Outcome, Plan, Result
-from ..model.snapshot import Snapshot
-from ..model.text import escape, program
-from ..model.units import age, duration
-from ..model.words import ASIDE, Action, Box, Json, Verdict
-from .found import Followers
+from spooltop.model.cursor_values import direction, pick, shown
+from spooltop.model.followed import Followed
+from spooltop.model.plan import Outcome, Plan, Result
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape, program
+from spooltop.model.units import age, duration
+from spooltop.model.words import ASIDE, Action, Box, Json, Verdict
+
+from ..threads.messages import Followers
 
 __all__ = [
     "FOLLOWED_AT_MOST", "FOLLOWS", "CursorSet", "cursor_set", "cursor_since", "followed_ids", "since_then", "waiting",

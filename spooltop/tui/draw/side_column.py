@@ -14,10 +14,10 @@ from spooltop.model.sight import CursorSection
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.words import Box, Verdict
 
-from .ages import AGES_ROOM, age_histogram
+from .age_histogram import AGES_ROOM, age_histogram
 from .columns import columns_for
+from .freshness import when
 from .glyphs import BARS, UNWATCHED
-from .lamp import when
 from .lists import row_line, title_line
 from .one_cursor import written
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe

@@ -10,25 +10,26 @@ from textual.containers import Container
 from textual.events import Key, Resize
 from textual.message import Message
 
-from ...model.kind import Sort
-from ...model.plan import Result
-from ...model.row import Payload, Row
-from ...model.sight import Lock
-from ...model.snapshot import Cursor, Snapshot
-from ...model.text import escape
-from ...model.words import Box
-from ..commands import by_id
-from ..deliver import deliver
-from ..door import Control
-from ..draw.locks import ranked
-from ..draw.spans import Line
-from ..found import Found, ListAdvanced, Page, PayloadRead, Search
-from ..lineedit import LineEdit
-from ..scene import BOX_OF, LISTS, ORDER, ListState, Scene, View
-from ..steady import Steady
-from ..widgets import LinesView, VirtualList
-from . import acting, arriving, moving, paint
-from .base import TableScreen
+from spooltop.model.kind import Sort
+from spooltop.model.plan import Result
+from spooltop.model.row import Payload, Row
+from spooltop.model.sight import Lock
+from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.text import escape
+from spooltop.model.words import Box
+
+from ...change_filter import Steady
+from ...commands import by_id
+from ...context import BOX_OF, LISTS, ORDER, ListState, Scene, View
+from ...control_protocol import Control
+from ...draw.locks import ranked
+from ...draw.spans import Line
+from ...threads.deliver import deliver
+from ...threads.messages import Found, ListAdvanced, Page, PayloadRead, Search
+from ...widgets import LinesView, VirtualList
+from ..base import TableScreen
+from ..input import LineEdit
+from . import commands, layout, navigation, updates
 from .filtering import FilterLine
 
 __all__ = ["MainScreen"]
@@ -87,10 +88,10 @@ class MainScreen(TableScreen[None]):
         yield LinesView(glyphs=glyphs, colour=colour, id="bottom")
 
     def on_mount(self) -> None:
-        moving.show(self, self.root)
+        navigation.show(self, self.root)
 
     def run_command(self, id: str, key: str = "") -> None:
-        handler = moving.HANDLERS.get(id) or acting.HANDLERS.get(id)
+        handler = navigation.HANDLERS.get(id) or commands.HANDLERS.get(id)
         if handler is not None:
             handler(self, key)
         else:
@@ -155,7 +156,7 @@ class MainScreen(TableScreen[None]):
     @property
     def zone(self) -> datetime.tzinfo | None:
         """The zone that times are shown in; None: the local one."""
-        return acting.ZONES[self.zone_index][2]
+        return commands.ZONES[self.zone_index][2]
 
     @property
     def now(self) -> float:
@@ -212,11 +213,11 @@ class MainScreen(TableScreen[None]):
 
     def take(self, found: Found) -> None:
         """Something that a thread found."""
-        arriving.take(self, found)
+        updates.take(self, found)
 
     def want(self) -> None:
         """Tells the looker what is in front."""
-        arriving.want(self)
+        updates.want(self)
 
     def stale(self, waited: float | None, at: str = "") -> None:
         """A look has not come back for so many seconds (None: it has); ``at``: what it waits for, in words."""
@@ -245,7 +246,7 @@ class MainScreen(TableScreen[None]):
     def sort_at(self, x: int) -> None:
         """Sorts by the column whose title stands there; the one that it is sorted by already is turned round."""
         state = self.state
-        word = paint.sort_word(self, x)
+        word = layout.sort_word(self, x)
         if state is None or word is None:
             return
         if word == state.sort.column:
@@ -254,7 +255,7 @@ class MainScreen(TableScreen[None]):
             self.narrow(state.box, sort=replace(state.sort, column=word))
 
     def scrolled(self, lines: int) -> None:
-        moving.step(self, lines)
+        navigation.step(self, lines)
 
     def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
         self.paint()
@@ -287,17 +288,17 @@ class MainScreen(TableScreen[None]):
 
     def paint(self, *, rows: bool = True) -> None:
         if self.ready and self.app.screen is self:
-            paint.main(self, rows=rows)
+            layout.main(self, rows=rows)
 
     def move_clock(self, at: float) -> None:
         """Shows the time of a look that found nothing new."""
-        paint.clock(self, at)
+        layout.clock(self, at)
 
     def _draw_row(self, row: Row, width: int, selected: bool, marked: bool) -> Line:
-        return paint.row(self, row, width, selected, marked)
+        return layout.row(self, row, width, selected, marked)
 
     def _draw_detail(self, width: int, height: int) -> list[Line]:
-        return paint.detail_of(self, width, height)
+        return layout.detail_of(self, width, height)
 
     def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
         """What was read of a row so far, and why it could not be."""

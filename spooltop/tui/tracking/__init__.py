@@ -1,0 +1,1 @@
+"""What became of messages and operations since the person last saw them."""
