@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .curtain import Curtain, target
-from .keeper import stay_apart
+from .startup.splash import Curtain, target
+from .startup.supervisor import stay_apart
 
 TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .cli.context import Dashboard
     from .control import Control
-    from .keeper import Leave
+    from .startup.supervisor import Leave
 
 __all__ = ["main"]
 

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from .errors import Closed, Refused, Unreadable
 from .model.audit import AuditTrail
 from .model.redact import Redactor
-from .model.words import Action
+from .model.vocabulary import Action
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from .backends.redis.tickets import RedisTickets
-    from .model.followed import Followed
     from .model.holders import Holders
-    from .model.kind import Listing, ListQuery, Meanwhile, Reader
+    from .model.observation import Poll, Sight
     from .model.plan import OperationRecord, Plan, Result
+    from .model.protocols import Listing, ListQuery, Meanwhile, Reader
     from .model.row import Payload
     from .model.selection import Selection
-    from .model.sight import Poll, Sight
     from .model.snapshot import Snapshot
-    from .model.words import Json, Key
+    from .model.tracked import Followed
+    from .model.vocabulary import Json, Key
     from .observe.mutes import MuteFile
     from .observe.observer import Observer
     from .operate.operations import Operations

@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import Refused
-from .model.words import Action
+from .model.vocabulary import Action
 
 if TYPE_CHECKING:
     from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.detect import Target
     from .backends.directory.reader import DirectoryReader
     from .backends.redis.tickets import RedisTickets
+    from .model.observation import Poll, Sight
     from .model.redact import Redactor
-    from .model.sight import Poll, Sight
     from .operate.operations import Operations
 
 __all__ = ["Wanted", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
@@ -43,9 +43,9 @@ class Wanted(NamedTuple):
 
 def to_syslog(words: str) -> None:
     """What is audited, there as well."""
-    from .operate import logger
+    from .operate import syslog
 
-    logger.to_syslog(words, notice=True)
+    syslog.to_syslog(words, notice=True)
 
 
 def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
@@ -62,7 +62,7 @@ def writers_of(path: str) -> WriterWatch:
     """Raises ``Refused`` where the kernel does not tell who writes."""
     from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.liveness.processes import Processes
-    from .model.sight import LockParty
+    from .model.observation import LockParty
 
     processes = Processes()
 
@@ -91,7 +91,7 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
     from .backends.directory.operator.chain import Together
     from .backends.directory.operator.operator import DirectoryOperator
     from .backends.directory.rescan import FreshRows
-    from .operate.atwork import at_work
+    from .operate.consumers_note import at_work
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock

@@ -127,7 +127,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
     path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool", args.cursor_file)
     try:
         if args.json or not terminal.can_draw:
-            from .looking import report
+            from .cmd_show import report
 
             return report(args, context, path)
         more: dict[str, Any] = watching(args)
@@ -146,7 +146,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
 
 def _in_words(error: OSError) -> SpooltopError:
     """What the system refused where nobody had more to say of it."""
-    from ..engine.troubles import advice
+    from spooltop.engine.os_errors import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
     return Unreadable(error.strerror or str(error), path=about, advice=advice(error))

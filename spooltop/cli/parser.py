@@ -68,16 +68,16 @@ _TABLE = (
         "It runs faster than life: pollers every 2 s, and 5 s in tmp, 15 s of a claim or 10 s of a lock count as long. What\n"
         "you do in it is thrown away with it, unless --dir keeps it.",
     ),
-    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "making:init", options.init),
+    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "cmd_create:init", options.init),
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
-        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "making:put", options.put,
+        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "cmd_create:put", options.put,
     ),
     Command(
         "work", "PATH [options] -- CMD …",
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
-        "working:work", options.work,
+        "cmd_work:work", options.work,
         "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
         "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
         "a second one ends CMD too and releases its message.",
@@ -85,26 +85,26 @@ _TABLE = (
     Command(
         "status", "[PATH]", "depths, problems, cursors, locks",
         "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n"
-        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "looking:status", options.status,
+        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_show:status", options.status,
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
-        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "looking:ls", options.ls,
+        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "cmd_show:ls", options.ls,
     ),
     Command(
         "show", "PATH ID", "one message, safely escaped",
-        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "looking:show", options.show,
+        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "cmd_show:show", options.show,
     ),
     Command(
         "requeue", "PATH [ID … | - | ALL]", "put claims back to new, or what --box rejected or held names",
-        "  spooltop requeue /var/spool/memex --verdict dead", "changing:requeue", options.requeue,
+        "  spooltop requeue /var/spool/memex --verdict dead", "cmd_change:requeue", options.requeue,
     ),
     Command(
         "purge", "PATH [ID … | - | ALL]",
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
-        "  spooltop purge /var/spool/memex --expired", "changing:purge", options.purge,
+        "  spooltop purge /var/spool/memex --expired", "cmd_change:purge", options.purge,
         "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only what stands\n"
         "in the trash is deleted (--box trash), and what --now is said of: nothing brings it back, and the number is typed.\n"
         "Both go on when the disk is full. The trash is kept for 30 days (trash_retention = \"30d\" in the settings); what is\n"
@@ -112,15 +112,15 @@ _TABLE = (
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "set messages of cur or new aside, where no consumer takes them",
-        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "changing:hold", options.hold,
+        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "cmd_change:hold", options.hold,
     ),
     Command(
         "release", "PATH [ID … | - | ALL]", "put what is held back to new",
-        "  spooltop release /var/spool/memex ALL --rate 50/s", "changing:release", options.release,
+        "  spooltop release /var/spool/memex ALL --rate 50/s", "cmd_change:release", options.release,
     ),
     Command(
         "restore", "PATH [ID … | - | ALL]", "put what was held, rejected or purged back to where it came from",
-        "  spooltop restore /var/spool/memex --box trash --source imessage", "changing:restore", options.restore,
+        "  spooltop restore /var/spool/memex --box trash --source imessage", "cmd_change:restore", options.restore,
         "What came from cur goes to new, as a requeue puts it there; what came from tmp goes to tmp. Of what was rejected the\n"
         "attempts count anew.",
     ),
@@ -128,36 +128,36 @@ _TABLE = (
         "inject", "PATH", "put test messages",
         "  spooltop inject /var/spool/memex --count 3 --canary\n"
         "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
-        "changing:inject", options.inject,
+        "cmd_change:inject", options.inject,
     ),
     Command(
         "undo", "PATH OPERATION", "undo one operation",
-        "  spooltop undo /var/spool/memex 7f3a", "changing:undo", options.undo,
+        "  spooltop undo /var/spool/memex 7f3a", "cmd_change:undo", options.undo,
     ),
     Command(
         "ops", "[PATH [OPERATION]]", "list operations, newest first, or what the audit log tells of one",
-        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "looking:ops", options.ops,
+        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "cmd_show:ops", options.ops,
     ),
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
-        "  spooltop cursors /opt/memex --mute teams=8h", "cursoring:cursors", options.cursors,
+        "  spooltop cursors /opt/memex --mute teams=8h", "cmd_cursors:cursors", options.cursors,
         "--set reads VALUE as JSON, else as text, and keeps the type of the present value: what it made of it stands in the\n"
         "plan. It is stored under .cursors.lock, and only where the value that was shown still stands. A mute is kept for you\n"
         "and this PATH alone, and nothing is written beside the cursors.",
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
-        "  spooltop locks /var/spool/memex", "looking:locks", options.listed,
+        "  spooltop locks /var/spool/memex", "cmd_show:locks", options.listed,
     ),
     Command(
         "tickets", "[PATH]", "list queues of tickets: who has the first, who waits, who is gone",
-        "  spooltop tickets /run/lock/job.lock.queue", "looking:tickets", options.listed,
+        "  spooltop tickets /run/lock/job.lock.queue", "cmd_show:tickets", options.listed,
     ),
     Command(
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of the dead at the head of a queue",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
-        "changing:unlock", options.unlock,
+        "cmd_change:unlock", options.unlock,
         "Only where the file itself is the lock (soft locks, .lck links, leader files), its holder is gone and it is over 5m\n"
         "old; a ticket of a dead process at once. Never the file of a kernel lock: that one ends with its holder, and without\n"
         "its file two can hold it. What a living process has is never taken. undo puts it back where its place is free.",

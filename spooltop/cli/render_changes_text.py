@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from spooltop.model.vocabulary import Action, Verdict
+
 from ..model.audit import AuditTrail, said
 from ..model.plan import OperationRecord, Outcome, Plan, Result, oldest_of
 from ..model.row import Row
 from ..model.text import escape
 from ..model.units import age, clock_time, count
-from ..model.words import Action, Verdict
 from .render_text import date, held, tries, verdict
 from .terminal import printable
 

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spooltop.model.observation import BoxState, CursorSection, Lock, LockParty
+from spooltop.model.vocabulary import Box, Key
+
 from ..model.holders import Holders
 from ..model.problem import Problem
 from ..model.row import Payload, Row
 from ..model.selection import Selection
-from ..model.sight import BoxState, CursorSection, Lock, LockParty
 from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
-from ..model.words import Box, Key
 
 __all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "row", "selection", "status"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
+from spooltop.model.vocabulary import Box, Verdict
+
 from ..errors import UsageError
 from ..model.selection import Selection
 from ..model.text import unescape
 from ..model.units import parse_age
-from ..model.words import Box, Verdict
 from .terminal import Terminal
 
 __all__ = ["id_of", "path_of", "selection_of"]

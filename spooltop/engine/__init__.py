@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from .atomic import write_atomic, write_atomic_text
     from .claim import Claim
     from .cursors import CursorFile
-    from .flat import available, read_and_delete
-    from .putting import MessageId
+    from .flat_dir import available, read_and_delete
+    from .producer import MessageId
     from .spool import Spool
     from .tickets import FileTicketQueue
 
@@ -114,16 +114,16 @@ __all__ = [
     "write_atomic_text",
 ]
 
-_ROOMS = {
-    "Claim": "claim", "CursorFile": "cursors", "FileTicketQueue": "tickets", "Spool": "spool", "available": "flat",
-    "MessageId": "putting", "read_and_delete": "flat", "write_atomic": "atomic", "write_atomic_text": "atomic",
+_MODULE_OF = {
+    "Claim": "claim", "CursorFile": "cursors", "FileTicketQueue": "tickets", "Spool": "spool", "available": "flat_dir",
+    "MessageId": "producer", "read_and_delete": "flat_dir", "write_atomic": "atomic", "write_atomic_text": "atomic",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    """Loads a room when something of it is asked for first: who only looks at a spool needs few of them."""
-    if name not in _ROOMS:
+    """Loads a module when one of its names is first used: a program that only reads a spool needs few of them."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    found: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = found
     return found

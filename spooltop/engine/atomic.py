@@ -10,7 +10,7 @@ from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
 from .files import Files
-from .troubles import in_words
+from .os_errors import in_words
 
 __all__ = ["publish", "write_atomic", "write_atomic_text"]
 

@@ -15,7 +15,7 @@ from .names import Name, parse
 
 if TYPE_CHECKING:
     from .consumer import Consumer
-    from .drafts import Data
+    from .tmp_writer import Data
 
 __all__ = ["Claim", "backoff"]
 

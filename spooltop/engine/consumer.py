@@ -11,21 +11,21 @@ from typing import BinaryIO, NoReturn, cast
 from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .arguments import check_seconds, check_text
-from .aside import reject
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .closed import AfterClose, closed
 from .dirs import SpoolDirs
-from .drafts import Data, Drafts, SourceFailed, check_data
 from .files import UNSUPPORTED
+from .id_generator import Ids
 from .mail import refuse_mail
 from .names import LATEST, back_in_new, is_mail_name, parse
+from .os_errors import in_words
 from .presence import Hold
-from .stamps import Ids
-from .troubles import in_words
+from .set_aside import reject
+from .tmp_writer import Data, Drafts, SourceFailed, check_data
 
 __all__ = ["Consumer"]
 

@@ -18,15 +18,15 @@ from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
 from spooltop.model.text import escape
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 from .arguments import check_seconds, check_text
 from .atomic import publish
 from .closed import Descriptor, closed
 from .counters import JOURNAL, lock_within
 from .files import Files
-from .machine import command_line, command_of, flock_holders
-from .troubles import telling
+from .host import command_line, command_of, flock_holders
+from .os_errors import telling
 
 __all__ = ["FILE_MAX", "JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
 

@@ -11,11 +11,11 @@ import stat
 from collections.abc import Sequence
 
 from spooltop.errors import Refused
-from spooltop.model.words import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish
 from .files import Files
-from .machine import file_system
+from .host import file_system
 
 __all__ = ["FORMAT", "OWN", "SpoolDirs"]
 

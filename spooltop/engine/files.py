@@ -17,7 +17,7 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
-from .machine import ORDERED, file_system
+from .host import ORDERED, file_system
 
 __all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "make_file", "mode_like", "open_shared"]
 

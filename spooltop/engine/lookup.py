@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spooltop.model.words import ASIDE, Box
+from spooltop.model.vocabulary import ASIDE, Box
 
-from .aside import entries
 from .dirs import SpoolDirs
 from .names import encode_value, parse
+from .set_aside import entries
 
 __all__ = ["find"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spooltop.errors import MailFolder
 from spooltop.model.text import escape
-from spooltop.model.words import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box
 
 from .dirs import OWN, SpoolDirs
 from .names import is_mail_name, may_be_mail_name, parse

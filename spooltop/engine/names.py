@@ -19,7 +19,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from spooltop.model.words import DIED
+from spooltop.model.vocabulary import DIED
 
 __all__ = [
     "DIED", "GROWTH", "LATEST", "MAX_ENDED", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from spooltop.errors import NotASpool, Refused, Unreadable
-from spooltop.model.words import LIVE
+from spooltop.model.vocabulary import LIVE
 
 from .dirs import SpoolDirs
 from .files import Files
-from .troubles import advice, telling
+from .os_errors import advice, telling
 
 __all__ = ["make", "open_dirs"]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from spooltop.errors import UsageError
 from spooltop.model.numbers import finite
 from spooltop.model.text import escape
-from spooltop.model.words import Owner, Verdict
+from spooltop.model.vocabulary import Owner, Verdict
 
 from .dirs import SpoolDirs
 from .files import OFD_LOCKS, Files, mode_like
-from .machine import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
+from .host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .names import in_cur
 
 __all__ = ["ANY_MACHINE", "CONSUMERS", "THIS_MACHINE", "Hold", "Presence", "Vantage", "check_hosts", "judge", "look", "new_token"]

@@ -7,12 +7,12 @@ import os
 import stat
 from collections.abc import Callable
 
-from spooltop.model.words import ASIDE, Box, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
-from .aside import entries, folder, reject
 from .dirs import SpoolDirs
 from .names import DIED, Name, back_in_new, parse
 from .presence import ANY_MACHINE, CONSUMERS, Vantage, judge, look
+from .set_aside import entries, folder, reject
 
 __all__ = ["recover"]
 

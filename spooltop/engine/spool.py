@@ -12,23 +12,23 @@ from types import TracebackType
 from typing import Any, cast, overload
 
 from spooltop.errors import ClaimLost, Unreadable
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .arguments import check_number, check_seconds, microseconds
 from .claim import Claim
 from .closed import AfterClose
 from .consumer import Consumer
 from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
-from .drafts import Data
 from .files import Files
+from .host import this_machine
 from .limits import MAX_ATTEMPTS
-from .machine import this_machine
 from .mail import refuse_mail
 from .opening import make, open_dirs
+from .os_errors import in_words, telling
 from .presence import ANY_MACHINE, check_hosts
-from .putting import MessageId, Putter
+from .producer import MessageId, Putter
 from .recovery import recover
-from .troubles import in_words, telling
+from .tmp_writer import Data
 from .waiting import Watch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]

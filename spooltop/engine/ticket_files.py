@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .files import Files
-from .machine import file_system, is_network, sees_all_pids
+from .host import file_system, is_network, sees_all_pids
 from .ticket_base import BaseTicketQueue, log
 
 __all__ = ["FileTicketQueue"]

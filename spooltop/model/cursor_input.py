@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from .cursor_values import field_of, kind_of
-from .words import Json
+from .vocabulary import Json
 
 __all__ = ["Meant", "meant"]
 

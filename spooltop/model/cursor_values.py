@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from .text import escape
-from .words import Json
+from .vocabulary import Json
 
 __all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "shown"]
 

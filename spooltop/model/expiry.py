@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .observation import BoxState
 from .row import Row
-from .sight import BoxState
 from .units import age, count, duration
 
 __all__ = ["expired_words", "kept_words"]

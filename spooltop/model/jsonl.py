@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import TypeVar
 
-from .words import Json
+from .vocabulary import Json
 
 __all__ = ["each_once", "spelled_line", "spelled_outcome", "spelled_outcomes"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .row import Row
 from .selection import Selection
 from .units import duration, pace
-from .words import Action, Box, Json, Ref, Verdict
+from .vocabulary import Action, Box, Json, Ref, Verdict
 
 __all__ = [
     "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "Told",

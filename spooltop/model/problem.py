@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .selection import Selection
-from .words import Box
+from .vocabulary import Box
 
 __all__ = ["CODES", "Problem", "Severity"]
 

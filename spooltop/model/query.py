@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import UsageError
+from .filter_terms import COMPARE, KEYED, Age, IsVerdict, Pid, Source, Term, Text, Tries
 from .row import Row
-from .terms import COMPARE, KEYED, Age, IsVerdict, Pid, Source, Term, Text, Tries
 from .units import parse_age
-from .words import Verdict
+from .vocabulary import Verdict
 
 __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 

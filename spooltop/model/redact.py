@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection
 
-from .words import Json
+from .vocabulary import Json
 
 __all__ = ["REDACTED", "Redactor", "redact", "unredact"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import Box, Key, Owner, Verdict
+from .vocabulary import Box, Key, Owner, Verdict
 
 __all__ = ["Payload", "Row"]
 

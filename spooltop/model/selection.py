@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import Box, Key, Verdict
+from .vocabulary import Box, Key, Verdict
 
 __all__ = ["Selection"]
 

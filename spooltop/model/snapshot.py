@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .observation import CursorSection, Lock, LockParty, Poll, Sight
 from .problem import Problem
-from .sight import CursorSection, Lock, LockParty, Poll, Sight
-from .words import Box, Json
+from .vocabulary import Box, Json
 
 __all__ = ["Cursor", "Percentiles", "Rates", "Snapshot"]
 

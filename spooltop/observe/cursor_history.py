@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from spooltop.model.observation import CursorSection, CursorWrite, LockParty
+from spooltop.model.vocabulary import Json
+
 from ..model.cursor_values import direction, order, pick, shown
-from ..model.sight import CursorSection, CursorWrite, LockParty
-from ..model.words import Json
 
 __all__ = ["OFTEN", "RING", "Change", "CursorHistory", "Write", "key_of"]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..model.sight import LockParty
+from spooltop.model.observation import LockParty
+
 from ..model.text import escape, program
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory

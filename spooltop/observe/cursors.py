@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ..model.sight import CursorSection, CursorSource, CursorVersion, CursorWrite, LockParty, Poll
+from spooltop.model.observation import CursorSection, CursorSource, CursorVersion, CursorWrite, LockParty, Poll
+from spooltop.model.vocabulary import Json
+
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
-from ..model.words import Json
 from .cursor_history import OFTEN, RING, Change, CursorHistory, Write, key_of
 from .cursor_verdict import judge, suspects_of, writers_of
 from .polls import PollHistory

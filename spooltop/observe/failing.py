@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from ..model.sight import Return, Sight, Tried
-from ..model.words import DIED
+from spooltop.model.observation import Return, Sight, Tried
+from spooltop.model.vocabulary import DIED
 
 __all__ = ["Failing", "FailingWatch"]
 

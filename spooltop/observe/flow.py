@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.sight import Flow, Passage
+from spooltop.model.observation import Flow, Passage
+
 from ..model.snapshot import Percentiles, Rates
 
 __all__ = ["FEWEST", "WINDOW", "FlowRing", "percentiles"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spooltop.model.vocabulary import Box
+
 from ..model.problem import Problem, Severity
 from ..model.text import escape
 from ..model.units import age, count, size
-from ..model.words import Box
-from .seen import Seen
+from .rule_input import Seen
 
 __all__ = ["host_problems"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from spooltop.model.vocabulary import DIED, Box, Verdict
+
 from ..model.problem import Problem, Severity
 from ..model.row import Row
 from ..model.selection import Selection
 from ..model.text import escape, program
 from ..model.units import age, at_most, count, fit, interval, rate
-from ..model.words import DIED, Box, Verdict
 from .failing import Failing
-from .seen import Seen
+from .rule_input import Seen
 
 __all__ = ["message_problems"]
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..model.sight import Sight
+from spooltop.model.observation import Sight
+from spooltop.model.vocabulary import Box, Json
+
 from ..model.snapshot import Snapshot
-from ..model.words import Box, Json
 from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
 from .failing import FailingWatch
 from .flow import FlowRing
 from .problems import problems
-from .seen import Seen
+from .rule_input import Seen
 from .state_problems import lock_problem
 from .thresholds import Thresholds
-from .unjudged import not_judged, not_judged_codes, not_visible
+from .visibility import not_judged, not_judged_codes, not_visible
 from .waiting import WaitingWatch
 
 __all__ = ["Observer"]

@@ -11,8 +11,9 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
+from spooltop.model.observation import Poll
+
 from ..errors import UsageError
-from ..model.sight import Poll
 from ..model.text import escape
 from ..model.units import age, interval
 from .cursor_verdict import ASK_FOR_LOGS

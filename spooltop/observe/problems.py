@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.problem import Problem, Severity
 from .host_problems import host_problems
 from .message_problems import message_problems
-from .seen import Seen
+from .rule_input import Seen
 from .state_problems import state_problems
 
 __all__ = ["problems"]

@@ -6,13 +6,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from spooltop.model.observation import Lock
+
 from ..model.problem import Problem, Severity
-from ..model.sight import Lock
 from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age, count, fit, percent
 from .cursor_verdict import revert_words, writers_of
-from .seen import Seen
+from .rule_input import Seen
 from .thresholds import Thresholds
 
 __all__ = ["lock_problem", "state_problems"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..model.sight import Sight
-from ..model.words import Box
+from spooltop.model.observation import Sight
+from spooltop.model.vocabulary import Box
 
 __all__ = ["WaitingWatch"]
 

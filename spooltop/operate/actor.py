@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..model.words import Json
+from spooltop.model.vocabulary import Json
 
 __all__ = ["Actor"]
 

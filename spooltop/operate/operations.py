@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from spooltop.model.protocols import BATCH, Operator
+from spooltop.model.vocabulary import Action, Json, Verdict
+
 from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.audit import AuditLine, AuditTrail
-from ..model.kind import BATCH, Operator
 from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
 from ..model.redact import Redactor
@@ -23,15 +25,14 @@ from ..model.results import columns_of_results
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.units import duration
-from ..model.words import Action, Json, Verdict
 from .actor import Actor
+from .audit_log import after_line, before_line, trail_of
 from .confirm import confirm_for
-from .done import Done
-from .given import with_file
-from .logger import to_syslog
-from .scope import scope
-from .trail import after_line, before_line, trail_of
-from .words import command_words, undo_words
+from .defaults import scope
+from .inject_file import with_file
+from .packed_results import Done
+from .shell_command import command_words, undo_words
+from .syslog import to_syslog
 
 __all__ = ["Operations"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spooltop.model import units
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .context import Scene, View
 from .draw.plan import plan_words

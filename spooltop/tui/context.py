@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spooltop.model.can import Can
-from spooltop.model.kind import Sort
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import BoxState, Lock
 from spooltop.model.plan import Confirm, Plan
 from spooltop.model.problem import Problem
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import BoxState, Lock
 from spooltop.model.snapshot import Cursor, Snapshot
-from spooltop.model.words import ASIDE, Box, Key, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
 __all__ = ["BOX_OF", "LISTS", "ListState", "Scene", "View"]
 

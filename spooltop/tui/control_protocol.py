@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from spooltop.model.audit import AuditTrail
-from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders
-from spooltop.model.kind import Listing, ListQuery, Meanwhile
 from spooltop.model.plan import OperationRecord, Plan, Result
+from spooltop.model.protocols import Listing, ListQuery, Meanwhile
 from spooltop.model.row import Payload
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action, Json, Key
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Action, Json, Key
 
 __all__ = ["PAYLOAD_LIMIT", "Control"]
 

@@ -18,7 +18,7 @@ import pytest
 from spooltop.backends.directory.detect import Target, identify
 from spooltop.engine import Spool
 from spooltop.errors import MailFolder, NotASpool, SpooltopError
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
 
 ROOT = Path(__file__).parents[2]

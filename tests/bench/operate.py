@@ -21,7 +21,7 @@ from spooltop.engine.names import in_cur
 from spooltop.engine.presence import Hold
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .places import arguments, kind
 

@@ -16,7 +16,7 @@ from spooltop.model.plan import Item, ItemResult, Outcome, Plan, Refusal, Result
 from spooltop.model.progress import EVERY, Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.operate.confirm import confirm_for
 
 from .streams import spooltop

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.curtain import Curtain, wanted
+from spooltop.startup.splash import Curtain, wanted
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -123,7 +123,7 @@ def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> 
 
 
 def test_it_loads_nothing(tmp_path: Path) -> None:
-    code = "import sys, spooltop.curtain; print(*{'argparse', 'dataclasses', 're', 'textual', 'enum'} & set(sys.modules))"
+    code = "import sys, spooltop.startup.splash; print(*{'argparse', 'dataclasses', 're', 'textual', 'enum'} & set(sys.modules))"
     bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert bare.stdout.split() == []
 

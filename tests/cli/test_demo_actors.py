@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.demo import consumers, lockers, pace, pollers, rows, writers
+from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, speed, writers
 from spooltop.cli.demo.command import BANNER, BANNER_KEPT, goodbye
-from spooltop.cli.demo.family import Family, Kin, fork
+from spooltop.cli.demo.process_group import Family, Kin, fork
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.engine import names as grammar
 from spooltop.model.plan import OperationRecord
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 from spooltop.observe.thresholds import Thresholds
 
 
@@ -116,22 +116,22 @@ def test_a_log_starts_anew_where_it_has_grown_long(spool: str) -> None:
 
 
 def test_the_same_row_always_reads_the_same() -> None:
-    assert rows.row("signal", 5121) == rows.row("signal", 5121)
-    assert set(json.loads(rows.row("email", 7))) == {"source", "rowid", "from", "text"}
-    assert consumers.is_poison(rows.poison(1))
-    assert not any(map(consumers.is_poison, (rows.row("teams", 1), b"\xff", b"[]", b"")))
+    assert sample_messages.row("signal", 5121) == sample_messages.row("signal", 5121)
+    assert set(json.loads(sample_messages.row("email", 7))) == {"source", "rowid", "from", "text"}
+    assert consumers.is_poison(sample_messages.poison(1))
+    assert not any(map(consumers.is_poison, (sample_messages.row("teams", 1), b"\xff", b"[]", b"")))
 
 
 def test_a_worker_acks_until_the_demo_is_over(spool: str, kin: Kin) -> None:
     with Spool(spool, durable=False) as box:
-        box.put(rows.row("teams", 1))
+        box.put(sample_messages.row("teams", 1))
         consumers.work(kin, claimed(box), 0.0)
         assert os.listdir(os.path.join(spool, "cur")) == []
 
 
 def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Kin) -> None:
     with Spool(spool, durable=False) as box:
-        for payload in (rows.row("teams", 1), rows.poison(2)):
+        for payload in (sample_messages.row("teams", 1), sample_messages.poison(2)):
             id = box.put(payload)
             consumers.work(over, claimed(box), 60.0)
             assert box.peek() == id
@@ -140,7 +140,7 @@ def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Kin) -
 
 def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, kin: Kin) -> None:
     with Spool(spool, durable=False) as box:
-        box.put(rows.poison(1))
+        box.put(sample_messages.poison(1))
 
     def act() -> None:
         with Spool(spool, durable=False) as box:
@@ -155,12 +155,12 @@ def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, ki
 
 def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Kin) -> None:
     with Spool(spool, durable=False) as box:
-        box.put(rows.row("teams", 1))
+        box.put(sample_messages.row("teams", 1))
         claim = claimed(box)
         os.unlink(os.path.join(spool, "cur", claim.name))
         consumers.work(kin, claim, 0.0)
         assert claim.ended and box.depth() == 0
-        box.put(rows.row("teams", 2))
+        box.put(sample_messages.row("teams", 2))
         consumers.work(kin, claimed(box), 0.0)
         assert os.listdir(os.path.join(spool, "cur")) == []
 
@@ -222,9 +222,9 @@ def test_the_last_line_fits_80_columns(banner: str) -> None:
 
 
 def test_the_settings_are_thresholds_below_the_usual() -> None:
-    fast, usual = Thresholds.from_settings(pace.SETTINGS), Thresholds()
+    fast, usual = Thresholds.from_settings(speed.SETTINGS), Thresholds()
     assert (fast.tmp_old, fast.claim_long) == (5.0, 15.0)
-    for name in pace.SETTINGS:
+    for name in speed.SETTINGS:
         field = name.removeprefix("SPOOLTOP_").lower()
         assert getattr(fast, field) < getattr(usual, field)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.demo import place
+from spooltop.cli.demo import demo_dir
 from spooltop.engine import Spool
 from spooltop.errors import NotASpool, Refused
 
@@ -16,7 +16,7 @@ from spooltop.errors import NotASpool, Refused
 @pytest.fixture
 def left_behind(tmp_path: Path) -> Path:
     """What a killed demo leaves: its lock is free, its spool has messages."""
-    ground = place.make(str(tmp_path))
+    ground = demo_dir.make(str(tmp_path))
     os.close(ground.lock)
     with Spool(ground.spool, durable=False) as spool:
         spool.put(b"x")
@@ -26,7 +26,7 @@ def left_behind(tmp_path: Path) -> Path:
 
 def test_a_demo_removes_all_of_its_directory_and_no_more(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    ground = place.make(str(tmp_path))
+    ground = demo_dir.make(str(tmp_path))
     with Spool(ground.spool, durable=False) as spool:
         spool.put(b"x")
     outside = tmp_path / "mine" / "letter"
@@ -39,48 +39,48 @@ def test_a_demo_removes_all_of_its_directory_and_no_more(tmp_path: Path) -> None
 
 
 def test_a_leftover_is_swept(tmp_path: Path, left_behind: Path) -> None:
-    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert demo_dir.sweep(str(tmp_path)) == [left_behind.name]
     assert os.listdir(tmp_path) == []
 
 
 def test_a_leftover_whose_removal_was_cut_off_is_swept_again(tmp_path: Path, left_behind: Path) -> None:
     (left_behind / "memex" / "tmp").rmdir()
-    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert demo_dir.sweep(str(tmp_path)) == [left_behind.name]
 
 
 def test_a_demo_that_lives_is_left_alone(tmp_path: Path) -> None:
-    ground = place.make(str(tmp_path))
-    assert place.sweep(str(tmp_path)) == []
+    ground = demo_dir.make(str(tmp_path))
+    assert demo_dir.sweep(str(tmp_path)) == []
     assert ground.base is not None
     assert os.path.isdir(ground.spool)
     ground.close()
 
 
 def test_one_process_of_it_that_lives_keeps_it(tmp_path: Path, left_behind: Path) -> None:
-    child = os.open(left_behind / place.MARKER, os.O_RDONLY)
+    child = os.open(left_behind / demo_dir.MARKER, os.O_RDONLY)
     fcntl.flock(child, fcntl.LOCK_SH)
-    assert place.sweep(str(tmp_path)) == []
+    assert demo_dir.sweep(str(tmp_path)) == []
     os.close(child)
-    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert demo_dir.sweep(str(tmp_path)) == [left_behind.name]
 
 
 def test_what_has_not_the_marker_is_left_alone(tmp_path: Path, left_behind: Path) -> None:
-    (tmp_path / f"{place.PREFIX}empty").mkdir()
-    (tmp_path / f"{place.PREFIX}file").write_text("x")
-    (tmp_path / f"{place.PREFIX}other").mkdir()
-    (tmp_path / f"{place.PREFIX}other" / place.MARKER).write_text("something else")
-    (tmp_path / f"{place.PREFIX}deep" / place.MARKER).mkdir(parents=True)
-    (tmp_path / f"{place.PREFIX}linked").mkdir()
-    os.symlink(left_behind / place.MARKER, tmp_path / f"{place.PREFIX}linked" / place.MARKER)
-    os.mkfifo(tmp_path / f"{place.PREFIX}fifo")
+    (tmp_path / f"{demo_dir.PREFIX}empty").mkdir()
+    (tmp_path / f"{demo_dir.PREFIX}file").write_text("x")
+    (tmp_path / f"{demo_dir.PREFIX}other").mkdir()
+    (tmp_path / f"{demo_dir.PREFIX}other" / demo_dir.MARKER).write_text("something else")
+    (tmp_path / f"{demo_dir.PREFIX}deep" / demo_dir.MARKER).mkdir(parents=True)
+    (tmp_path / f"{demo_dir.PREFIX}linked").mkdir()
+    os.symlink(left_behind / demo_dir.MARKER, tmp_path / f"{demo_dir.PREFIX}linked" / demo_dir.MARKER)
+    os.mkfifo(tmp_path / f"{demo_dir.PREFIX}fifo")
     before = set(os.listdir(tmp_path)) - {left_behind.name}
-    assert place.sweep(str(tmp_path)) == [left_behind.name]
+    assert demo_dir.sweep(str(tmp_path)) == [left_behind.name]
     assert set(os.listdir(tmp_path)) == before
 
 
 def test_another_name_with_the_marker_is_left_alone(tmp_path: Path, left_behind: Path) -> None:
     left_behind.rename(tmp_path / "precious")
-    assert place.sweep(str(tmp_path)) == []
+    assert demo_dir.sweep(str(tmp_path)) == []
     assert (tmp_path / "precious" / "memex" / "new").is_dir()
 
 
@@ -88,25 +88,25 @@ def test_a_link_to_a_leftover_elsewhere_is_not_followed(tmp_path: Path, left_beh
     swept = tmp_path / "swept"
     swept.mkdir()
     os.symlink(left_behind, swept / left_behind.name)
-    assert place.sweep(str(swept)) == []
+    assert demo_dir.sweep(str(swept)) == []
     assert (left_behind / "memex").is_dir()
     assert os.path.lexists(swept / left_behind.name)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
-@pytest.mark.parametrize("whose", ["", place.MARKER])
+@pytest.mark.parametrize("whose", ["", demo_dir.MARKER])
 def test_what_another_user_owns_is_left_alone(tmp_path: Path, left_behind: Path, whose: str) -> None:
     os.chown(left_behind / whose, 65534, 65534)
-    assert place.sweep(str(tmp_path)) == []
+    assert demo_dir.sweep(str(tmp_path)) == []
     assert (left_behind / "memex").is_dir()
 
 
 def test_sweeping_where_nothing_can_be_listed_finds_nothing(tmp_path: Path) -> None:
-    assert place.sweep(str(tmp_path / "missing")) == []
+    assert demo_dir.sweep(str(tmp_path / "missing")) == []
 
 
 def test_a_kept_spool_stays(tmp_path: Path) -> None:
-    ground = place.keep(str(tmp_path / "spool"))
+    ground = demo_dir.keep(str(tmp_path / "spool"))
     ground.close()
     with Spool(ground.spool) as spool:
         assert spool.depth() == 0
@@ -116,9 +116,9 @@ def test_a_kept_spool_stays(tmp_path: Path) -> None:
 def test_a_kept_spool_is_not_made_over_something(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("x")
     with pytest.raises(Refused, match="there already"):
-        place.keep(str(tmp_path))
+        demo_dir.keep(str(tmp_path))
     with pytest.raises(Refused, match="there already"):
-        place.keep(str(tmp_path / "letter"))
+        demo_dir.keep(str(tmp_path / "letter"))
     with pytest.raises(NotASpool, match="parent"):
-        place.keep(str(tmp_path / "missing" / "spool"))
+        demo_dir.keep(str(tmp_path / "missing" / "spool"))
     assert os.listdir(tmp_path) == ["letter"]

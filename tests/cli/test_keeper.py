@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.keeper import may_hang, stay_apart
+from spooltop.startup.supervisor import may_hang, stay_apart
 
 LINE = "30 1 0:40 / {point} rw,relatime - {kind} server rw\n"
 TABLE = LINE.format(point="/", kind="ext4") + LINE.format(point="/sys/fs/fuse/connections", kind="fusectl")

@@ -13,8 +13,8 @@ from spooltop.cli.terminal import Terminal
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
-from spooltop.operate.words import MOST_IDS, MOST_LINES, shell_lines
+from spooltop.model.vocabulary import Action, Box
+from spooltop.operate.shell_command import MOST_IDS, MOST_LINES, shell_lines
 
 from .streams import ROOT, Stream, spooltop
 

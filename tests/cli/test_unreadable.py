@@ -18,7 +18,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .streams import spooltop
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.cli.cmd_work import Worker
 from spooltop.cli.signals import signals_heard
 from spooltop.cli.terminal import Terminal
-from spooltop.cli.working import Worker
 from spooltop.engine import Spool
 
 from .streams import Stream, finish, spooltop, start

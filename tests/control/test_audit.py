@@ -16,8 +16,8 @@ from spooltop.errors import Unreadable
 from spooltop.model.audit import AuditLog, said
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
-from spooltop.operate.trail import trail_of
+from spooltop.model.vocabulary import Action, Box
+from spooltop.operate.audit_log import trail_of
 
 NAMES = ("a\x1b[31mb", "[red]", "\udcff\udcfe", "plain")
 

@@ -13,11 +13,11 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.model.kind import ListQuery, Sort
+from spooltop.model.observation import Lock
 from spooltop.model.plan import Outcome
+from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.selection import Selection
-from spooltop.model.sight import Lock
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 HOST = os.uname().nodename
 

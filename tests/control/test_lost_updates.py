@@ -12,7 +12,7 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile
 from spooltop.model.snapshot import Cursor
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 
 class Watched:

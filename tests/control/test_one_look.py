@@ -17,10 +17,10 @@ from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.engine.counters import COUNTERS
-from spooltop.model.kind import ListQuery
 from spooltop.model.problem import CODES
+from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.draw.boxes import flow_lines
 from spooltop.tui.draw.glyphs import ASCII
 from spooltop.tui.draw.overview import overview

@@ -12,7 +12,7 @@ from spooltop.errors import Stopped
 from spooltop.model.plan import Plan
 from spooltop.model.progress import EVERY, Progress
 from spooltop.model.selection import Selection
-from spooltop.model.words import LIVE, Action, Box, Json
+from spooltop.model.vocabulary import LIVE, Action, Box, Json
 
 COUNT = 2 * EVERY
 

@@ -16,9 +16,9 @@ from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import UsageError
 from spooltop.model.expiry import expired_words, kept_words
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.thresholds import Thresholds
 
 from ..cli.streams import Done

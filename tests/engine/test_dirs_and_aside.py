@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Spool, aside
+from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 from tests.engine.helpers import Interposed
 
 
@@ -31,7 +31,7 @@ def test_missing_boxes_are_told_and_the_others_open(tmp_path: Path) -> None:
 
 
 def test_looking_makes_nothing(dirs: SpoolDirs) -> None:
-    assert dirs.own() is None and dirs.own("held", "x") is None and list(aside.entries(dirs, Box.HELD)) == []
+    assert dirs.own() is None and dirs.own("held", "x") is None and list(set_aside.entries(dirs, Box.HELD)) == []
     assert sorted(os.listdir(dirs.path)) == ["cur", "new", "tmp"]
 
 
@@ -88,18 +88,18 @@ def test_a_message_goes_aside_with_what_is_known_of_it(dirs: SpoolDirs, name: st
     known = {"origin": "cur", "reason": "r", "at": 1.5, "who": "me"}
     for message in (name, "other"):
         Path(dirs.path, "cur", message).write_bytes(os.fsencode(message))
-        aside.set_aside(dirs, Box.HELD, "op-1", message, dirs.box(Box.CUR), known)
-    entries = {entry.name: entry for entry in aside.entries(dirs, Box.HELD)}
+        set_aside.set_aside(dirs, Box.HELD, "op-1", message, dirs.box(Box.CUR), known)
+    entries = {entry.name: entry for entry in set_aside.entries(dirs, Box.HELD)}
     assert set(entries) == {name, "other"}
-    assert aside.read_meta(dirs, entries[name]) == {**known, "name": name}
-    aside.remove_meta(dirs, entries[name])
-    aside.remove_meta(dirs, entries[name])
-    assert aside.read_meta(dirs, entries[name]) == {} and aside.read_meta(dirs, entries["other"])["name"] == "other"
+    assert set_aside.read_meta(dirs, entries[name]) == {**known, "name": name}
+    set_aside.remove_meta(dirs, entries[name])
+    set_aside.remove_meta(dirs, entries[name])
+    assert set_aside.read_meta(dirs, entries[name]) == {} and set_aside.read_meta(dirs, entries["other"])["name"] == "other"
 
 
 def test_a_lost_race_leaves_no_metadata(dirs: SpoolDirs) -> None:
     with pytest.raises(FileNotFoundError):
-        aside.set_aside(dirs, Box.TRASH, "op", "gone", dirs.box(Box.NEW), {})
+        set_aside.set_aside(dirs, Box.TRASH, "op", "gone", dirs.box(Box.NEW), {})
     assert os.listdir(Path(dirs.path, ".spooltop/trash/op")) == []
 
 
@@ -107,13 +107,13 @@ def test_what_is_aside_is_not_replaced(dirs: SpoolDirs) -> None:
     for content in (b"one", b"two"):
         Path(dirs.path, "new/same").write_bytes(content)
         if content == b"one":
-            aside.set_aside(dirs, Box.TRASH, "op", "same", dirs.box(Box.NEW), {"at": 1})
+            set_aside.set_aside(dirs, Box.TRASH, "op", "same", dirs.box(Box.NEW), {"at": 1})
     with pytest.raises(FileExistsError):
-        aside.set_aside(dirs, Box.TRASH, "op", "same", dirs.box(Box.NEW), {"at": 2})
+        set_aside.set_aside(dirs, Box.TRASH, "op", "same", dirs.box(Box.NEW), {"at": 2})
     assert Path(dirs.path, ".spooltop/trash/op/same").read_bytes() == b"one"
     assert Path(dirs.path, "new/same").read_bytes() == b"two"
-    [entry] = aside.entries(dirs, Box.TRASH)
-    assert aside.read_meta(dirs, entry)["at"] == 1
+    [entry] = set_aside.entries(dirs, Box.TRASH)
+    assert set_aside.read_meta(dirs, entry)["at"] == 1
 
 
 @pytest.mark.parametrize("renameat2", [True, False])

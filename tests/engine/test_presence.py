@@ -14,10 +14,10 @@ import pytest
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
-from spooltop.engine.machine import Machine, file_system, is_network, process_start, this_machine
+from spooltop.engine.host import Machine, file_system, is_network, process_start, this_machine
 from spooltop.engine.presence import Hold, Presence, Vantage, check_hosts, judge, look, new_token
 from spooltop.errors import UsageError
-from spooltop.model.words import Verdict
+from spooltop.model.vocabulary import Verdict
 from tests.engine.helpers import in_child
 
 HERE = Machine("box", "boot-1", "pid:[1]", "machine-1")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model.cursor_input import meant
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from spooltop.errors import UsageError
 from spooltop.model.query import Query, is_plain, parse
 from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 NOW = 1_795_222_869.0
 

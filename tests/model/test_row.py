@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from spooltop.model.row import Row
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 
 def test_another_verdict_leaves_all_else_as_it_is() -> None:

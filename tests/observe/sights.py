@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spooltop.model.observation import BoxState, CursorSource, Flow, Sight, VerdictCounts, Watch
 from spooltop.model.row import Row
-from spooltop.model.sight import BoxState, CursorSource, Flow, Sight, VerdictCounts, Watch
-from spooltop.model.words import Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
 T0 = 1_795_222_800.0
 """A full quarter of a minute, so that cells of histories begin with the watch."""

@@ -15,9 +15,9 @@ from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.journal import parse_journal
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors import JOURNAL
-from spooltop.model.sight import CursorSource
+from spooltop.model.observation import CursorSource
 from spooltop.model.snapshot import Cursor, Snapshot
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
 from ..conftest import Clock

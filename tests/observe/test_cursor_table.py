@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.sight import CursorWrite, Flow, LockParty, Poll
+from spooltop.model.observation import CursorWrite, Flow, LockParty, Poll
 from spooltop.model.snapshot import Cursor
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
 from .sights import T0, CursorDisk, look

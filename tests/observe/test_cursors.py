@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.cursor_values import direction, order, pick, shown
-from spooltop.model.sight import CursorWrite, LockParty
+from spooltop.model.observation import CursorWrite, LockParty
 from spooltop.model.snapshot import Cursor, Snapshot
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 from spooltop.observe.cursor_history import CursorHistory, Write
 

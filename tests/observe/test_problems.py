@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model import query
+from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
-from spooltop.model.sight import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
 from spooltop.model.units import cells
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 from spooltop.observe import Observer, Thresholds
 
 from .sights import T0, claim, flow, look, temporary

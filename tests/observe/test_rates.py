@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model import cursor_values
-from spooltop.model.sight import BoxState, Flow, Passage
-from spooltop.model.words import Box
+from spooltop.model.observation import BoxState, Flow, Passage
+from spooltop.model.vocabulary import Box
 from spooltop.observe import Observer, depth, thresholds
 from spooltop.observe import flow as flow_module
 from spooltop.observe.depth import DepthHistory, TrendWatch

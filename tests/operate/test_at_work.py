@@ -9,11 +9,11 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
+from spooltop.model.observation import Sight
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import Sight
-from spooltop.model.words import Action, Box, Owner, Verdict
-from spooltop.operate.atwork import at_work
+from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.operate.consumers_note import at_work
 
 NOW = 1_795_222_869.0
 

@@ -8,17 +8,17 @@ import os
 import pytest
 
 from spooltop.errors import AuditFailed, Refused, UsageError
-from spooltop.model.can import Can
-from spooltop.model.kind import BATCH
+from spooltop.model.capabilities import Can
 from spooltop.model.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
+from spooltop.model.protocols import BATCH
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.actor import Actor
 from spooltop.operate.confirm import accepts, confirm_for
+from spooltop.operate.defaults import scope
 from spooltop.operate.operations import Operations
-from spooltop.operate.scope import scope
-from spooltop.operate.words import command_words, id_word
+from spooltop.operate.shell_command import command_words, id_word
 
 WHO = Actor("ann", 1000, 77, sudo_user=None, ssh_connection="192.0.2.1 5 192.0.2.2 22", tty="/dev/pts/3")
 

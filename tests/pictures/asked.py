@@ -7,7 +7,7 @@ import datetime
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .values import NOW, TARGET, ZONE, claim, claims
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spooltop.cli.demo.command import BANNER
-from spooltop.model.followed import Followed
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action, Box, Key
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Action, Box, Key
 
 from ..tui.fake import FakeControl
 from . import asked, states, values

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import BoxState, Disk, Lock, LockParty, VerdictCounts, Watch, Who
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
-from spooltop.model.sight import BoxState, Disk, Lock, LockParty, VerdictCounts, Watch, Who
 from spooltop.model.snapshot import Percentiles, Rates, Snapshot
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from .values import NOW, ages, claim, cursors, tmp_files, trouble, waiting
 

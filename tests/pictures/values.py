@@ -10,10 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from spooltop.model.cursor_values import shown
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.row import Row
-from spooltop.model.selection import Selection
-from spooltop.model.sight import (
+from spooltop.model.observation import (
     AGE_BOUNDS,
     Ages,
     BoxState,
@@ -30,8 +27,11 @@ from spooltop.model.sight import (
     Watch,
     Who,
 )
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
-from spooltop.model.words import Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""

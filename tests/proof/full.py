@@ -13,7 +13,7 @@ from spooltop.engine import Spool, SpoolFull
 from spooltop.errors import AuditFailed
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .crash import scratch
 from .disks import Disk, mount_tmpfs, unmount

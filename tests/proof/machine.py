@@ -26,7 +26,7 @@ from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import ClaimLost
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
 from .crash import scratch

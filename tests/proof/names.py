@@ -25,16 +25,16 @@ from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders, Holding
+from spooltop.model.observation import CursorSection, Lock, LockParty
 from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
 from spooltop.model.redact import redact
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, unescape
-from spooltop.model.words import Box, Owner, Verdict
-from spooltop.operate.words import id_word
+from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.operate.shell_command import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.context import Scene, View
 from spooltop.tui.draw.cursors import cursor_table

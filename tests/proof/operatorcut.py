@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from spooltop.engine import Spool, aside
+from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.kind import BATCH
 from spooltop.model.plan import Outcome
+from spooltop.model.protocols import BATCH
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, LIVE, Action, Box
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 
 from .pagecache import Disk, RecordingFiles
 from .world import body, build, operations
@@ -146,8 +146,8 @@ def _wrong(
 
 def _nothing_known(root: Path) -> Iterator[str]:
     with SpoolDirs(root) as dirs:
-        for entry in (entry for box in ASIDE for entry in aside.entries(dirs, box)):
-            if "reason" not in aside.read_meta(dirs, entry):
+        for entry in (entry for box in ASIDE for entry in set_aside.entries(dirs, box)):
+            if "reason" not in set_aside.read_meta(dirs, entry):
                 yield f"nothing is known of {entry.name}, which was set aside"
 
 

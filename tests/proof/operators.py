@@ -13,7 +13,7 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.model.plan import Outcome, Plan
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, Action, Box
+from spooltop.model.vocabulary import ASIDE, Action, Box
 
 from .crash import scratch
 from .figures import Figure

@@ -12,7 +12,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from spooltop.errors import SpooltopError
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .crash import scratch, sequences
 from .figures import Figure

@@ -20,7 +20,7 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Claim, ClaimLost, Spool
 from spooltop.model.plan import Outcome, Plan
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .crash import scratch
 from .figures import Figure

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .machine import Consumers
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .crash import scratch
 from .operatorcut import TAKEN, WORK, operator_cuts, taken_cuts

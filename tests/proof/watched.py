@@ -15,7 +15,7 @@ from pathlib import Path
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from ..whole.terminal import SPOOLTOP, Terminal
 from .crash import scratch

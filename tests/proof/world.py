@@ -26,7 +26,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
 __all__ = [

@@ -9,18 +9,18 @@ from dataclasses import replace
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.audit import AuditTrail
-from spooltop.model.can import Can
-from spooltop.model.followed import Followed
+from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
-from spooltop.model.kind import ListQuery, Meanwhile
+from spooltop.model.observation import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Watch, Who
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
+from spooltop.model.protocols import ListQuery, Meanwhile
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Watch, Who
 from spooltop.model.snapshot import Cursor, Rates, Snapshot
-from spooltop.model.words import Action, Box, Json, Key, Owner, Verdict
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
 from spooltop.operate.confirm import confirm_for
 
 NOW = 1_795_222_869.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.followed import Followed
 from spooltop.model.row import Row
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.spans import line_text
 from spooltop.tui.threads.messages import Followers

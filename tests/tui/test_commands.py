@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS, OVER, ROOTS, command_for, footer, help_lines, key_table_markdown, palette
 from spooltop.tui.context import LISTS, Scene, View
 from spooltop.tui.keys import shown

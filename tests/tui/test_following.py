@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.followed import Followed
+from spooltop.model.observation import CursorSection, LockParty
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.sight import CursorSection, LockParty
 from spooltop.model.snapshot import Cursor
-from spooltop.model.words import Action, Box, Json, Verdict
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.tui.threads.messages import Followers
 from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then
 

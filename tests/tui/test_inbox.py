@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from spooltop.model.kind import ListQuery
-from spooltop.model.words import Box
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Box
 from spooltop.tui.threads.mailbox import Inbox
 from spooltop.tui.threads.messages import Followers, KeysRead, LookFailed, SnapshotTaken
 

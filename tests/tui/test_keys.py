@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from spooltop.model.plan import Confirm, OperationRecord
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS
 
 from .driving import Driver, dashboard

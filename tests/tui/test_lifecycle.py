@@ -13,7 +13,7 @@ import pytest
 from textual.strip import Strip
 
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.terminal.lifecycle import goodbye, printable, shell, terminal_gone

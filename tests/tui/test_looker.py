@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.kind import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListQuery, Meanwhile, Sort
 from spooltop.model.snapshot import Rates, Snapshot
-from spooltop.model.words import Box, Key, Verdict
+from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.tui.change_filter import Steady
 from spooltop.tui.screens.input import LineEdit
 from spooltop.tui.threads.list_progress import Waiting

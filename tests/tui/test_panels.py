@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.errors import Unreadable
-from spooltop.model.can import Can
-from spooltop.model.followed import Followed
+from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import OperationRecord
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import dashboard

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
 from spooltop.model.plan import OperationRecord
 from spooltop.model.progress import EVERY
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.screens.panel import Panel
 from spooltop.tui.screens.plan import PlanScreen
 from spooltop.tui.terminal.lifecycle import goodbye

@@ -8,7 +8,7 @@ from textual.message import Message
 
 from spooltop.model.plan import Confirm, OperationRecord
 from spooltop.model.progress import EVERY
-from spooltop.model.words import Action, Verdict
+from spooltop.model.vocabulary import Action, Verdict
 from spooltop.tui.screens.panel import Panel
 
 from .driving import Driver, dashboard

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import Unreadable
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import CursorSection
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import CursorSection
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 from spooltop.tui import Options
 from spooltop.tui.threads.messages import RowsRead, SnapshotTaken
 from spooltop.tui.widgets import VirtualList

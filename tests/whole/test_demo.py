@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spooltop.cli.demo import pace, place
+from spooltop.cli.demo import demo_dir, speed
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.snapshot import Snapshot
@@ -82,7 +82,7 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
     seen: set[str] = set()
     reverted: set[str] = set()
     end = time.monotonic() + 90
-    with open_control(str(spool), settings=pace.SETTINGS) as control:
+    with open_control(str(spool), settings=speed.SETTINGS) as control:
         while not wanted <= seen:
             assert time.monotonic() < end, wanted - seen
             control.changes(0.5)
@@ -90,7 +90,7 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
             seen |= codes(snapshot)
             reverted |= {problem.text for problem in snapshot.problems if problem.code == "cursor-reverted"}
         counts = snapshot.sight.counts
-        assert 1 <= counts.dead <= pace.MOST_DEAD
+        assert 1 <= counts.dead <= speed.MOST_DEAD
         assert counts.unknown == 0
         # Where the machine stalls for seconds, others come between the read and the write of the one too: any, not all.
         assert any(line.startswith("imessage reverted 89636→89632") for line in reverted), reverted
@@ -115,7 +115,7 @@ def test_the_status_is_printed_and_the_spool_removed(demo: Demo, tmp_path: Path)
     process = demo("--json", seconds="1")
     out, err = process.communicate(timeout=60)
     status = json.loads(out)
-    assert status["spool"].startswith(str(tmp_path / "temp" / place.PREFIX))
+    assert status["spool"].startswith(str(tmp_path / "temp" / demo_dir.PREFIX))
     assert set(status["cursors"]) == {"imessage", "teams", "signal", "email", "messenger"}
     assert process.returncode == 0
     assert err.startswith("demo over: you requeued 0 of ")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from spooltop.model.vocabulary import LIVE, Box
+
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from ...engine.ticket_files import MEMBER
 from ...errors import NotASpool, Unreadable
-from ...model.words import LIVE, Box
 from . import hints
 from .locks.lock_files import is_lock_name
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path

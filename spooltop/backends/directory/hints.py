@@ -9,9 +9,10 @@ import os
 import re
 import stat
 
+from spooltop.model.vocabulary import LIVE, Box
+
 from ...errors import NotASpool, SpooltopError, Unreadable
 from ...model.text import escape
-from ...model.words import LIVE, Box
 from .locks.lock_files import is_lock_name
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path
 from .storage.access import quoted, sudo_name, user_name

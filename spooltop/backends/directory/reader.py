@@ -16,14 +16,14 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.can import Can
-from spooltop.model.followed import Followed
+from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
-from spooltop.model.kind import Listing, ListQuery, Meanwhile
+from spooltop.model.observation import BoxState, CursorSource, Disk, Sight, Watch
 from spooltop.model.progress import Progress
+from spooltop.model.protocols import Listing, ListQuery, Meanwhile
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import BoxState, CursorSource, Disk, Sight, Watch
-from spooltop.model.words import ASIDE, LIVE, Action, Box, Key, Verdict
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
 
 from .cursors.permission import cursor_rights
 from .cursors.writers import WriterWatch

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import Unreadable
-from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.observation import Sight
 from spooltop.model.progress import Progress
+from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
-from spooltop.model.sight import Sight
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from .reader import DirectoryReader
 

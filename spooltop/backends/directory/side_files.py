@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.sight import CursorSource, Lock, LockParty
-from spooltop.model.words import Box
+from spooltop.model.observation import CursorSource, Lock, LockParty
+from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles, named_folders
 from .cursors.watcher import CursorEar

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.engine import counters
 from spooltop.engine.files import Files
 from spooltop.errors import Unreadable
-from spooltop.model.can import Can
-from spooltop.model.followed import Followed
+from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
-from spooltop.model.kind import Listing, ListQuery, Meanwhile
+from spooltop.model.observation import BoxState, CursorSource, Sight, Watch
+from spooltop.model.protocols import Listing, ListQuery, Meanwhile
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import BoxState, CursorSource, Sight, Watch
-from spooltop.model.words import LIVE, Action, Key
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import LIVE, Action, Key
 
 from .cursors.files import CursorFiles, named_folders
 from .cursors.permission import cursor_rights

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from spooltop.model.observation import Lock, LockParty
+
 from ...errors import UsageError
-from ...model.sight import Lock, LockParty
 from ...model.text import escape
 from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
 

@@ -10,14 +10,15 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from spooltop.model.vocabulary import Action
+
 from ...errors import Refused, UsageError
 from ...model.plan import OperationRecord
 from ...model.text import escape
-from ...model.words import Action
 from .. import render_json, render_text
 from ..context import Context
-from . import pace, place, pollers, stage
-from .family import Family
+from . import demo_dir, pollers, scenario, speed
+from .process_group import Family
 
 if TYPE_CHECKING:
     from ...control import Control
@@ -36,17 +37,17 @@ def demo(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("demo draws on a terminal, and here is none", advice="--headless 20 prints its status after 20 s")
     if args.read_only:
         raise Refused("demo: --read-only was asked for, and it makes a spool", advice="spooltop --read-only PATH looks at yours")
-    place.sweep()
-    ground = place.make() if args.dir is None else place.keep(args.dir)
+    demo_dir.sweep()
+    ground = demo_dir.make() if args.dir is None else demo_dir.keep(args.dir)
     try:
         pollers.begin(ground.spool)
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGHUP, _interrupt)
         errors = os.path.join(ground.spool, pollers.LOGS, "demo.log")
-        family = Family.begin("spooltop-demo", stage.play(ground.spool, kept=ground.base is None), errors=errors)
+        family = Family.begin("spooltop-demo", scenario.play(ground.spool, kept=ground.base is None), errors=errors)
         try:
             logs = os.path.join(ground.spool, pollers.LOGS, "poll-*.log")
-            with context.open(ground.spool, watch=True, settings=pace.SETTINGS, poll_logs=[logs]) as control:
+            with context.open(ground.spool, watch=True, settings=speed.SETTINGS, poll_logs=[logs]) as control:
                 code = _headless(control, args, context) if args.headless is not None else _drawn(control, args, context)
                 records = control.operations()
         finally:
@@ -86,7 +87,7 @@ def _watched(control: Control, seconds: float) -> Snapshot:
     end = time.monotonic() + seconds
     snapshot = control.look()
     while time.monotonic() < end:
-        time.sleep(min(pace.TICK, max(0.0, end - time.monotonic())))
+        time.sleep(min(speed.TICK, max(0.0, end - time.monotonic())))
         snapshot = control.look()
     return snapshot
 

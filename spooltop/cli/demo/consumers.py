@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from ...engine import Claim, Spool
 from ...errors import ClaimLost
-from . import pace
-from .family import Kin
+from . import speed
+from .process_group import Kin
 
 __all__ = ["is_poison", "slow", "work", "worker"]
 
@@ -37,10 +37,10 @@ def slow(spool: str) -> Callable[[Kin], None]:
 
     def act(kin: Kin) -> None:
         with Spool(spool, durable=False) as box:
-            while kin.wait(pace.SLOW_CLAIM_PAUSE):
+            while kin.wait(speed.SLOW_CLAIM_PAUSE):
                 claim = box.claim(timeout=_AWAKE)
                 if claim is not None:
-                    work(kin, claim, pace.SLOW_CLAIM)
+                    work(kin, claim, speed.SLOW_CLAIM)
 
     return act
 
@@ -54,7 +54,7 @@ def is_poison(data: bytes) -> bool:
     return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
 
 
-def work(kin: Kin, claim: Claim, seconds: float, *, poison: float = pace.POISON_WORK) -> None:
+def work(kin: Kin, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
     """Acks after ``seconds``; with a message that kills the process is killed after ``poison`` seconds instead. Gives the claim
     back where the demo is over before that."""
     try:

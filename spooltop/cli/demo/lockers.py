@@ -6,8 +6,8 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from . import pace
-from .family import Kin
+from . import speed
+from .process_group import Kin
 
 __all__ = ["LOCK", "holder", "waiter"]
 
@@ -16,12 +16,12 @@ LOCK = "import.lock"
 
 def holder(spool: str) -> Callable[[Kin], None]:
     """Holds the lock for long, again and again."""
-    return lambda kin: _share(kin, spool, 0.0, pace.LOCK_HELD)
+    return lambda kin: _share(kin, spool, 0.0, speed.LOCK_HELD)
 
 
 def waiter(spool: str) -> Callable[[Kin], None]:
     """Wants it just for a moment, and so waits for it most of the time."""
-    return lambda kin: _share(kin, spool, pace.LOCK_PAUSE / 3, pace.LOCK_PAUSE / 3)
+    return lambda kin: _share(kin, spool, speed.LOCK_PAUSE / 3, speed.LOCK_PAUSE / 3)
 
 
 def _share(kin: Kin, spool: str, after: float, held: float) -> None:
@@ -32,6 +32,6 @@ def _share(kin: Kin, spool: str, after: float, held: float) -> None:
             if not kin.wait(held):
                 return
             fcntl.flock(fd, fcntl.LOCK_UN)
-            after = pace.LOCK_PAUSE if held > pace.LOCK_PAUSE else after
+            after = speed.LOCK_PAUSE if held > speed.LOCK_PAUSE else after
     finally:
         os.close(fd)

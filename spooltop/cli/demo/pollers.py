@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from spooltop.model.vocabulary import Json
+
 from ...engine import CursorFile, Spool
 from ...errors import SpooltopError
-from ...model.words import Json
-from . import pace
-from .family import Kin
-from .rows import FIELDS, NEWEST, SOURCES, row
+from . import speed
+from .process_group import Kin
+from .sample_messages import FIELDS, NEWEST, SOURCES, row
 
 __all__ = ["CURSORS", "LOGS", "Poller", "begin", "pollers", "section"]
 
@@ -147,16 +148,16 @@ class Poller:
 
 def _turns(kin: Kin, first: float) -> Iterator[int]:
     """Counts the polls from ``first`` on as they become due; those that were slept through are left out."""
-    for turn in count(max(0, int((time.monotonic() - first) / pace.POLL))):
-        due = first + turn * pace.POLL
-        if time.monotonic() < due + pace.POLL:
+    for turn in count(max(0, int((time.monotonic() - first) / speed.POLL))):
+        due = first + turn * speed.POLL
+        if time.monotonic() < due + speed.POLL:
             if not kin.until(due):
                 return
             yield turn
 
 
 def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int]) -> Act:
-    every = round(pace.ROUND / pace.POLL)
+    every = round(speed.ROUND / speed.POLL)
 
     def act(kin: Kin) -> None:
         poller = Poller(spool, source)
@@ -177,18 +178,18 @@ def _imessage(kin: Kin, poller: Poller, first: float) -> None:
     for turn in _turns(kin, first):
         if turn == 0:
             continue  # a look or two at the old value first
-        if turn == 1 or still > _UNTOUCHED * pace.ROUND / pace.POLL:
+        if turn == 1 or still > _UNTOUCHED * speed.ROUND / speed.POLL:
             poller.newest += 4
         still = 0 if poller.poll() else still + 1
 
 
 def _email(kin: Kin, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
     """Reads the whole file early in a round, then the mail, which takes its time, and writes the whole file back."""
-    turn = max(0, int((time.monotonic() - began) / pace.ROUND))
-    while kin.until(began + turn * pace.ROUND + pace.EMAIL_READS):
+    turn = max(0, int((time.monotonic() - began) / speed.ROUND))
+    while kin.until(began + turn * speed.ROUND + speed.EMAIL_READS):
         read = poller.read_whole()
         turn += 1
-        if not kin.until(began + turn * pace.ROUND + pace.EMAIL_WRITES - pace.DRAFT_STANDS):
+        if not kin.until(began + turn * speed.ROUND + speed.EMAIL_WRITES - speed.DRAFT_STANDS):
             return
         poller.newest += arrive(turn)
-        poller.poll_whole(read, lambda: kin.wait(pace.DRAFT_STANDS))
+        poller.poll_whole(read, lambda: kin.wait(speed.DRAFT_STANDS))

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from ...engine import Spool
-from . import pace, rows
-from .family import Kin
+from . import sample_messages, speed
+from .process_group import Kin
 
 __all__ = ["dying", "slow"]
 
@@ -26,7 +26,7 @@ class Export(io.RawIOBase):
         super().__init__()
         self._kin = kin
         self._left = pieces
-        self._piece = rows.export("email", _ROWS)
+        self._piece = sample_messages.export("email", _ROWS)
         self._every = every
         self._last = last
 
@@ -46,9 +46,9 @@ def slow(spool: str) -> Callable[[Kin], None]:
 
     def act(kin: Kin) -> None:
         with Spool(spool, durable=False) as box:
-            while kin.wait(pace.SLOW_PAUSE / 4):
-                box.put(_export(kin, pace.SLOW_CHUNKS, pace.SLOW_CHUNK_EVERY, lambda: None), source="email")
-                if not kin.wait(pace.SLOW_PAUSE):
+            while kin.wait(speed.SLOW_PAUSE / 4):
+                box.put(_export(kin, speed.SLOW_CHUNKS, speed.SLOW_CHUNK_EVERY, lambda: None), source="email")
+                if not kin.wait(speed.SLOW_PAUSE):
                     return
 
     return act

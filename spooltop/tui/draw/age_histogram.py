@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.sight import Ages
+from spooltop.model.observation import Ages
 from spooltop.model.snapshot import Snapshot
 
 from .glyphs import BARS

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from spooltop.model import units
 from spooltop.model.expiry import expired_words
-from spooltop.model.sight import BoxState
+from spooltop.model.observation import BoxState
 from spooltop.model.snapshot import Percentiles, Snapshot
 from spooltop.model.text import suppressed_words
-from spooltop.model.words import ASIDE, LIVE, Box
+from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
 from .glyphs import BARS, UNWATCHED
 from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width

@@ -11,7 +11,7 @@ from functools import lru_cache
 from spooltop.model import units
 from spooltop.model.row import Row
 from spooltop.model.text import program
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width

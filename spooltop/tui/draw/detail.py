@@ -10,7 +10,7 @@ from spooltop.model.expiry import kept_words
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Percentiles
 from spooltop.model.text import escape
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from .columns import owner_text
 from .freshness import when

@@ -6,7 +6,7 @@ import datetime
 
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .freshness import Lamp, lamp_line, stale_line, when
 from .spans import Line, Span, Style, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width

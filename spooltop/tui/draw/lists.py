@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.kind import Sort
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
 from .freshness import Lamp, Times, lamp_line

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from spooltop.model import units
 from spooltop.model.cursor_values import shown as cursor_text
-from spooltop.model.sight import CursorSection
+from spooltop.model.observation import CursorSection
 from spooltop.model.snapshot import Cursor, Snapshot
 
 from .freshness import when

@@ -6,7 +6,7 @@ import datetime
 from itertools import zip_longest
 
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from spooltop.model import units
 from spooltop.model.plan import Confirm, Item, Plan, Refusal, warnings_of
 from spooltop.model.row import Row
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .columns import owner_text
 from .freshness import when

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, restyle, safe, shown, spread, text_width, wrap
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from spooltop.model.plan import Outcome, Result
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .freshness import when
 from .panel_frame import WIDEST, framed, inner_width, noted

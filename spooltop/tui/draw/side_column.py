@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.kind import Sort
+from spooltop.model.observation import CursorSection
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
-from spooltop.model.sight import CursorSection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from .age_histogram import AGES_ROOM, age_histogram
 from .columns import columns_for

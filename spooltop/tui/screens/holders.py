@@ -6,9 +6,10 @@ from functools import partial
 
 from textual.message import Message
 
+from spooltop.model.vocabulary import Key
+
 from ...errors import SpooltopError
 from ...model.holders import Holders
-from ...model.words import Key
 from ..context import Scene, View
 from ..draw.holders import holders_lines
 from ..draw.spans import Line, line_text, shown

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from textual.events import Key
 
+from spooltop.model.vocabulary import Action, Box, Json
+
 from ...model.plan import Result
 from ...model.selection import Selection
-from ...model.words import Action, Box, Json
 from ..commands import footer
 from ..context import Scene, View
 from ..draw.inject import Field, form_lines

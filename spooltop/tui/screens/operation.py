@@ -6,11 +6,12 @@ from functools import partial
 
 from textual.message import Message
 
+from spooltop.model.vocabulary import Action
+
 from ...errors import SpooltopError
 from ...model.audit import AuditTrail
 from ...model.plan import OperationRecord, Plan
 from ...model.selection import Selection
-from ...model.words import Action
 from ..context import Scene, View
 from ..draw.operation import operation_lines
 from ..draw.spans import Line

@@ -6,10 +6,11 @@ from functools import partial
 
 from textual.message import Message
 
+from spooltop.model.vocabulary import Action
+
 from ...errors import SpooltopError
 from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
-from ...model.words import Action
 from ..context import Scene, View
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown

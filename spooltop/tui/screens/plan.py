@@ -10,13 +10,14 @@ from textual.app import ComposeResult
 from textual.events import Key, Resize
 from textual.message import Message
 
+from spooltop.model.vocabulary import Action, Json
+from spooltop.operate.shell_command import shell_lines
+
 from ...errors import SpooltopError, UsageError
 from ...model import units
 from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
 from ...model.text import escape
-from ...model.words import Action, Json
-from ...operate.words import shell_lines
 from ..commands import command_for
 from ..context import Scene, View
 from ..draw.plan import plan_lines

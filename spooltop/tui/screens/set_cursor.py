@@ -8,7 +8,7 @@ from spooltop.model.cursor_input import Meant, meant
 from spooltop.model.plan import Result
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from ..context import Scene, View
 from ..draw.set_cursor import setting_lines

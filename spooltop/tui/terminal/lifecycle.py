@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from spooltop.model.plan import Outcome, Result
 from spooltop.model.text import escape
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 __all__ = ["catch_signals", "goodbye", "need_descriptors", "printable", "say_no_more", "shell", "terminal_gone"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spooltop.model.followed import Followed
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Key
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Key
 
 __all__ = [
     "Followers", "Found", "KeysRead", "ListAdvanced", "LookFailed", "MatchFound", "Page", "PayloadRead", "RowsRead", "Search",

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from spooltop.errors import SpooltopError
-from spooltop.model.followed import Followed
-from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.words import Key
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Key
 
 from ..control_protocol import PAYLOAD_LIMIT, Control
 from ..screens.main.find_next import match

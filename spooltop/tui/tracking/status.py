@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from spooltop.model.cursor_values import direction, pick, shown
-from spooltop.model.followed import Followed
 from spooltop.model.plan import Outcome, Plan, Result
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, program
+from spooltop.model.tracked import Followed
 from spooltop.model.units import age, duration
-from spooltop.model.words import ASIDE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
 from ..threads.messages import Followers
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spooltop.model.followed import Followed
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
+from spooltop.model.tracked import Followed
 from spooltop.model.units import age, duration
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from ..threads.messages import Followers
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Openers, Process, Processes
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.engine.machine import Machine
-from spooltop.model.sight import Sight
+from spooltop.engine.host import Machine
+from spooltop.model.observation import Sight
 
 
 class FakeProcesses(Processes):

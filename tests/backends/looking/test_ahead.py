@@ -13,9 +13,9 @@ from spooltop.backends.directory.listing.order import Order
 from spooltop.backends.directory.listing.preview import AT_ONCE
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import quick_put_us
-from spooltop.model.kind import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListQuery, Meanwhile, Sort
 from spooltop.model.row import Row
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 COUNT = 40_000
 NAMES = [

@@ -14,7 +14,7 @@ from spooltop.backends.directory.cursors.files import CursorFiles, parse_section
 from spooltop.backends.directory.cursors.watcher import CursorEar
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
-from spooltop.model.sight import CursorSource
+from spooltop.model.observation import CursorSource
 
 
 class Looking:

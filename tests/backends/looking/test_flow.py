@@ -14,8 +14,8 @@ from spooltop.backends.directory.events.traffic import Traffic
 from spooltop.backends.directory.events.watcher import Batch, Heard
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import Asides
-from spooltop.model.sight import Passage
-from spooltop.model.words import Box
+from spooltop.model.observation import Passage
+from spooltop.model.vocabulary import Box
 
 TOKEN = "ab" * 16
 ID = "1795220920443125.P9R0123456789abcdef.vm"

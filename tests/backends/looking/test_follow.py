@@ -10,8 +10,8 @@ import pytest
 
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
-from spooltop.model.followed import Followed
-from spooltop.model.words import Box
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import Box
 
 from .table import see_until
 

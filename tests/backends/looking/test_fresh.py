@@ -8,9 +8,9 @@ from pathlib import Path
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshRows
+from spooltop.model.observation import Sight
 from spooltop.model.progress import Progress
-from spooltop.model.sight import Sight
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from .table import FakeProcesses
 

@@ -18,11 +18,11 @@ from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import quick_put_us
 from spooltop.errors import UsageError
-from spooltop.model.kind import Listing, ListQuery, Sort
+from spooltop.model.protocols import Listing, ListQuery, Sort
 from spooltop.model.query import parse
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 Opened = Callable[..., DirectoryReader]
 NAMES = ["1795220920000001.1.vm", "1795220920000002.1.vm", "1795220920000003.1.vm,s=x", "a,s=email,n=2", "late.txt"]

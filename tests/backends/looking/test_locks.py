@@ -21,9 +21,9 @@ import pytest
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.lock_files import LockFiles, LockLine, LockTable, parse_locks, read_table
 from spooltop.backends.directory.locks.message_locks import message_locks
-from spooltop.model.kind import ListQuery
-from spooltop.model.sight import Lock
-from spooltop.model.words import Box
+from spooltop.model.observation import Lock
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
 
 from .conftest import Opened

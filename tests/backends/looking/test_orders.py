@@ -11,8 +11,8 @@ from spooltop.backends.directory.listing.order import Order, Values, by_column
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import quick_put_us
-from spooltop.model.kind import ListQuery, Sort
-from spooltop.model.words import Box
+from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.vocabulary import Box
 
 ATTRIBUTES = ("", ",s=email", ",s=bot,n=2", ",s=email,n=11")
 NAMES = [

@@ -24,7 +24,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Stopped
 from spooltop.model.progress import EVERY, Progress
 from spooltop.model.row import Row
-from spooltop.model.words import Verdict
+from spooltop.model.vocabulary import Verdict
 
 from .table import FakeProcesses
 

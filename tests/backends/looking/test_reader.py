@@ -24,9 +24,9 @@ from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
-from spooltop.model.kind import ListQuery
-from spooltop.model.sight import Sight
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.observation import Sight
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.observe import Observer
 
 from .table import FakeProcesses, see_until
@@ -337,7 +337,8 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
         if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
             path.chmod(0o755)
     script = (
-        "import sys; from spooltop.backends.directory.reader import DirectoryReader; from spooltop.model.words import Action\n"
+        "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
+        "from spooltop.model.vocabulary import Action\n"
         "r = DirectoryReader(sys.argv[1], watch=False); s = r.see(); r.close()\n"
         "print(s.who.words, '|', s.can.why_not(Action.REQUEUE), '|', s.complete)"
     )

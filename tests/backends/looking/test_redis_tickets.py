@@ -22,7 +22,7 @@ from spooltop.control import open_control
 from spooltop.engine.tickets import RedisTicketQueue
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 from tests.cli.streams import spooltop
 from tests.conftest import Clock
 from tests.proof.tickets import redis_server

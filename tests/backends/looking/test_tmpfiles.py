@@ -14,7 +14,7 @@ from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.liveness.tmp_liveness import TmpFiles, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable, parse_locks
 from spooltop.model.row import Row
-from spooltop.model.words import Verdict
+from spooltop.model.vocabulary import Verdict
 
 from .conftest import Opened
 from .table import FakeProcesses

@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
 from spooltop.backends.directory.events.watcher import Heard, Watcher, watchfiles_source
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
 from spooltop.model.holders import Holders
-from spooltop.model.kind import ListQuery
-from spooltop.model.words import Box
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Box
 
 from .conftest import Opened
 from .table import FakeProcesses

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.writers import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
-from spooltop.model.sight import CursorSection, LockParty
+from spooltop.model.observation import CursorSection, LockParty
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")

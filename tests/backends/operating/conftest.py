@@ -19,7 +19,7 @@ from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, LIVE, Box, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
 
 CONSUMER = """

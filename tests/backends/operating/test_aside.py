@@ -12,7 +12,7 @@ from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 ALL = Selection(everything=True)
 

@@ -17,7 +17,7 @@ from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.plan import Outcome
 from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else, which root alone may")

@@ -9,7 +9,7 @@ import pytest
 
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .tripwire import Tripwire, failed, killed
 

@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import ASIDE, Action, Box
+from spooltop.model.vocabulary import ASIDE, Action, Box
 
 from .tripwire import Tripwire, failed, killed
 

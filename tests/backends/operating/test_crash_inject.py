@@ -8,7 +8,7 @@ import pytest
 
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from .test_crash import prepared, run
 from .tripwire import CHANGES, Tripwire, killed

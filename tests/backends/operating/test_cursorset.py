@@ -27,7 +27,7 @@ from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError
 from spooltop.model.plan import Outcome, Plan, Result
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Json
+from spooltop.model.vocabulary import Action, Json
 from spooltop.operate.operations import Operations
 
 NOBODY = 65534

@@ -13,7 +13,7 @@ from spooltop.errors import AuditFailed
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.units import size
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
 TRASH = Selection(box=Box.TRASH, everything=True)

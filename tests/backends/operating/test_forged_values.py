@@ -16,9 +16,9 @@ from spooltop.cli import render_changes_text, render_json, render_text
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import SpooltopError
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 WHOLE = bool(os.environ.get("SPOOLTOP_WHOLE"))
 VALUES = (

@@ -34,10 +34,10 @@ from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshRows
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.kind import ListQuery
 from spooltop.model.plan import Outcome, Result
+from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
-from spooltop.model.words import LIVE, Action, Box
+from spooltop.model.vocabulary import LIVE, Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds
 from spooltop.operate.operations import Operations

@@ -10,7 +10,7 @@ from spooltop.engine import names
 from spooltop.errors import UsageError
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 
 def inject(desk, **options):

@@ -11,10 +11,10 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
-from spooltop.model.kind import BATCH
 from spooltop.model.plan import Outcome
+from spooltop.model.protocols import BATCH
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import finish
 
 NEW = Selection(box=Box.NEW, older_than=0.0)

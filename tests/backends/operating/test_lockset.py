@@ -24,7 +24,7 @@ from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
 
 DEAD, ALIVE, IMPOSSIBLE = 77, 78, 9_999_999_999

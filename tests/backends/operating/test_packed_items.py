@@ -20,7 +20,7 @@ from spooltop.model.chunked import CHUNK
 from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, oldest_of, told_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 
 
 def item(number):

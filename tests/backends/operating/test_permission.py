@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.model.can import Can
-from spooltop.model.words import Action
+from spooltop.model.capabilities import Can
+from spooltop.model.vocabulary import Action
 
 NOBODY = 65534
 

@@ -11,10 +11,10 @@ import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import Refused, UsageError
-from spooltop.model.kind import BATCH
 from spooltop.model.plan import Confirm, Outcome
+from spooltop.model.protocols import BATCH
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 
 

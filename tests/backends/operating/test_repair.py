@@ -12,7 +12,7 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 ALL = Selection(everything=True)
 

@@ -14,7 +14,7 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
 

@@ -13,7 +13,7 @@ from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
 

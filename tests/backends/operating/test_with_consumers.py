@@ -15,7 +15,7 @@ from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
 from spooltop.model.plan import Confirm, Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 CLAIM_ALL = """
 import os, signal, sys

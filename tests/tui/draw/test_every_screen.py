@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from spooltop.model.audit import AuditLine, AuditTrail
 from spooltop.model.cursor_input import meant
 from spooltop.model.holders import Holders, Holding
-from spooltop.model.kind import Sort
+from spooltop.model.observation import CursorSection, Lock, LockParty
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import CursorSection, Lock, LockParty
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.kind import Sort
-from spooltop.model.sight import CursorSection
-from spooltop.model.words import Box, Owner
+from spooltop.model.observation import CursorSection
+from spooltop.model.protocols import Sort
+from spooltop.model.vocabulary import Box, Owner
 from spooltop.tui.draw.boxes import flow_lines
 from spooltop.tui.draw.columns import columns_for, short_id
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.sight import AGE_BOUNDS, Ages, SourceAges
+from spooltop.model.observation import AGE_BOUNDS, Ages, SourceAges
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 from spooltop.tui.draw.age_histogram import AGES_ROOM, age_histogram
 from spooltop.tui.draw.freshness import Lamp
 from spooltop.tui.draw.overview import overview

@@ -11,12 +11,12 @@ from typing import Any, overload
 import pytest
 
 from spooltop.cli import render_changes_text, render_text
-from spooltop.model.can import Can
-from spooltop.model.kind import Sort
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import Lock, LockParty, Watch, Who
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload
-from spooltop.model.sight import Lock, LockParty, Watch, Who
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 from spooltop.observe.observer import Observer
 from spooltop.tui.availability import purge
 from spooltop.tui.context import Scene, View

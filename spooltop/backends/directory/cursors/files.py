@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors import FILE_MAX, LOCK
-from spooltop.model.sight import CursorSource, CursorVersion, CursorWrite, LockParty
-from spooltop.model.words import Json
+from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockParty
+from spooltop.model.vocabulary import Json
 
 from .journal import CursorJournal
 from .watcher import CursorEar, Version, read_version

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
 from spooltop.model.numbers import finite
-from spooltop.model.sight import CursorWrite, LockParty
+from spooltop.model.observation import CursorWrite, LockParty
 
 __all__ = ["CursorJournal", "parse_journal"]
 

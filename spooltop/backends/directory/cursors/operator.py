@@ -13,15 +13,15 @@ from typing import TypeVar
 
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, SpooltopError, UsageError
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import CursorSource
 from spooltop.model.text import escape
-from spooltop.model.words import Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json
 
 from ..journal.item_log import BesideBooks
 from ..journal.item_operator import BesideOperator, Step

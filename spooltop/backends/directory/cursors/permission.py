@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spooltop.model.sight import CursorSource
+from spooltop.model.observation import CursorSource
 from spooltop.model.text import escape
 
 from ..storage.access import closed_words

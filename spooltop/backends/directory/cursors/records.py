@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from spooltop.model.plan import Outcome
 from spooltop.model.text import escape, unescape
-from spooltop.model.words import Action, Json
+from spooltop.model.vocabulary import Action, Json
 
 from ..journal.item_lines import decoded, encoded, head_of, intended, outcome_of
 from ..journal.item_log import BesideBooks

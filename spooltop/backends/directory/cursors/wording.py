@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from spooltop.engine.cursors import LOCK
 from spooltop.errors import Refused, UsageError
 from spooltop.model.cursor_values import direction, kind_of, pick, shown
+from spooltop.model.observation import CursorSource
 from spooltop.model.plan import OperationRecord, Outcome
-from spooltop.model.sight import CursorSource
 from spooltop.model.text import escape
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 from .records import Set
 

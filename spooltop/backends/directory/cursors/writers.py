@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from spooltop.errors import Refused
-from spooltop.model.sight import LockParty
+from spooltop.model.observation import LockParty
 from spooltop.model.text import escape
 
 __all__ = ["Handle", "WriterWatch", "handle_of", "parse_events"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.sight import Flow, Passage, Return
-from spooltop.model.words import Box
+from spooltop.model.observation import Flow, Passage, Return
+from spooltop.model.vocabulary import Box
 
 from .operator_moves import OperatorMoves
 from .short_lived import Through, came_and_went

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.sight import Watch
-from spooltop.model.words import Box
+from spooltop.model.observation import Watch
+from spooltop.model.vocabulary import Box
 
 from ..storage.filesystem import Mount, changes_unseen, sends_no_events
 from .watcher import Heard, Source, Watcher

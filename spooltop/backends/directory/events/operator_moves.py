@@ -10,7 +10,7 @@ import re
 import stat
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from ..journal.journal import decode
 from ..journal.records import JOURNAL, STATE_DIR, state_of

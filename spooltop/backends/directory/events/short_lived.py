@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.sight import Passage
-from spooltop.model.words import Box
+from spooltop.model.observation import Passage
+from spooltop.model.vocabulary import Box
 
 from .watcher import Batch
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
-from spooltop.model.followed import Followed
 from spooltop.model.row import Row
-from spooltop.model.words import ASIDE, Box, Verdict
+from spooltop.model.tracked import Followed
+from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..scan.scan import BoxScan, quick_put_us
 from ..scan.set_aside import Asides

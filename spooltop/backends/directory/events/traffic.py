@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.observation import Flow
 from spooltop.model.row import Row
-from spooltop.model.sight import Flow
 
 from ..scan.scan import BoxScan
 from ..scan.set_aside import Asides

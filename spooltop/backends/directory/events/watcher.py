@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .inotify import Events, inotify_here, inotify_source
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.model.plan import Outcome
-from spooltop.model.words import Action, Json
+from spooltop.model.vocabulary import Action, Json
 
 from ..storage.location import OPERATION
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spooltop.errors import AuditFailed, Refused, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.plan import Item, ItemResult, Plan
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 from ..storage.access import user_name
 from .item_lines import result_line

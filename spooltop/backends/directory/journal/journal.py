@@ -23,7 +23,7 @@ from typing import NamedTuple
 from spooltop.model.jsonl import each_once, spelled_line, spelled_outcome
 from spooltop.model.plan import Outcome
 from spooltop.model.text import bare_all, escape
-from spooltop.model.words import Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json
 
 from ..storage.location import OPERATION, Place
 from ..storage.metadata import plain_meta

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import encode_value
-from spooltop.engine.troubles import advice
+from spooltop.engine.os_errors import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.progress import Progress

@@ -11,9 +11,9 @@ from dataclasses import replace
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model import query as filters
-from spooltop.model.kind import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListQuery, Meanwhile, Sort
 from spooltop.model.row import Row
-from spooltop.model.words import Box, Key
+from spooltop.model.vocabulary import Box, Key
 
 from ..scan.packed_names import CHUNK, PackedNames
 from ..storage.rows import kind_of_file

@@ -12,7 +12,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
-from spooltop.model.words import ASIDE, Box, Key, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
 from ..storage.access import user_name
 from ..storage.rows import kind_of_file

@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 from spooltop.engine import names as grammar
 from spooltop.model import query as filters
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .selection import selects
 

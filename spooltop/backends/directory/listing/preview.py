@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spooltop.model.kind import Meanwhile
+from spooltop.model.protocols import Meanwhile
 from spooltop.model.row import Row
 
 __all__ = ["AT_ONCE", "Ahead"]

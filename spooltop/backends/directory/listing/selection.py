@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spooltop.model import query as filters
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 

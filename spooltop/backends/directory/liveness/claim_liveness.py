@@ -19,7 +19,7 @@ from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.words import Owner, Verdict
+from spooltop.model.vocabulary import Owner, Verdict
 
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders

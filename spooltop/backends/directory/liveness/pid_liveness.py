@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spooltop.model.words import Verdict
+from spooltop.model.vocabulary import Verdict
 
 from .processes import Process, Processes
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from spooltop.engine.machine import Machine, this_machine
+from spooltop.engine.host import Machine, this_machine
 
 __all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes", "short_command"]
 

@@ -16,7 +16,7 @@ from spooltop.engine import names as grammar
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.words import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from ..locks.lock_files import Device, LockTable, device_of
 from ..storage.rows import kind_of_file

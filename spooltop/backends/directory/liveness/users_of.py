@@ -13,7 +13,7 @@ from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
 from spooltop.model.holders import Holders
 from spooltop.model.text import escape
-from spooltop.model.words import Box, Key
+from spooltop.model.vocabulary import Box, Key
 
 from ..listing.message import split_key
 from ..storage.access import user_name

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from spooltop.model.sight import Lock, LockParty
+from spooltop.model.observation import Lock, LockParty
 
 from ..liveness.processes import Processes
 from ..storage.filesystem import is_local, mount_of

@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 
 from spooltop.engine.ticket_files import MEMBER
-from spooltop.model.can import Can
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import Lock
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import Lock
 from spooltop.model.text import escape
-from spooltop.model.words import LIVE, Action, Json
+from spooltop.model.vocabulary import LIVE, Action, Json
 
 from ..journal.item_log import BesideBooks
 from ..journal.item_operator import BesideOperator, Step

@@ -7,10 +7,10 @@ import os
 import stat
 from dataclasses import dataclass
 
+from spooltop.model.observation import Lock
 from spooltop.model.plan import Refusal
 from spooltop.model.row import Row
-from spooltop.model.sight import Lock
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from ..journal.log_files import LogFiles
 from ..storage.access import closed_words

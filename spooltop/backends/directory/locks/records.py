@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from spooltop.model.plan import Outcome
 from spooltop.model.text import escape, unescape
-from spooltop.model.words import Action
+from spooltop.model.vocabulary import Action
 
 from ..journal.item_lines import decoded, encoded, head_of, intended, is_time, outcome_of
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spooltop.model.sight import Lock, LockParty
+from spooltop.model.observation import Lock, LockParty
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
-from spooltop.model.words import Verdict
+from spooltop.model.vocabulary import Verdict
 
 from ..liveness.pid_liveness import Sureness, judge_pid
 from ..liveness.processes import Processes

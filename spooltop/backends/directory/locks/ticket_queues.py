@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spooltop.engine.ticket_files import MEMBER
-from spooltop.model.sight import Lock, LockParty
-from spooltop.model.words import Verdict
+from spooltop.model.observation import Lock, LockParty
+from spooltop.model.vocabulary import Verdict
 
 from ..liveness.processes import Processes
 from .soft_lock_liveness import Judge, party

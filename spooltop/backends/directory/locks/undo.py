@@ -10,7 +10,7 @@ from spooltop.model.plan import Candidates, Item, Outcome, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import count
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from ..journal.item_log import BesideBooks
 from ..journal.log_files import LogFiles

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from spooltop.errors import UsageError
+from spooltop.model.observation import Lock
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.sight import Lock
 from spooltop.model.text import escape
 from spooltop.model.units import age, duration
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ..storage.access import quoted
 from .records import Taken

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from spooltop.model.chunked import CHUNK, spread
 from spooltop.model.plan import Item, Outcome, Plan, told_of
 from spooltop.model.results import Columns, Results
-from spooltop.model.words import ASIDE, LIVE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 
 from ..journal.journal import Places, spelled_alike, spelled_moves
 from ..journal.outcomes import Came

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from spooltop.engine import aside, names
+from spooltop.engine import names, set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import Refused, Unreadable
@@ -18,7 +18,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape, program
 from spooltop.model.units import size
-from spooltop.model.words import ASIDE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
 from ..storage.folders import Folders
 from ..storage.location import OPERATION, Place, Ref, kind_of, safe_name
@@ -43,7 +43,7 @@ POISON = 3
 def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[Row, dict[str, Json]]]:
     """What was set aside, with what is known of it."""
     folders = Folders(dirs)
-    for entry in aside.entries(dirs, box, denied):
+    for entry in set_aside.entries(dirs, box, denied):
         if not OPERATION.match(entry.operation):
             continue
         place = Place(box, entry.name, entry.operation)

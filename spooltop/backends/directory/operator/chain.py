@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from spooltop.model.can import Can
-from spooltop.model.kind import Operator
-from spooltop.model.words import Action, Json
+from spooltop.model.capabilities import Can
+from spooltop.model.protocols import Operator
+from spooltop.model.vocabulary import Action, Json
 
 if TYPE_CHECKING:
     from spooltop.model.audit import AuditLog

@@ -14,7 +14,7 @@ from spooltop.model.redact import Redactor
 from spooltop.model.template import fill
 from spooltop.model.text import escape_text
 from spooltop.model.units import size as size_words
-from spooltop.model.words import Box, Json
+from spooltop.model.vocabulary import Box, Json
 
 from ..journal.journal import Places, spelled_moves
 from ..journal.outcomes import Moved

@@ -14,10 +14,10 @@ from json.encoder import encode_basestring_ascii as quoted
 from stat import S_IMODE
 from typing import NamedTuple
 
-from spooltop.engine import aside
+from spooltop.engine import set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import mode_like
-from spooltop.model.words import Box, Json
+from spooltop.model.vocabulary import Box, Json
 
 from ..storage.name_lookup import Sight
 
@@ -62,7 +62,7 @@ class MetaWriter:
         lie in a new one. Raises ``OSError``."""
         for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
             above, common = self._dirs.own(box.value), self._common[box, folder]
-            if above is None or self._sight.there(aside.meta_name(folder), above) is False:
+            if above is None or self._sight.there(set_aside.meta_name(folder), above) is False:
                 self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
         self._covered.clear()
 
@@ -97,14 +97,14 @@ class MetaWriter:
     def _lies_there(self, box: Box, folder: str) -> int | None:
         """The inode of what lies beside ``folder``."""
         above = self._dirs.own(box.value)
-        return None if above is None else self._sight.inode(aside.meta_name(folder), above)
+        return None if above is None else self._sight.inode(set_aside.meta_name(folder), above)
 
     def _write_common(self, box: Box, folder: str, words: str) -> int:
         """The inode of what lies there then. Lasts when it returns: it tells of all of them. Raises ``OSError``, and leaves
         nothing then."""
         above = self._dirs.own(box.value, create=True)
         assert above is not None  # create=True makes it or raises
-        fd = self._files.create(aside.meta_name(folder), above)
+        fd = self._files.create(set_aside.meta_name(folder), above)
         try:
             try:
                 self._files.write_all(fd, f"{words}}}\n".encode())
@@ -122,7 +122,7 @@ class MetaWriter:
     def link(self, name: str, meta: tuple[int, str]) -> bool:
         """Gives the metadata of another message that say the same, if there are any, the name of those of ``name`` too: a third
         of the time of a file. False where they have to be written."""
-        beside = aside.meta_name(name)
+        beside = set_aside.meta_name(name)
         before = self._beside.get(meta)
         if before is None or name not in beside:
             return False
@@ -135,7 +135,7 @@ class MetaWriter:
     def write(self, name: str, meta: tuple[int, str]) -> None:
         """Raises ``OSError``, and leaves nothing then."""
         folder, words = meta
-        beside = aside.meta_name(name)
+        beside = set_aside.meta_name(name)
         try:
             fd = self._files.create(beside, folder)
         except FileExistsError:
@@ -160,7 +160,7 @@ class MetaWriter:
 
     def drop(self, name: str, folder: int) -> None:
         try:
-            self._files.unlink(aside.meta_name(name), folder)
+            self._files.unlink(set_aside.meta_name(name), folder)
         except OSError:
             return  # metadata without a message are never shown; where the message stands is what counts
 

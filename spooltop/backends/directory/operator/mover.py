@@ -12,7 +12,7 @@ from time import time_ns
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
 from spooltop.model.text import escape
-from spooltop.model.words import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box
 
 from ..journal.outcomes import Came, Moved
 from ..storage.folders import Folder, Folders, drop_folder

@@ -11,18 +11,18 @@ from functools import partial
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import parse
+from spooltop.engine.os_errors import advice
 from spooltop.engine.presence import ANY_MACHINE
-from spooltop.engine.troubles import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
-from spooltop.model.can import Can
-from spooltop.model.kind import BATCH
+from spooltop.model.capabilities import Can
 from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, told_of
 from spooltop.model.progress import Progress
+from spooltop.model.protocols import BATCH
 from spooltop.model.redact import Redactor
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.words import LIVE, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ..detect import identify
 from ..journal.batch_journal import Intent

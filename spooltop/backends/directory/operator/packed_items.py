@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 from spooltop.model.chunked import CHUNK, Chunked, Column, columns_of, spread
 from spooltop.model.plan import Item, Told
 from spooltop.model.row import Row
-from spooltop.model.words import Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
 from ..storage.location import Place, Ref
 

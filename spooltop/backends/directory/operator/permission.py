@@ -9,8 +9,8 @@ from contextlib import closing
 from itertools import islice
 
 from spooltop.engine.dirs import OWN, SpoolDirs
-from spooltop.model.can import Can
-from spooltop.model.words import Action, Box
+from spooltop.model.capabilities import Can
+from spooltop.model.vocabulary import Action, Box
 
 from ..storage.access import closed_words
 from .rules import RULES

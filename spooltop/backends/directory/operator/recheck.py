@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 __all__ = ["Again", "LastLook"]
 

@@ -14,9 +14,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from spooltop.engine import aside, names
+from spooltop.engine import names, set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.words import ASIDE, Box, Verdict
+from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..journal.journal import Operation
 from ..journal.log_files import LogFiles, make_file, plain_now
@@ -62,7 +62,7 @@ def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operatio
         if not alone:
             return Repaired()
         for place in list(_left_behind(dirs, operations)):
-            aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+            set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
             if place.box is Box.TRASH:
                 drop_folder(dirs, place.box, place.folder)
         return Repaired(_twins_in_cur(dirs, look, doubled), _drop_second_names(dirs, operations))
@@ -185,7 +185,7 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[P
             place = move.source
             if result is not None or move.target is not None or place is None or not place.folder:
                 continue
-            beside = Place(place.box, aside.meta_name(place.name), place.folder)
+            beside = Place(place.box, set_aside.meta_name(place.name), place.folder)
             if _there(dirs, folders, beside) and not _there(dirs, folders, place):
                 yield place
             elif place.box is Box.TRASH and place.folder not in looked_at:
@@ -204,7 +204,7 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[
             files.unlink(place.name, fd)
             files.sync_dir(fd)
             if place.folder:
-                aside.remove_meta(dirs, aside.Entry(place.box, place.folder, place.name))
+                set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
         except FileNotFoundError:
             continue  # another operator was quicker
     return inodes

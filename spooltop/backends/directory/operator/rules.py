@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spooltop.engine import names
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.model.words import ASIDE, Action, Box, Json
+from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 
 __all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
 

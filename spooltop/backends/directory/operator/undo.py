@@ -10,7 +10,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.words import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ..journal.journal import Move, Operation
 from ..storage.folders import Folders

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from spooltop.engine import names as grammar
-from spooltop.model.sight import AGE_BOUNDS, AHEAD, Ages, SourceAges
+from spooltop.model.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
 
 from .scan import BoxScan, quick_put_us
 

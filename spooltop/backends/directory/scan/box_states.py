@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spooltop.model.observation import BoxState, VerdictCounts
 from spooltop.model.row import Row
-from spooltop.model.sight import BoxState, VerdictCounts
-from spooltop.model.words import Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
 from .scan import BoxScan
 

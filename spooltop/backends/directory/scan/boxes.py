@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
-from spooltop.model.words import LIVE, Box, Key
+from spooltop.model.vocabulary import LIVE, Box, Key
 
 from ..listing.listing import new_row
 from ..storage.rows import claim_row

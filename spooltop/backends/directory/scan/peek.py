@@ -6,7 +6,7 @@ import itertools
 import os
 import stat
 
-from spooltop.model.words import LIVE, Box
+from spooltop.model.vocabulary import LIVE, Box
 
 __all__ = ["boxes_in", "first_names", "is_spool_like", "open_path"]
 

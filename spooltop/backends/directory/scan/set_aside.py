@@ -9,12 +9,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from spooltop.engine import aside as shelf
 from spooltop.engine import names as grammar
+from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.observation import BoxState
 from spooltop.model.row import Row
-from spooltop.model.sight import BoxState
-from spooltop.model.words import ASIDE, Box
+from spooltop.model.vocabulary import ASIDE, Box
 
 from ..storage.metadata import time_of
 from ..storage.rows import aside_row, kind_of_file

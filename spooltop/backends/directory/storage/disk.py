@@ -7,10 +7,10 @@ import os
 import stat
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.can import Can
-from spooltop.model.sight import Disk, Who
+from spooltop.model.capabilities import Can
+from spooltop.model.observation import Disk, Who
 from spooltop.model.text import escape
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from .access import user_name
 from .filesystem import Mount

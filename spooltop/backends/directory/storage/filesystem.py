@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from spooltop.engine import machine
+from spooltop.engine import host
 
 __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
 
@@ -54,12 +54,12 @@ def mount_of(fd: int, proc: str = "/proc") -> Mount | None:
 
 def is_local(mount: Mount | None) -> bool:
     """True where only this machine can have the file system mounted, as far as its type tells."""
-    return mount is not None and not machine.is_network(mount.fs_type)
+    return mount is not None and not host.is_network(mount.fs_type)
 
 
 def sends_no_events(mount: Mount | None) -> bool:
     """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
-    return mount is not None and machine.is_network(mount.fs_type)
+    return mount is not None and host.is_network(mount.fs_type)
 
 
 def changes_unseen(mount: Mount | None) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from spooltop.engine import aside
+from spooltop.engine import set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.words import Box, Json
+from spooltop.model.vocabulary import Box, Json
 
 from .metadata import plain_meta
 
@@ -27,7 +27,7 @@ def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
             dirs.forget(box.value, folder)
             with suppress(FileNotFoundError):  # who took it away was cut off
                 dirs.files.rmdir(folder, above)
-            dirs.files.unlink(aside.meta_name(folder), above)  # what all of them had in common, if they had
+            dirs.files.unlink(set_aside.meta_name(folder), above)  # what all of them had in common, if they had
     except OSError:
         return  # something is in it, or it is gone, or it stays: an empty folder is in nobody's way
 
@@ -62,7 +62,7 @@ class Folders:
         if found is None:
             if len(self._aside) >= _KEPT:
                 self.close()
-            fd = aside.folder(self._dirs, box, folder, create=create)
+            fd = set_aside.folder(self._dirs, box, folder, create=create)
             if fd is None:
                 raise FileNotFoundError(f"{box}/{folder}")
             found = self._aside[box, folder] = self._opened(fd)
@@ -72,7 +72,7 @@ class Folders:
         """``aside.read_shared`` by ``plain_meta``, what could be read once."""
         told = self._shared.get((box, folder))
         if told is None:
-            told = plain_meta(aside.read_shared(self._dirs, box, folder))
+            told = plain_meta(set_aside.read_shared(self._dirs, box, folder))
             if told:
                 if len(self._shared) >= _KEPT:
                     self._shared.clear()

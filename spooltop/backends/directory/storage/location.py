@@ -9,7 +9,7 @@ from os import stat_result
 from typing import NamedTuple, Self
 
 from spooltop.model.text import escape, unescape
-from spooltop.model.words import ASIDE, Box, Json
+from spooltop.model.vocabulary import ASIDE, Box, Json
 
 __all__ = ["OPERATION", "Place", "Ref", "kind_of", "safe_name"]
 

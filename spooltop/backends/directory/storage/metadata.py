@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spooltop.engine import aside
+from spooltop.engine import set_aside
 from spooltop.model.numbers import finite
-from spooltop.model.words import Json
+from spooltop.model.vocabulary import Json
 
 from .location import Place
 
@@ -30,7 +30,7 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
         folder = folders.of(place.box, place.folder)
     except OSError:
         return {}
-    own = aside.told_of(folders.files, place.name, folder.fd)
+    own = set_aside.told_of(folders.files, place.name, folder.fd)
     return folders.shared(place.box, place.folder) if own is None else plain_meta(own)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from .filesystem import Mount, mount_of
 

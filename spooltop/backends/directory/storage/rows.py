@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterable
 
 from spooltop.engine.names import Name, parse
+from spooltop.model.observation import Tried
 from spooltop.model.row import Row
-from spooltop.model.sight import Tried
-from spooltop.model.words import Box, Owner
+from spooltop.model.vocabulary import Box, Owner
 
 from .location import kind_of
 

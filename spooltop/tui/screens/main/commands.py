@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spooltop.errors import SpooltopError
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape, escape_text
-from spooltop.model.words import Action, Box
+from spooltop.model.vocabulary import Action, Box
 
 from ...context import BOX_OF, View
 from ...draw.columns import COLUMNS

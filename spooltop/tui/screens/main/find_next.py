@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spooltop.model.kind import Listing, ListQuery
+from spooltop.model.protocols import Listing, ListQuery
 
 from ...threads.messages import Search, Wish
 

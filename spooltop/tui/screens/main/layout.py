@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spooltop.model.row import Row
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from ...commands import footer
 from ...context import LISTS, Scene, View

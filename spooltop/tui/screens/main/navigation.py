@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spooltop.model.words import ASIDE
+from spooltop.model.vocabulary import ASIDE
 
 from ...commands import TABS
 from ...context import LISTS, View

@@ -10,13 +10,13 @@ from textual.containers import Container
 from textual.events import Key, Resize
 from textual.message import Message
 
-from spooltop.model.kind import Sort
+from spooltop.model.observation import Lock
 from spooltop.model.plan import Result
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
-from spooltop.model.sight import Lock
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.text import escape
-from spooltop.model.words import Box
+from spooltop.model.vocabulary import Box
 
 from ...change_filter import Steady
 from ...commands import by_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spooltop.model.kind import ListQuery
+from spooltop.model.protocols import ListQuery
 
 from ...change_filter import clock_period
 from ...context import View

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spooltop.model.words import ASIDE, Box, Json
+from spooltop.model.vocabulary import ASIDE, Box, Json
 
 from .dirs import SpoolDirs
 from .files import Files

@@ -14,13 +14,13 @@ from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 from .arguments import check_text
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
-from .drafts import Data, Drafts, SourceFailed, check_data
 from .files import open_shared
+from .id_generator import Ids
 from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
-from .stamps import Ids
-from .troubles import in_words
+from .os_errors import in_words
+from .tmp_writer import Data, Drafts, SourceFailed, check_data
 
 __all__ = ["MessageId", "Putter"]
 

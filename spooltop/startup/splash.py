@@ -82,7 +82,7 @@ class Curtain:
 
     def count(self, path: str) -> None:
         """Counts the names in ``path`` and paints their number while it is up. What goes wrong is told by the first look."""
-        from .backends.directory.scan import getdents
+        from spooltop.backends.directory.scan import getdents
 
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

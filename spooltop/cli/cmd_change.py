@@ -10,15 +10,16 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from ..control import Control
-from ..errors import Refused, Stopped, UsageError
-from ..model.plan import Confirm, Outcome, Plan, Result
-from ..model.selection import Selection
-from ..model.text import escape
-from ..model.units import count, duration
-from ..model.words import Action, Box, Json
-from ..operate.confirm import accepts
-from . import render_changes_json, render_changes_text, render_json, tracing
+from spooltop.control import Control
+from spooltop.errors import Refused, Stopped, UsageError
+from spooltop.model.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.selection import Selection
+from spooltop.model.text import escape
+from spooltop.model.units import count, duration
+from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.operate.confirm import accepts
+
+from . import render_changes_json, render_changes_text, render_json, trace
 from .context import Context
 from .selecting import path_of, selection_of
 from .terminal import Terminal
@@ -173,10 +174,10 @@ def change(
             terminal.out(line)
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
-        found = tracing.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
-        told["trace"] = tracing.as_json(found, began)
-        words = tracing.verdict(found, began, traced)
-        if all(map(tracing.through, found.values())):
+        found = trace.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
+        told["trace"] = trace.as_json(found, began)
+        words = trace.verdict(found, began, traced)
+        if all(map(trace.through, found.values())):
             terminal.status("")
             if not args.json:
                 terminal.out(words)

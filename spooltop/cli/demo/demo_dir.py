@@ -13,9 +13,9 @@ import stat
 import tempfile
 from dataclasses import dataclass
 
-from ...engine import Spool
-from ...errors import NotASpool, Refused
-from ...model.text import escape
+from spooltop.engine import Spool
+from spooltop.errors import NotASpool, Refused
+from spooltop.model.text import escape
 
 __all__ = ["MARKER", "PREFIX", "Place", "keep", "make", "sweep"]
 

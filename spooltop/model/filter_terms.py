@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from .row import Row
 from .text import escape
-from .words import Box, Verdict
+from .vocabulary import Box, Verdict
 
 __all__ = ["COMPARE", "KEYED", "Age", "IsVerdict", "Pid", "Source", "Term", "Text", "Tries"]
 

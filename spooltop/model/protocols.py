@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .audit import AuditLog
-from .can import Can
-from .followed import Followed
+from .capabilities import Can
 from .holders import Holders
+from .observation import Sight
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .progress import Progress
 from .row import Payload, Row
 from .selection import Selection
-from .sight import Sight
-from .words import Action, Box, Json, Key
+from .tracked import Followed
+from .vocabulary import Action, Box, Json, Key
 
 __all__ = ["BATCH", "ListQuery", "Listing", "Meanwhile", "Operator", "Reader", "Sort"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..model.sight import Sight
-from ..model.text import escape
-from ..model.units import age
-from ..model.words import Verdict
+from spooltop.model.observation import Sight
+from spooltop.model.text import escape
+from spooltop.model.units import age
+from spooltop.model.vocabulary import Verdict
 
 __all__ = ["RECENT", "at_work"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model.problem import CODES
-from ..model.text import escape
-from ..model.words import Box
+from spooltop.model.problem import CODES
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Box
+
 from .flow import WINDOW
-from .seen import Seen
+from .rule_input import Seen
 
 __all__ = ["not_judged", "not_judged_codes", "not_visible"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..model.chunked import CHUNK, Chunked, Column, column_of, spread
-from ..model.plan import ItemResult, Outcome
-from ..model.results import Results, columns_of_results
+from spooltop.model.chunked import CHUNK, Chunked, Column, column_of, spread
+from spooltop.model.plan import ItemResult, Outcome
+from spooltop.model.results import Results, columns_of_results
 
 __all__ = ["Done"]
 

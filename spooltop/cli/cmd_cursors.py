@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from ..control import Control
-from ..errors import UsageError
-from ..model.cursor_input import meant
-from ..model.selection import Selection
-from ..model.snapshot import Cursor
-from ..model.text import escape, unescape
-from ..model.units import parse_age
-from ..model.words import Action, Json
+from spooltop.control import Control
+from spooltop.errors import UsageError
+from spooltop.model.cursor_input import meant
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Cursor
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import parse_age
+from spooltop.model.vocabulary import Action, Json
+
 from . import render_json, render_text
-from .changing import change
+from .cmd_change import change
+from .cmd_show import watched
 from .context import Context, here_or
-from .looking import watched
 
 __all__ = ["cursors"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .words import Box, Verdict
+from .vocabulary import Box, Verdict
 
 __all__ = ["Followed"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ..errors import UsageError
-from ..model.selection import Selection
-from ..model.words import Action, Box
+from spooltop.errors import UsageError
+from spooltop.model.selection import Selection
+from spooltop.model.vocabulary import Action, Box
 
 __all__ = ["PURGE_AGE", "scope"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..control import Control
-from ..model.followed import Followed
-from ..model.text import escape
-from ..model.units import duration
-from ..model.words import ASIDE, Box, Json
+from spooltop.control import Control
+from spooltop.model.text import escape
+from spooltop.model.tracked import Followed
+from spooltop.model.units import duration
+from spooltop.model.vocabulary import ASIDE, Box, Json
 
 __all__ = ["as_json", "through", "trace", "verdict"]
 

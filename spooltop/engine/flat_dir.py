@@ -18,7 +18,7 @@ from spooltop.errors import Unreadable
 
 from .counters import lock_within
 from .files import Files
-from .machine import this_machine
+from .host import this_machine
 
 __all__ = ["available", "read_and_delete"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .can import Can
+from .capabilities import Can
 from .row import Row
-from .words import DIED, Box, Json, Key
+from .vocabulary import DIED, Box, Json, Key
 
 __all__ = [
     "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorVersion", "CursorWrite", "Disk", "Flow",

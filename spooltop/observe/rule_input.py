@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model.sight import Sight
-from ..model.snapshot import Cursor, Rates
-from ..model.words import Box
+from spooltop.model.observation import Sight
+from spooltop.model.snapshot import Cursor, Rates
+from spooltop.model.vocabulary import Box
+
 from .cursors import CursorWatch
 from .depth import Trend
 from .failing import Failing

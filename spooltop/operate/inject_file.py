@@ -7,9 +7,9 @@ import os
 import stat
 from collections.abc import Mapping
 
-from ..errors import UsageError
-from ..model.text import escape
-from ..model.words import Json
+from spooltop.errors import UsageError
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Json
 
 __all__ = ["MOST_BYTES", "with_file"]
 

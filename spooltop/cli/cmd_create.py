@@ -7,16 +7,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..backends.directory.detect import identify
-from ..errors import NotASpool, Refused, SpooltopError, UsageError
-from ..model.text import escape
-from ..model.words import LIVE, Box
+from spooltop.backends.directory.detect import identify
+from spooltop.errors import NotASpool, Refused, SpooltopError, UsageError
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import LIVE, Box
+
 from . import render_json
 from .context import Context
 from .selecting import id_of
 
 if TYPE_CHECKING:
-    from ..engine import Spool
+    from spooltop.engine import Spool
 
 __all__ = ["init", "open_spool", "put"]
 
@@ -26,7 +27,7 @@ SOME = 1
 def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Spool:
     """The engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with the hint that fits where it is
     none, or one of mail."""
-    from ..engine import Spool
+    from spooltop.engine import Spool
 
     as_spool = args.as_kind == "spool"
     target = identify(args.path, as_spool)
@@ -40,7 +41,7 @@ def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Sp
 
 
 def init(args: argparse.Namespace, context: Context) -> int:
-    from ..engine import Spool
+    from spooltop.engine import Spool
 
     path: str = args.path
     made: list[str] = []

@@ -16,21 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..engine.claim import backoff
-from ..engine.limits import MAX_ATTEMPTS
-from ..engine.waiting import LONGEST, Watch
-from ..errors import ClaimLost, SpoolFull, SpooltopError, UsageError
-from ..model.text import escape
-from ..model.units import duration, parse_age
-from ..model.words import Box
-from ..settings import gather
+from spooltop.engine.claim import backoff
+from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.waiting import LONGEST, Watch
+from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
+from spooltop.model.text import escape
+from spooltop.model.units import duration, parse_age
+from spooltop.model.vocabulary import Box
+from spooltop.settings import gather
+
+from .cmd_create import open_spool
 from .context import Context
-from .making import open_spool
 from .signals import signal_group, signal_name, signals_heard, wait_for_bell
 from .terminal import Terminal, printable
 
 if TYPE_CHECKING:
-    from ..engine import Claim, Spool
+    from spooltop.engine import Claim, Spool
 
 __all__ = ["Worker", "work"]
 

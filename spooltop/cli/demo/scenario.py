@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...engine import Spool, names
-from . import consumers, lockers, pace, pollers, rows, writers
-from .family import Kin, fork
+from spooltop.engine import Spool, names
+
+from . import consumers, lockers, pollers, sample_messages, speed, writers
+from .process_group import Kin, fork
 
 __all__ = ["Stage", "play"]
 
@@ -41,9 +42,9 @@ class Stage:
     def run(self, *, kept: bool) -> None:
         self.began = time.monotonic()
         self._counted: set[str] = set()
-        self._crash_at = self.began + pace.FIRST_CRASH
+        self._crash_at = self.began + speed.FIRST_CRASH
         self._litterers: set[int] = set()
-        self._litter_at = self.began + pace.FIRST_LITTER
+        self._litter_at = self.began + speed.FIRST_LITTER
         self._poison_at = float("inf")
         self._acts: dict[str, Act] = {
             **pollers.pollers(self.spool, self.began),
@@ -64,20 +65,20 @@ class Stage:
                 self._start(title, self._acts[title])
             self._casualties(now)
             self._litter(now)
-            if not self.kin.wait(pace.TICK):
+            if not self.kin.wait(speed.TICK):
                 break
         self._end(gently=kept)
 
     def _before_we_looked(self) -> None:
         """One message has had two consumers killed already, who were recovered; and some wait."""
         with Spool(self.spool, durable=False) as box:
-            self.poison = box.put(rows.poison(77119), source="teams")
+            self.poison = box.put(sample_messages.poison(77119), source="teams")
             for _ in range(2):
                 os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
                 box.recover()
             for source in ("email", "signal"):
-                newest = rows.NEWEST[source]
-                box.put_many([rows.row(source, newest - back) for back in range(6)], source=source)
+                newest = sample_messages.NEWEST[source]
+                box.put_many([sample_messages.row(source, newest - back) for back in range(6)], source=source)
 
     def _die_with_it(self) -> None:
         with Spool(self.spool, durable=False) as box:
@@ -98,16 +99,16 @@ class Stage:
             title = self.running.pop(pid)
             self.dead.add(pid)
             if title in self._acts:
-                self.due[title] = now + pace.RESTART
+                self.due[title] = now + speed.RESTART
 
     def _casualties(self, now: float) -> None:
         claims = [(name, name.pid) for name in map(_claim, os.listdir(os.path.join(self.spool, "cur"))) if name.pid is not None]
         self.dead.intersection_update(pid for _, pid in claims)
         self._count({name.raw for name, pid in claims if pid in self.dead})
         if not self._counted:
-            self._crash_at = min(self._crash_at, now + pace.CRASH_AGAIN)
+            self._crash_at = min(self._crash_at, now + speed.CRASH_AGAIN)
         poisoned = any(name.id == self.poison for name, pid in claims if pid not in self.dead) or self._poison_waits(now)
-        if now < self._crash_at or len(self._counted) + poisoned >= pace.MOST_DEAD:
+        if now < self._crash_at or len(self._counted) + poisoned >= speed.MOST_DEAD:
             return
         for name, pid in claims:
             if self.running.get(pid) in WORKERS and name.id != self.poison:
@@ -125,7 +126,7 @@ class Stage:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if os.path.lexists(os.path.join(self.spool, "cur", claimed)):
             self._count(self._counted | {claimed})
-            self._crash_at = now + pace.NEXT_CRASH
+            self._crash_at = now + speed.NEXT_CRASH
         self._reap(now)
 
     def _poison_waits(self, now: float) -> bool:
@@ -133,10 +134,10 @@ class Stage:
         boxes = [set(os.listdir(os.path.join(self.spool, box))) for box in ("new", "cur")]
         waits, claimed = (any(raw.startswith(self.poison) for raw in box) for box in boxes)
         if waits or claimed:
-            self._poison_at = now + pace.POISON_AGAIN
+            self._poison_at = now + speed.POISON_AGAIN
         elif now >= self._poison_at:
             with Spool(self.spool, durable=False) as box:
-                self.poison = box.put(rows.poison(77119), source="teams")
+                self.poison = box.put(sample_messages.poison(77119), source="teams")
             return True
         return waits
 
@@ -145,16 +146,16 @@ class Stage:
         writing = {pid for pid, title in self.running.items() if title == LITTERER}
         left = sum(pid in writing or any(f".P{pid}R" in raw for raw in files) for pid in self._litterers)
         if not left:
-            self._litter_at = min(self._litter_at, now + pace.LITTER_AGAIN)
+            self._litter_at = min(self._litter_at, now + speed.LITTER_AGAIN)
         if now < self._litter_at:
             return
-        self._litter_at = now + pace.NEXT_LITTER
-        if left < pace.MOST_LITTER:
+        self._litter_at = now + speed.NEXT_LITTER
+        if left < speed.MOST_LITTER:
             self._litterers.add(self._start(LITTERER, writers.dying(self.spool)))
 
     def _end(self, *, gently: bool) -> None:
         """All of them have read the end from the lifeline. Those whose work is thrown away need not finish it."""
-        end = time.monotonic() + (pace.LAST_WORK if gently else 0.0)
+        end = time.monotonic() + (speed.LAST_WORK if gently else 0.0)
         while self.running:
             if time.monotonic() >= end:
                 for pid in self.running:

@@ -7,10 +7,10 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..model.plan import Item, Plan, boxes_of, told_of
-from ..model.selection import Selection
-from ..model.text import escape
-from ..model.words import Action, Box, Json
+from spooltop.model.plan import Item, Plan, boxes_of, told_of
+from spooltop.model.selection import Selection
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Box, Json
 
 __all__ = ["MOST_IDS", "command_words", "id_word", "shell_lines", "undo_words"]
 

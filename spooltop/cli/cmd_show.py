@@ -6,18 +6,19 @@ import argparse
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ..control import Control
-from ..errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
-from ..model.audit import AuditTrail
-from ..model.kind import Listing, ListQuery, Sort
-from ..model.plan import OperationRecord
-from ..model.row import Row
-from ..model.selection import Selection
-from ..model.sight import Lock
-from ..model.snapshot import Snapshot
-from ..model.text import escape
-from ..model.units import parse_age
-from ..model.words import LIVE, Box
+from spooltop.control import Control
+from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
+from spooltop.model.audit import AuditTrail
+from spooltop.model.observation import Lock
+from spooltop.model.plan import OperationRecord
+from spooltop.model.protocols import Listing, ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape
+from spooltop.model.units import parse_age
+from spooltop.model.vocabulary import LIVE, Box
+
 from . import render_changes_json, render_changes_text, render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of

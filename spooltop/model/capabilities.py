@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .words import Action
+from .vocabulary import Action
 
 __all__ = ["Can"]
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
-from ..model.audit import AuditLine, AuditLog, AuditTrail
-from ..model.jsonl import spelled_line, spelled_outcomes
-from ..model.plan import Item, ItemResult, Outcome, told_of
-from ..model.results import columns_of_results
-from ..model.text import bare_all, unescape
-from ..model.words import Box, Json
+from spooltop.model.audit import AuditLine, AuditLog, AuditTrail
+from spooltop.model.jsonl import spelled_line, spelled_outcomes
+from spooltop.model.plan import Item, ItemResult, Outcome, told_of
+from spooltop.model.results import columns_of_results
+from spooltop.model.text import bare_all, unescape
+from spooltop.model.vocabulary import Box, Json
 
 __all__ = ["after_line", "before_line", "trail_of"]
 
