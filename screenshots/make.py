@@ -1,9 +1,9 @@
-"""Draws the pictures of this folder, and the words of the same screens in ``tests/pictures/text``.
+"""Draws the pictures of this folder, and the words of the same screens in ``tests/snapshots/text``.
 
     python screenshots/make.py              draws them all anew (PNG needs rsvg-convert)
     python screenshots/make.py --check      says which are not what the code draws now; exit code 1 where any is not
 
-The scenes stand in ``tests/pictures/scenes.py``. Each runs in the real app at a fixed time in a fixed zone, so that the same
+The scenes stand in ``tests/snapshots/scenes.py``. Each runs in the real app at a fixed time in a fixed zone, so that the same
 code draws the same bytes. What is shown is told from words and styles alone: PNG are made of the SVG and are not compared.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-TEXTS = ROOT / "tests" / "pictures" / "text"
+TEXTS = ROOT / "tests" / "snapshots" / "text"
 PNG = {
     "overview-80x23-dark": "overview-80x23",  # the first screen of the README
     "overview-160x50-dark": "",
@@ -36,8 +36,8 @@ PNG = {
 def drawn(only: str | None) -> Iterator[tuple[Path, str]]:
     """(path below the root, content) of each file, PNG left out."""
     from screenshots.svg import DARK, LIGHT, svg
-    from tests.pictures.drawing import draw, text
-    from tests.pictures.scenes import SCENES
+    from tests.snapshots.drawing import draw, text
+    from tests.snapshots.scenes import SCENES
 
     for scene in SCENES:
         if only is not None and scene.name != only:
@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--against", metavar="DIR", type=Path, default=ROOT, help="compare with a copy of this project")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    from tests.pictures.values import TZ
+    from tests.snapshots.values import TZ
 
     os.environ["TZ"] = TZ
     time.tzset()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from ..proof.figures import machine
+from ..reliability.figures import machine
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

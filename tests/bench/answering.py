@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.whole.terminal import SPOOLTOP, Terminal
+from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .list import Done, took
 from .operate import claim_all, fill, floor

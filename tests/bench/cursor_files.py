@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.whole.terminal import SPOOLTOP, Terminal
+from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .places import arguments
 

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from tests.whole.terminal import Terminal
+from tests.e2e.terminal import Terminal
 
 from .places import arguments
 

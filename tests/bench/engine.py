@@ -24,7 +24,7 @@ from time import perf_counter
 
 from spooltop.engine import Spool
 
-from ..proof.disks import Disk
+from ..reliability.disks import Disk
 from .engine_floor import BareLoop, CompiledLoop
 from .engine_growth import grow
 from .places import kind

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 import spooltop
-from tests.whole.terminal import SPOOLTOP, Terminal
+from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .places import arguments, filled
 

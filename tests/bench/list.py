@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.whole.terminal import SPOOLTOP, Terminal
+from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .places import arguments, filled
 from .screen import FLOOR, latencies

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.whole.terminal import SPOOLTOP, Terminal
+from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .places import arguments, filled
 from .screen import STANDING, stream

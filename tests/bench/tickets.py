@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from spooltop.engine.tickets import BaseTicketQueue, FileTicketQueue, RedisTicketQueue
-from tests.proof.tickets import redis_server
+from tests.reliability.tickets import redis_server
 
 Turn = Callable[[], None]
 

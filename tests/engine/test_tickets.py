@@ -14,7 +14,7 @@ import pytest
 
 from spooltop.engine.tickets import FileTicketQueue, RedisTicketQueue
 from tests.engine.helpers import Interposed, in_child, killed_at
-from tests.proof.tickets import redis_server
+from tests.reliability.tickets import redis_server
 
 
 def member(ticket: int, pid: int = 1) -> str:

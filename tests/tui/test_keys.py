@@ -15,8 +15,8 @@ from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
 
 ELSEWHERE = {
-    "suspend": "tests/whole/test_terminal_left_sane.py",  # there is no shell to go back to without a terminal
-    "redraw": "tests/whole/test_redrawn.py",  # what was painted over is seen by a terminal alone
+    "suspend": "tests/e2e/test_terminal_left_sane.py",  # there is no shell to go back to without a terminal
+    "redraw": "tests/e2e/test_redrawn.py",  # what was painted over is seen by a terminal alone
 }
 
 

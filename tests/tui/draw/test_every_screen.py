@@ -42,8 +42,8 @@ from spooltop.tui.draw.set_cursor import setting_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.tracking.timeline import Step
 
-from ...pictures import asked, states, values
-from ...pictures.values import NOW, ZONE
+from ...snapshots import asked, states, values
+from ...snapshots.values import NOW, ZONE
 
 STATES = (states.first_seconds, states.read_only, states.mail, states.disk_full, states.network, states.demo)
 LAMPS = (Lamp(), Lamp(frozen_at=NOW), Lamp(stale_for=41, stale_why="readdir of new does not answer"))

@@ -21,8 +21,8 @@ from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.side_column import beside
 from spooltop.tui.draw.spans import Style, line_text
 
-from ...pictures import values
-from ...pictures.values import NOW, ZONE
+from ...snapshots import values
+from ...snapshots.values import NOW, ZONE
 
 ROWS = {Box.CUR: values.claims()[0], Box.TMP: values.tmp_files()[0], Box.NEW: values.waiting(9)[0], Box.TRASH: values.trash()[0]}
 

@@ -14,8 +14,8 @@ from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.side_column import beside, depth_chart
 from spooltop.tui.draw.spans import Style, line_text
 
-from ...pictures import values
-from ...pictures.values import NOW, ZONE
+from ...snapshots import values
+from ...snapshots.values import NOW, ZONE
 
 
 def right(snapshot: Snapshot, height: int = 47) -> list[str]:

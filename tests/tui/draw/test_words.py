@@ -38,8 +38,8 @@ from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
 
 from ...observe.sights import T0, look
-from ...pictures import asked, states, values
-from ...pictures.values import NOW, ZONE
+from ...snapshots import asked, states, values
+from ...snapshots.values import NOW, ZONE
 
 
 def text(lines: Sequence[Line]) -> str:

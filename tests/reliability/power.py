@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.backends.operating.tripwire import LASTING, Tripwire
+from tests.backends.operate.tripwire import LASTING, Tripwire
 
 from .crash import scratch
 from .disks import Disk, missing

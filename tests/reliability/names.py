@@ -51,8 +51,8 @@ from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
 
-from ..pictures import asked, values
-from ..pictures.values import NOW, ZONE
+from ..snapshots import asked, values
+from ..snapshots.values import NOW, ZONE
 from .crash import scratch
 from .figures import Figure
 from .hostile import LONGEST, SECRET, TOKEN, made_name, made_payload

@@ -1,6 +1,6 @@
 """The dashboard by a clock that can be set:
 
-    python -m tests.whole.clocked FILE PATH
+    python -m tests.e2e.clocked FILE PATH
 
 opens it on PATH; FILE holds how many seconds the clock differs from that of the machine."""
 

@@ -81,7 +81,7 @@ def parts() -> tuple[str, str, str]:
     before, _, rest = RESULTS.read_text().partition(BEGIN)
     between, found, after = rest.partition(END)
     if not found:
-        raise SystemExit(f"tests/proof/RESULTS.md has no {BEGIN} … {END}")
+        raise SystemExit(f"tests/reliability/RESULTS.md has no {BEGIN} … {END}")
     return before + BEGIN, between.removeprefix("\n"), END + after
 
 

@@ -103,12 +103,12 @@ def through_fuse(backing: Path, *command: str) -> Terminal:
     """``command`` where ``backing`` is mounted at ``mount`` beside it."""
     mount = backing.with_name("mount")
     mount.mkdir()
-    return Terminal(["unshare", "--mount", sys.executable, "-m", "tests.whole.fusefs", str(backing), str(mount), *command])
+    return Terminal(["unshare", "--mount", sys.executable, "-m", "tests.e2e.fusefs", str(backing), str(mount), *command])
 
 
 def server_of(screen: Terminal) -> psutil.Process:
     """The program behind the mount."""
-    return next(one for one in psutil.Process(screen.process.pid).children() if "tests.whole.fusefs" in one.cmdline())
+    return next(one for one in psutil.Process(screen.process.pid).children() if "tests.e2e.fusefs" in one.cmdline())
 
 
 @needs_root
@@ -384,7 +384,7 @@ def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> N
     with Spool(str(spool_path), durable=False) as spool:
         taken = spool.claim()
         assert taken is not None
-        with Terminal([sys.executable, "-m", "tests.whole.clocked", str(setting), str(spool_path)]) as screen:
+        with Terminal([sys.executable, "-m", "tests.e2e.clocked", str(setting), str(spool_path)]) as screen:
             screen.wait_for(all_of("live · as of", "nothing wrong"))
             setting.write_text("-3600")
             screen.wait_for("from the future, by up to")

@@ -2,7 +2,7 @@
 event is sent, and while the program is stopped nobody who looks gets an answer. After SIGUSR1 it takes what it is asked and
 never answers: no signal ends such a request, not even SIGKILL.
 
-    python -m tests.whole.fusefs DIRECTORY MOUNTPOINT COMMAND…
+    python -m tests.e2e.fusefs DIRECTORY MOUNTPOINT COMMAND…
 
 mounts it, which needs a mount namespace of one's own, and becomes COMMAND; a child serves. Source of the words: fuse(4),
 linux/fuse.h of the protocol 7.31.

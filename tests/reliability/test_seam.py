@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from tests.backends.operating.tripwire import CHANGES, SEEN, Tripwire
+from tests.backends.operate.tripwire import CHANGES, SEEN, Tripwire
 from tests.engine.helpers import COMPOSED
 
 DO: dict[str, Callable[[LogFiles, int, int], object]] = {

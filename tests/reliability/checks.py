@@ -18,7 +18,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
 from spooltop.engine.presence import look
 from spooltop.errors import ClaimLost, LockTimedOut, SpooltopError
-from tests.backends.operating.tripwire import Tripwire
+from tests.backends.operate.tripwire import Tripwire
 
 from .crash import points
 from .pagecache import Disk, RecordingFiles

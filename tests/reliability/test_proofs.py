@@ -42,4 +42,4 @@ def test_the_quick_part_holds(name: str) -> None:
 def test_the_results_show_the_figures_that_are_kept() -> None:
     assert set(load()) <= set(PROOFS)
     assert not any(figure.violations for figure in load().values())
-    assert parts()[1] == section(PROOFS), "renew it: python -m tests.proof --write"
+    assert parts()[1] == section(PROOFS), "renew it: python -m tests.reliability --write"

@@ -17,7 +17,7 @@ from spooltop.engine import Spool
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
-from ..whole.terminal import SPOOLTOP, Terminal
+from ..e2e.terminal import SPOOLTOP, Terminal
 from .crash import scratch
 from .figures import Figure
 

@@ -25,7 +25,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
 from tests.cli.streams import spooltop
 from tests.conftest import Clock
-from tests.proof.tickets import redis_server
+from tests.reliability.tickets import redis_server
 
 READS = {"scan", "zcard", "zrange", "get", "exists", "hello", "auth", "client|setinfo", "select", "ping", "info"}
 

@@ -3,7 +3,7 @@
 A child marks the begin and the end of each operation by a question for a path that is nowhere. What it asks of the file system
 between two operations did not go through the object.
 
-    python -m tests.proof.calls STEP ROOT WARM      one step, marked; how many operations it had, as JSON
+    python -m tests.reliability.calls STEP ROOT WARM      one step, marked; how many operations it had, as JSON
 """
 
 from __future__ import annotations

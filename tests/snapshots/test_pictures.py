@@ -33,7 +33,7 @@ def test_each_picture_is_what_the_code_draws_now() -> None:
 
 
 def test_a_picture_that_is_not_is_named_with_what_differs(tmp_path: Path) -> None:
-    (tmp_path / "tests" / "pictures" / "text").mkdir(parents=True)
+    (tmp_path / "tests" / "snapshots" / "text").mkdir(parents=True)
     (tmp_path / "screenshots").mkdir()
     for path in [*TEXTS.glob("calm-*.txt"), *SCREENSHOTS.glob("calm-*.svg")]:
         kept = tmp_path / path.relative_to(ROOT)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..proof.watched import LOOKING, changes, filled, look_around, looked, state, traced
+from ..reliability.watched import LOOKING, changes, filled, look_around, looked, state, traced
 from .terminal import Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from tests.backends.operating.tripwire import SEEN
+from tests.backends.operate.tripwire import SEEN
 
 __all__ = ["CALLS", "OPENING", "Around", "Seam"]
 

@@ -1,4 +1,4 @@
-"""``python -m tests.proof``: runs proofs, prints their table; ``--write`` keeps the figures and renews RESULTS.md."""
+"""``python -m tests.reliability``: runs proofs, prints their table; ``--write`` keeps the figures and renews RESULTS.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(PROOFS)}; all without one")
     parser.add_argument("--quick", action="store_true", help="the part that the test suite runs")
     parser.add_argument("--write", action="store_true", help="keep the figures, renew RESULTS.md")

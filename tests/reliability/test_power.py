@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.operating.tripwire import Tripwire
+from tests.backends.operate.tripwire import Tripwire
 
 from .disks import Disk, missing
 from .power import cuts

@@ -1,6 +1,6 @@
 """Proofs: what the engine and the operators promise, tried at every point at which it could break.
 
-    python -m tests.proof [--quick] [--write] [NAME …]
+    python -m tests.reliability [--quick] [--write] [NAME …]
 
 Each proof is a module with ``NAME``, ``BAR`` (what has to hold) and ``run(quick, say) -> Figure``. The quick parts belong to the
 test suite; the whole ones take minutes, and their table stands in RESULTS.md.

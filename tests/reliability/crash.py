@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.backends.operating.tripwire import CHANGES, Tripwire
+from tests.backends.operate.tripwire import CHANGES, Tripwire
 
 from .figures import Figure
 from .world import OPERATIONS, Told, World, after, build, killed_in_child

@@ -2,7 +2,7 @@
 
 A fault is either put over the file operations, or a change to the source of a copy of the package, which a child runs.
 
-    python -m tests.proof.faults CHECK      what is wrong with the package on the path, as JSON
+    python -m tests.reliability.faults CHECK      what is wrong with the package on the path, as JSON
 """
 
 from __future__ import annotations

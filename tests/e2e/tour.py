@@ -1,6 +1,6 @@
 """The demo's tour as its last line names it, typed on a real terminal by somebody who looks before each key.
 
-``python -m tests.whole.tour 20`` plays it in as many demos, each begun some seconds later than the one before, and says how
+``python -m tests.e2e.tour 20`` plays it in as many demos, each begun some seconds later than the one before, and says how
 often every step worked.
 """
 
