@@ -130,6 +130,57 @@ def test_in_a_file_of_its_own(verdict: str, evidence: str, script: list[Put], un
     assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("advancing", "moved 1×, last 5m ago", RISING[:2], 360),
+        ("unmoved", "unmoved 5m, its rhythm is not known; idle or stopped? give --poll-log", RISING[:2], 360.01),
+        ("advancing", "every 60s, last 1m ago", RISING, 315),
+        ("unmoved", "within rhythm, every 60s, last 1m ago", RISING, 315.01),
+        ("unmoved", "within rhythm, every 60s, last 3m ago", RISING, 422),
+        ("unmoved", "unmoved 3m, moved every 60s before; idle or stopped? give --poll-log", RISING, 422.01),
+        ("new", "seen once, no write yet", RISING[:1], 60.2),
+        ("unmoved", "unmoved in 1m of watching; idle or stopped? give --poll-log", RISING[:1], 60.3),
+    ],
+)  # fmt: skip
+def test_each_limit_is_still_within(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    """And what is a little later is not: of the first minutes, of the interval and of the silence that it explains."""
+    cursor = play(script, until)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("unmoved", "within rhythm, every 60s, last 3m ago", RISING, 422),
+        ("stopped", "not written for 3m, every 60s before; or nothing was new: it was never written without a move", RISING,
+         422.01),
+        ("unmoved", "within rhythm, every 60s, last 3m ago", [*RISING, *again(60, 300, 2, new=2)], 422),
+        ("stalled", "written 2× with the same value while messages of it keep arriving, without a move for 3m",
+         [*RISING, *again(60, 300, 2, new=2)], 422.01),
+    ],
+)  # fmt: skip
+def test_in_a_file_of_its_own_each_limit_is_still_within(
+    verdict: str, evidence: str, script: list[Put], until: float
+) -> None:
+    alone = [step._replace(values={k: v for k, v in step.values.items() if k == "a"}) for step in script]
+    cursor = play(alone, until, shared=False)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+@pytest.mark.parametrize(("apart", "same"), [(3.0, True), (-3.0, True), (3.1, False), (-3.1, False)])
+def test_a_line_of_the_journal_and_a_write_that_was_seen_are_one_within_three_seconds(apart: float, same: bool) -> None:
+    disk = CursorDisk()
+    observer = Observer()
+    for at, value in ((0, 10), (60, 11)):
+        disk.put(at, {"a": value, "b": 0})
+        observer.add(look(at + 0.3, cursors=(disk.read(),)))
+    line = CursorWrite(T0 + 60 + apart, "a", 10, 11, EMAIL)
+    [a] = [one for one in observer.add(look(70, cursors=(disk.read(journal=(line,)),))).cursors if one.source == "a"]
+    assert (len(a.history) == 2) is same
+    assert a.history[0].journaled and a.history[0].writer == EMAIL
+
+
 def written(at: float, old: Json, new: Json) -> Put:
     return Put(at, {"a": new}, journal=("a", old, new))
 
