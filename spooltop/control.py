@@ -391,7 +391,7 @@ def open_control(
     redactor = Redactor(found.redact)
     wanted = Wanted(
         path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention,
-        redactor, found.claims_hosts,
+        redactor, found.claims_hosts, found.claims_pids,
     )  # fmt: skip
     reader: Reader
     if target.kind in ("cursors", "tickets", "locks"):
@@ -406,7 +406,7 @@ def open_control(
 
         reader = lasting = DirectoryReader(
             target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
-            retention=limits.trash_retention, hosts=found.claims_hosts,
+            retention=limits.trash_retention, hosts=found.claims_hosts, pids=found.claims_pids,
         )  # fmt: skip
         changing = partial(spool_operations, wanted, lasting, why, as_spool=as_spool)
     return Control(

@@ -31,7 +31,7 @@ LISTS = {"read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":",
 """Settings that are lists, and the characters that separate their items in the environment: globs of paths, names of JSON
 fields, ``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
-_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts")
+_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts", "claims_pids")
 NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
 
 
@@ -58,12 +58,20 @@ class Settings:
     @property
     def claims_hosts(self) -> str:
         """Which machines ever mounted the spools: ``any``, or ``this-machine``. Raises ``UsageError`` for anything else."""
-        word = self.words.get(f"{PREFIX}CLAIMS_HOSTS", "").strip()
-        if word in ("", "any", "this-machine"):
+        return self._any_or("this-machine", "claims_hosts", "no other machine ever mounted the spool")
+
+    @property
+    def claims_pids(self) -> str:
+        """Where the holders run that name only a pid: ``any``, or ``this-host``. Raises ``UsageError`` for anything else."""
+        return self._any_or("this-host", "claims_pids", "all who name only a pid run here, under the pids seen from here")
+
+    def _any_or(self, narrow: str, name: str, only_where: str) -> str:
+        word = self.words.get(PREFIX + name.upper(), "").strip()
+        if word in ("", "any", narrow):
             return word or "any"
         raise UsageError(
-            f"{PREFIX}CLAIMS_HOSTS={escape(word)} is neither any nor this-machine",
-            advice="write this-machine only where no other machine ever mounted the spool",
+            f"{PREFIX}{name.upper()}={escape(word)} is neither any nor {narrow}",
+            advice=f"write {narrow} only where {only_where}",
         )
 
     @property

@@ -28,7 +28,7 @@ __all__ = ["Wanted", "lone_operations", "poll_reader", "redis_servers", "spool_o
 class Wanted(NamedTuple):
     """The operations that are wanted: of ``target``, given as ``path``. ``copies`` gets what is audited; a lock without a holder
     is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``; ``redactor`` hides values in plans,
-    results and logs; ``hosts`` is the setting ``claims.hosts``."""
+    results and logs; ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``."""
 
     path: str
     target: Target
@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
     retention: float
     redactor: Redactor
     hosts: str
+    pids: str
 
 
 def to_syslog(words: str) -> None:
@@ -95,7 +96,9 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock
-    fresh = FreshRows.of(target.path, layout=target.kind, read_only=why, clock=clock, hosts=wanted.hosts)
+    fresh = FreshRows.of(
+        target.path, layout=target.kind, read_only=why, clock=clock, hosts=wanted.hosts, pids=wanted.pids
+    )  # fmt: skip
     operator = DirectoryOperator(
         target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, hosts=wanted.hosts, clock=clock,
         on_close=fresh.close, redactor=wanted.redactor,

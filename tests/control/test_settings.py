@@ -17,7 +17,7 @@ from spooltop.model.redact import REDACTED, Redactor, redact, unredact
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.settings import Settings, files_of, gather, of
-from tests.cli.streams import spooltop
+from tests.cli.streams import finish, spooltop
 
 
 @pytest.fixture
@@ -60,6 +60,26 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
     assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only("/var/spool/prod7/memex") or "")
     empty = gather({"SPOOLTOP_READ_ONLY": ""}, [str(own), str(system)])
     assert empty.why_read_only("/var/spool/prod7/memex") is None
+
+
+@pytest.mark.parametrize(
+    ("table", "word", "ask"),
+    [("hosts", "this-machine", lambda found: found.claims_hosts), ("pids", "this-host", lambda found: found.claims_pids)],
+)
+def test_what_is_vouched_for_of_claims_is_one_of_two_words(tmp_path: Path, table: str, word: str, ask: Any) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(f'[claims]\n{table} = "{word}"\n')
+    assert ask(gather({}, [str(own)])) == word
+    assert [ask(of(environ)) for environ in ({}, {f"SPOOLTOP_CLAIMS_{table.upper()}": " any "})] == ["any", "any"]
+    with pytest.raises(UsageError, match=f"SPOOLTOP_CLAIMS_{table.upper()}=here is neither any nor {word}"):
+        ask(of({f"SPOOLTOP_CLAIMS_{table.upper()}": "here"}))
+
+
+def test_a_word_that_is_no_value_of_claims_pids_ends_the_command(spool: Path) -> None:
+    with pytest.raises(UsageError, match="this-machine is neither any nor this-host"):
+        opened(spool, claims_pids="this-machine")
+    told = finish(["ls", spool], env={**os.environ, "SPOOLTOP_CLAIMS_PIDS": "this-machine"})
+    assert (told.code, told.out) == (2, "") and "write this-host only where" in told.err
 
 
 def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from .listing.listing import NameListing, RowListing, new_row
 from .listing.message import read_message, split_key
 from .listing.order import Order
 from .liveness.claim_liveness import Owners
-from .liveness.pid_liveness import Clockwork, Sureness
+from .liveness.pid_liveness import ANY_HOST, Clockwork, Sureness, check_pids
 from .liveness.processes import Processes
 from .liveness.tmp_liveness import TmpFiles
 from .liveness.users_of import who_has, who_has_path
@@ -63,8 +63,8 @@ class DirectoryReader:
 
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
     for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
-    seconds (0: without end); ``hosts`` is the setting ``claims.hosts``. Opening raises nothing: what is wrong with the spool
-    stands in the first ``Sight``.
+    seconds (0: without end); ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``. Opening raises
+    ``UsageError`` for another value of ``pids``, else nothing: what is wrong with the spool stands in the first ``Sight``.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class DirectoryReader:
         least: float = 0.1,
         judged_at_most: int = JUDGED_AT_MOST,
         hosts: str = ANY_MACHINE,
+        pids: str = ANY_HOST,
         source: Source = kernel_source,
         writers: WriterWatch | None = None,
         cursor_files: Sequence[str] = (),
@@ -103,6 +104,7 @@ class DirectoryReader:
         self._boxes = Boxes(clock, monotonic, least)
         self._ages = AgeCounter()
         self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most, hosts=hosts)
+        self._pids_here = check_pids(pids)
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
         self._asides = Asides(retention)
         self._traffic = Traffic(self._asides, self._in_new)
@@ -154,7 +156,7 @@ class DirectoryReader:
         unseen = changes_unseen(mount)
         scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted, unseen=unseen)
         self._scans = scans
-        sure = Sureness(is_local(mount), self._processes.in_first_namespace())
+        sure = self._sureness(mount)
         self._doing = "telling who holds what"
         self._judge(dirs, scans, sure, mount, progress)
         doubles = self._boxes.doubles(dirs, scans[Box.NEW])
@@ -252,7 +254,7 @@ class DirectoryReader:
         try:
             dirs, _ = self._place.open()
             mount = self._place.mount(dirs)
-            sure = Sureness(is_local(mount), self._processes.in_first_namespace())
+            sure = self._sureness(mount)
             if box is Box.CUR:
                 return self._owners.again(dirs, names, sure)
             device = mount.device if mount is not None else None
@@ -327,6 +329,9 @@ class DirectoryReader:
             return can_both(can_change(dirs), Can() if why is None else Can({Action.SET_CURSOR: why}))
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Can.nothing(str(problem.strerror))
+
+    def _sureness(self, mount: Mount | None) -> Sureness:
+        return Sureness(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
 
     def _judge(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Sureness, mount: Mount | None, progress: Progress) -> None:
         cur, tmp = scans[Box.CUR], scans[Box.TMP]

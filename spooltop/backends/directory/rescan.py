@@ -18,6 +18,7 @@ from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
+from .liveness.pid_liveness import ANY_HOST
 from .reader import DirectoryReader
 
 __all__ = ["FreshRows"]
@@ -37,12 +38,20 @@ class FreshRows:
 
     @classmethod
     def of(
-        cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float], hosts: str = ANY_MACHINE
-    ) -> FreshRows:
+        cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float], hosts: str = ANY_MACHINE,
+        pids: str = ANY_HOST,
+    ) -> FreshRows:  # fmt: skip
         return cls(
             path,
             lambda: DirectoryReader(
-                path, watch=False, layout=layout, read_only=read_only, clock=clock, judged_at_most=sys.maxsize, hosts=hosts
+                path,
+                watch=False,
+                layout=layout,
+                read_only=read_only,
+                clock=clock,
+                judged_at_most=sys.maxsize,
+                hosts=hosts,
+                pids=pids,
             ),
         )
 

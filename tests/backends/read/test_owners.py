@@ -51,6 +51,18 @@ BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
         (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
         (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "gone")),
         (None, None, [], SURE, (UNKNOWN, "no process can have pid 4242")),
+        (False, None, None, Sureness(True, False, True), (DEAD, "gone; claims.pids is this-host")),
+        (False, None, None, Sureness(False, True, True), (DEAD, "gone; claims.pids is this-host")),
+        (False, None, None, Sureness(True, True, True), (DEAD, "gone; claims.pids is this-host")),  # hidepid
+        (False, None, [], Sureness(True, True, True), (DEAD, "gone")),
+        (False, None, [Process(77, 900.0)], Sureness(True, True, True),
+         (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
+        (True, BEFORE, None, Sureness(False, False, True), (ALIVE, "lives")),
+        (True, AFTER, None, Sureness(True, False, True),
+         (DEAD, "pid 4242 lives, started after the claim; claims.pids is this-host")),
+        (True, AFTER, None, Sureness(False, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], Sureness(True, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (None, None, None, Sureness(True, False, True), (UNKNOWN, "no process can have pid 4242")),
     ],
 )  # fmt: skip
 def test_verdict_of_a_pid(

@@ -1,15 +1,21 @@
-"""Whether the pid in the name of a claim still stands for the process that made it. A living holder is never called dead."""
+"""Whether the pid in the name of a claim still stands for the process that made it. A living holder is never called dead, but
+where the setting ``claims.pids`` says wrongly that it runs here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spooltop.errors import UsageError
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Verdict
 
 from .processes import Process, Processes
 
-__all__ = ["Clockwork", "Sureness", "judge_pid", "later"]
+__all__ = ["ANY_HOST", "THIS_HOST", "Clockwork", "Sureness", "check_pids", "judge_pid", "later"]
+
+ANY_HOST, THIS_HOST = "any", "this-host"
+"""Values of the setting ``claims.pids``: where the holders run that name only a pid."""
 
 MARGIN = 2.0
 """Seconds between a claim and the start of a process that prove that it is another process."""
@@ -17,10 +23,19 @@ MARGIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Sureness:
-    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace."""
+    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace.
+    ``pids_here``: somebody vouches that all pids are those of processes of this pid namespace (``claims.pids``)."""
 
     local: bool
     all_pids: bool
+    pids_here: bool = False
+
+
+def check_pids(pids: str) -> bool:
+    """``Sureness.pids_here`` for ``pids``, a value of ``claims.pids``. Raises ``UsageError`` for any other."""
+    if pids not in (ANY_HOST, THIS_HOST):
+        raise UsageError(f"claims.pids: {escape(pids)!r} is neither {ANY_HOST} nor {THIS_HOST}")
+    return pids == THIS_HOST
 
 
 class Clockwork:
@@ -59,19 +74,21 @@ def judge_pid(
     if there is None:
         return Verdict.UNKNOWN, f"no process can have pid {pid}"
     certain = sure.local and sure.all_pids and namesakes is not None
+    vouched = "" if certain else f"; claims.pids is {THIS_HOST}"
     if there:
         if process is not None and process.zombie:
             return Verdict.UNKNOWN, f"pid {pid} has ended, its parent has not noticed"
         if process is None or process.started is None or process.started <= known_at + MARGIN:
             return Verdict.ALIVE, "lives"
-        if certain and all(later(other, known_at) for other in namesakes or ()):
-            return Verdict.DEAD, f"pid {pid} lives, started after the claim"
+        # By the clock of a server it may only seem to have started later.
+        if (certain or (sure.local and sure.pids_here)) and all(later(other, known_at) for other in namesakes or ()):
+            return Verdict.DEAD, f"pid {pid} lives, started after the claim{vouched}"
         return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
-    if not certain:
+    if not certain and not sure.pids_here:
         return Verdict.UNKNOWN, f"pid {pid} is gone here"
     others = [other for other in namesakes or () if not later(other, known_at)]
     if not others:
-        return Verdict.DEAD, "gone"
+        return Verdict.DEAD, f"gone{vouched}"
     return Verdict.UNKNOWN, f"pid {pid} is gone here, in a container it is {others[0].pid}"
 
 
