@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from . import query
+from .row import Row
 from .vocabulary import Box, Key, Verdict
 
 __all__ = ["Selection"]
@@ -13,7 +16,7 @@ __all__ = ["Selection"]
 class Selection:
     """A choice of messages; all conditions hold together.
 
-    ``ids`` are unescaped ids; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box. ``filter`` is the
+    ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box. ``filter`` is the
     grammar of ``model.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
     """
 
@@ -25,6 +28,37 @@ class Selection:
     verdict: Verdict | None = None
     filter: str = ""
     everything: bool = False
+
+    def matches(self, row: Row, now: float) -> bool:
+        """True where all conditions hold for ``row`` at ``now`` (epoch seconds); True for each row where there is no condition.
+        Raises ``UsageError`` for a filter that does not parse.
+
+        >>> row = Row(("cur", "7"), Box.CUR, "7", "7,n=1", source="mail", in_box_since=100.0)
+        >>> chosen = Selection(box=Box.CUR, source="mail", older_than=60)
+        >>> (chosen.matches(row, 170.0), chosen.matches(row, 150.0), Selection(ids=("8",)).matches(row, 170.0))
+        (True, False, False)
+        """
+        return self.matcher(now)(row)
+
+    def matcher(self, now: float) -> Callable[[Row], bool]:
+        """The test that ``matches`` makes, with filter and names prepared once for many rows."""
+        box, source, verdict, older_than = self.box, self.source, self.verdict, self.older_than
+        ids = None if self.ids is None else frozenset(self.ids)
+        keys = None if self.keys is None else frozenset(self.keys)
+        wanted = query.parse(self.filter) if self.filter else None
+
+        def matches(row: Row) -> bool:
+            return (
+                (box is None or row.box is box)
+                and (keys is None or row.key in keys)
+                and (ids is None or row.id in ids or row.name in ids)
+                and (source is None or row.source == source)
+                and (verdict is None or row.verdict is verdict)
+                and (older_than is None or self.old_enough(row.in_box_age(now)))
+                and (wanted is None or wanted.match(row, now))
+            )
+
+        return matches
 
     def old_enough(self, in_box_age: float | None) -> bool:
         """True where ``in_box_age`` is ``older_than`` or more; False where nobody knows how long it has been there."""

@@ -97,18 +97,17 @@ def _claims(seen: Seen) -> Iterator[Problem]:
         text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
         selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
         yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not sight.judged_all)
-    long = _older(of[Verdict.ALIVE], seen.now, limits.claim_long)
+    selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
+    long = _chosen(of[Verdict.ALIVE], selection, seen.now)
     if long:
-        selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
         yield Problem("claim-long", Severity.WARNING, _long_words(long, seen.now), len(long), selection)
-    unknown = _older(of[Verdict.UNKNOWN], seen.now, limits.claim_unknown)
+    selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=limits.claim_unknown or None)
+    unknown = _chosen(of[Verdict.UNKNOWN], selection, seen.now)
     if unknown:
         text = f"{_most(len(unknown), sight.judged_all)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
         text += _longest(unknown, seen.now, one=len(unknown) == 1)
         if len(unknown) == 1 and unknown[0].evidence:
             text += f": {escape(unknown[0].evidence)}"
-        older = limits.claim_unknown or None
-        selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=older)
         yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection)
 
 
@@ -148,11 +147,10 @@ def _tmp(seen: Seen) -> Iterator[Problem]:
         text = f"{_most(many, seen.sight.judged_all)} abandoned in tmp" + _oldest(abandoned, seen.now)
         yield Problem("tmp-abandoned", Severity.WARNING, text, many, Selection(box=Box.TMP, verdict=Verdict.ABANDONED))
     limit = seen.thresholds.tmp_old
-    unknown = [row for row in seen.sight.tmp if row.verdict is Verdict.UNKNOWN]
-    old = _older(unknown, seen.now, limit)
+    selection = Selection(box=Box.TMP, verdict=Verdict.UNKNOWN, older_than=limit)
+    old = _chosen(seen.sight.tmp, selection, seen.now)
     if old:
         text = f"{len(old)} in tmp for over {age(limit)}, writer unknown" + _oldest(old, seen.now)
-        selection = Selection(box=Box.TMP, verdict=Verdict.UNKNOWN, older_than=limit)
         yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
 
 
@@ -171,9 +169,10 @@ def _odd(seen: Seen) -> Iterator[Problem]:
             yield Problem("conflict", Severity.NOTE, text, len(rows), selection)
 
 
-def _older(rows: Iterable[Row], now: float, limit: float) -> list[Row]:
-    """As a selection by ``older_than`` takes them; without a limit all."""
-    return [row for row in rows if not limit or Selection(older_than=limit).old_enough(row.in_box_age(now))]
+def _chosen(rows: Iterable[Row], selection: Selection, now: float) -> list[Row]:
+    """The rows that an operation with ``selection`` takes, so that a problem counts what its remedy acts on."""
+    matches = selection.matcher(now)
+    return [row for row in rows if matches(row)]
 
 
 def _many(n: int, one: str, more: str) -> str:

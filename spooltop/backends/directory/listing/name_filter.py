@@ -15,7 +15,6 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
-from .selection import selects
 
 __all__ = ["Form", "NameTest", "PerForm", "attributes_of", "forms_of"]
 
@@ -90,11 +89,11 @@ class NameTest:
         chosen = query.selection
         if query.box is not Box.NEW or wanted is None or (chosen is not None and (chosen.named or chosen.filter)):
             return None
-        rest, older_than = wanted.rest, None
-        if chosen is not None:
-            older_than, chosen = chosen.older_than, replace(chosen, older_than=None)
-        more = bool(wanted.ages) or not rest.empty or chosen is not None
-        return cls(wanted, older_than, lambda row: rest.match(row, now) and selects(chosen, row, now), row, now, more=more)
+        rest, more = wanted.rest, bool(wanted.ages) or not wanted.rest.empty or chosen is not None
+        if chosen is None:
+            return cls(wanted, None, lambda row: rest.match(row, now), row, now, more=more)
+        selects = replace(chosen, older_than=None).matcher(now)
+        return cls(wanted, chosen.older_than, lambda row: rest.match(row, now) and selects(row), row, now, more=more)
 
     def _of_form(self, name: str) -> bool | None:
         if not self._takes(self._row(name)):

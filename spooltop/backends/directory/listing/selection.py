@@ -1,4 +1,4 @@
-"""Which rows a filter and a selection take together."""
+"""The test that a list makes: its filter and its selection together."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 
-__all__ = ["matcher", "selects"]
-
-
-def selects(selection: Selection | None, row: Row, now: float) -> bool:
-    """Whether ``selection`` takes ``row``. None takes everything."""
-    if selection is None:
-        return True
-    if selection.box is not None and selection.box is not row.box:
-        return False
-    if selection.keys is not None and row.key not in selection.keys:
-        return False
-    if selection.ids is not None and row.id not in selection.ids:
-        return False
-    if selection.source is not None and row.source != selection.source:
-        return False
-    if selection.verdict is not None and row.verdict is not selection.verdict:
-        return False
-    if not selection.old_enough(row.in_box_age(now)):
-        return False
-    return not selection.filter or filters.parse(selection.filter).match(row, now)
+__all__ = ["matcher"]
 
 
 def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
@@ -38,19 +19,7 @@ def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
     chosen = query.selection
     if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
         chosen = None
-    if chosen is not None:
-        chosen = replace(
-            chosen,
-            ids=None if chosen.ids is None else _Members(chosen.ids),
-            keys=None if chosen.keys is None else _Members(chosen.keys),
-        )
-    if wanted is None and chosen is None:
-        return None
-    return lambda row: (wanted is None or wanted.match(row, now)) and selects(chosen, row, now)
-
-
-class _Members(tuple):  # type: ignore[type-arg]
-    """A tuple that answers ``in`` from a set: marks can be many."""
-
-    def __contains__(self, item: object) -> bool:
-        return item in self.__dict__.setdefault("set", frozenset(self))
+    if chosen is None:
+        return None if wanted is None else lambda row: wanted.match(row, now)
+    selects = chosen.matcher(now)
+    return selects if wanted is None else lambda row: wanted.match(row, now) and selects(row)

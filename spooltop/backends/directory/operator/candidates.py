@@ -11,7 +11,6 @@ from spooltop.engine import names, set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import Refused, Unreadable
-from spooltop.model import query
 from spooltop.model.plan import Candidates, Item, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
@@ -151,9 +150,8 @@ class _Wanted:
     def __init__(self, selection: Selection, now: float) -> None:
         self._selection = selection
         self._now = now
-        self._query = query.parse(selection.filter) if selection.filter else None
-        self._ids = None if selection.ids is None else frozenset(selection.ids)
-        self._keys = None if selection.keys is None else frozenset(selection.keys)
+        self._is_named = Selection(ids=selection.ids, keys=selection.keys).matcher(now)
+        self._matches = replace(selection, ids=None, keys=None, older_than=None).matcher(now)
         self._met: set[object] = set()
         self.ageless = 0
 
@@ -162,29 +160,20 @@ class _Wanted:
         return self._selection.box
 
     def may_be_in(self, box: Box) -> bool:
-        return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
+        keys = self._selection.keys
+        return keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in keys)
 
     def takes(self, row: Row) -> bool:
-        chosen = self._selection
-        if self._ids is not None and not {row.id, row.name} & self._ids:
+        if not self._is_named(row):
             return False
-        if self._keys is not None and row.key not in self._keys:
-            return False
-        if self._ids is not None or self._keys is not None:
+        if self._selection.named:
             self._met |= {row.id, row.name, row.key}
-        if chosen.source is not None and row.source != chosen.source:
+        if not self._matches(row):
             return False
-        if chosen.verdict is not None and row.verdict is not chosen.verdict:
-            return False
-        if self._query is not None and not self._query.match(row, self._now):
-            return False
-        if chosen.older_than is not None:
-            age = row.in_box_age(self._now)
-            if age is None:
-                self.ageless += 1
-                return False
-            return chosen.old_enough(age)
-        return True
+        age = row.in_box_age(self._now)
+        taken = self._selection.old_enough(age)
+        self.ageless += not taken and age is None
+        return taken
 
     def missing(self) -> tuple[str, ...]:
         """Named and not there, as names on disk."""

@@ -16,6 +16,7 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from ..journal.outcomes import Came, Moved
 from ..storage.folders import Folder, Folders, drop_folder
+from ..storage.location import is_pinned
 from ..storage.name_lookup import Sight
 from .batches import Alike, Errand, Errands, Way
 from .metadata import MetaWriter
@@ -113,9 +114,7 @@ class Mover:
                 found = None
             if (
                 found is None
-                or found.st_ino != ino
-                or found.st_ctime_ns != ctime_ns
-                or found.st_size != size
+                or not is_pinned(found, ino, size, ctime_ns)
                 or found.st_nlink != 1
                 or not S_ISREG(found.st_mode)
                 or not (covered or link(to_name, meta))
@@ -165,8 +164,7 @@ class Mover:
             return self._gone(errand)
         if source.id != folder_id:
             return Moved(Outcome.SKIPPED, f"{box} is another directory than in the plan")
-        same = found.st_ino == ino and found.st_size == size and found.st_ctime_ns == ctime_ns
-        if not S_ISREG(found.st_mode) or not (same or self._mended(errand, found)):
+        if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(errand, found)):
             return Moved(Outcome.SKIPPED, "changed since the plan")
         half_moved = False
         if found.st_nlink != 1:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
-__all__ = ["OPERATION", "Place", "Ref", "kind_of", "safe_name"]
+__all__ = ["OPERATION", "Place", "Ref", "is_pinned", "kind_of", "safe_name"]
 
 OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 """What the folder of an operation below ``.spooltop`` may be called."""
@@ -74,9 +74,10 @@ class Ref(NamedTuple):
     """What goes beside it there; None: what the action has to say."""
     box: Box | None = None
 
-    def same(self, found: stat_result) -> bool:
-        """True where ``found`` is the very file that was pinned."""
-        return found.st_ino == self.ino and found.st_size == self.size and found.st_ctime_ns == self.ctime_ns
+
+def is_pinned(found: stat_result, ino: int, size: int, ctime_ns: int) -> bool:
+    """True where ``found`` is the file that was pinned by inode, size (bytes) and ctime (ns), unchanged since."""
+    return found.st_ino == ino and found.st_ctime_ns == ctime_ns and found.st_size == size
 
 
 def kind_of(found: stat_result) -> str:

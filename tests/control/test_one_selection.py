@@ -1,0 +1,73 @@
+"""A list with a selection shows the messages that an operation with the same selection acts on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.model.protocols import ListQuery
+from spooltop.model.selection import Selection
+from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
+
+NOW = 1_795_222_869.0
+FIRST, SECOND, THIRD = (f"{1795222800000000 + number}.P77R{number:016x}.vm" for number in range(3))
+NAMES = [FIRST, f"{SECOND},s=imessage,n=2", f"{THIRD},s=mail,n=4", "order-17,s=imessage,n=0", "foreign"]
+with subprocess.Popen(["true"]) as exited:
+    TAIL = f":2,P{exited.pid}"
+    """The claim of a process that has exited."""
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    for box in LIVE:
+        (tmp_path / box).mkdir()
+    for name in NAMES:
+        (tmp_path / "new" / name).touch()
+        (tmp_path / "cur" / f"{name}{TAIL}").touch()
+    os.utime(tmp_path / "new" / "foreign", (NOW - 7200, NOW - 7200))
+    with open_control(str(tmp_path), watch=False, settings={}, clock=lambda: NOW) as opened:
+        opened.look()
+        yield opened
+
+
+@pytest.mark.parametrize("box", [Box.NEW, Box.CUR])
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (Selection(everything=True), {0, 1, 2, 3, 4}),
+        (Selection(ids=(FIRST, "order-17")), {0, 3}),
+        (Selection(ids=(THIRD, "none")), {2}),
+        (Selection(source="imessage"), {1, 3}),
+        (Selection(source="imessage", filter="order"), {3}),
+        (Selection(filter="!src:imessage"), {0, 2, 4}),
+        (Selection(verdict=Verdict.ALIVE), set()),
+    ],
+    ids=lambda value: str(value) if isinstance(value, set) else " ".join(value.words()) or "ids",
+)
+def test_a_list_shows_what_an_operation_takes(control: Control, box: Box, selection: Selection, taken: set[int]) -> None:
+    tail = "" if box is Box.NEW else TAIL
+    chosen = replace(selection, box=box)
+    listing = control.listing(ListQuery(box, selection=chosen))
+    plan = control.plan(Action.HOLD, chosen)
+    planned = {item.name for item in plan.items} | {refusal.row.name for refusal in plan.refused}
+    expected = {f"{NAMES[place]}{tail}" for place in taken}
+    assert {row.name for row in listing.window(0, len(listing))} == planned == expected
+
+
+def test_a_verdict_chooses_the_same_claims_in_lists_and_operations(control: Control) -> None:
+    chosen = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+    listing = control.listing(ListQuery(Box.CUR, selection=chosen))
+    plan = control.plan(Action.HOLD, chosen)
+    assert {row.name for row in listing.window(0, 9)} == {item.name for item in plan.items} == {f"{name}{TAIL}" for name in NAMES}
+
+
+def test_a_message_can_be_named_by_its_whole_name_in_lists_as_in_operations(control: Control) -> None:
+    chosen = Selection(box=Box.NEW, ids=(NAMES[2],))
+    listing = control.listing(ListQuery(Box.NEW, selection=chosen))
+    assert [row.id for row in listing.window(0, 9)] == [item.id for item in control.plan(Action.HOLD, chosen).items] == [THIRD]
