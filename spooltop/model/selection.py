@@ -16,8 +16,8 @@ __all__ = ["Selection"]
 class Selection:
     """A choice of messages; all conditions hold together.
 
-    ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box. ``filter`` is the
-    grammar of ``model.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
+    ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box.
+    ``filter`` is the grammar of ``model.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
     """
 
     box: Box | None = None

@@ -15,7 +15,6 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
-
 __all__ = ["Form", "NameTest", "PerForm", "attributes_of", "forms_of"]
 
 T = TypeVar("T")
