@@ -21,7 +21,7 @@ from ..model.selection import Selection
 from ..model.snapshot import Cursor, Percentiles, Snapshot
 from ..model.text import escape, escape_text
 
-__all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "row", "selection", "status"]
+__all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status"]
 
 SCHEMA = 1
 """Of every object."""
@@ -88,6 +88,11 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "not_visible": list(snapshot.not_visible),
         "muted": {escape(source): end for source, end in snapshot.muted.items()},
     }
+
+
+def put(id: str, *, duplicate: bool) -> dict[str, Any]:
+    """A line of ``put --json``. ``duplicate`` is True where nothing was put, since the message was there already."""
+    return {"schema": SCHEMA, "id": escape(id), "duplicate": duplicate}
 
 
 def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
     """What the arguments choose.
 
     ``box_from_lines``: where no ``--box`` is given and the lines of ``ls --json`` on stdin tell one box, it is that one.
+    A word of the filter with a key that is none is searched as text, and stderr says so.
     Raises ``UsageError`` for words that make no sense.
     """
     words: list[str] = args.what
@@ -41,7 +42,9 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
     if args.filter:
         from ..model import query
 
-        query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
+        parsed = query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
+        if parsed.hint:
+            terminal.error(f"--filter: {parsed.hint}")
     return Selection(
         box=box,
         ids=None if ids is None else tuple(dict.fromkeys(ids)),

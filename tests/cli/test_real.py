@@ -284,6 +284,25 @@ def test_init_put_and_put_again(tmp_path: Path) -> None:
     assert (line["id"], line["source"], line["size"]) == ("o\\x0arder", "imessage", 7)
 
 
+@pytest.mark.parametrize("words", [("--id", "order-17"), ("--key", "order 17"), ()])
+def test_put_tells_whether_the_message_was_there_already(tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = tmp_path / "s"
+    spooltop("init", path)
+    told = [json.loads(spooltop("put", path, *words, "--json", "--no-durable", stdin=b"x").out) for _ in range(2)]
+    assert [one["duplicate"] for one in told] == [False, bool(words)]
+    assert (told[0]["id"] == told[1]["id"]) is bool(words)
+    assert len(listed(path)) == (1 if words else 2)
+
+
+@pytest.mark.parametrize("command", ["ls", "purge"])
+def test_a_key_of_the_filter_that_is_none_is_told_and_searched_as_text(spool: Path, command: str) -> None:
+    more = ["--box", "new", "--dry-run"] if command == "purge" else []
+    done = spooltop(command, spool, *more, "--filter", "owner:ann")
+    assert "spooltop: --filter: unknown key owner: searched as text; keys are age:, src:, source:, pid:" in done.err
+    quiet = spooltop(command, spool, *more, "--filter", '"owner:ann"')
+    assert "unknown key" not in quiet.err and quiet.code == done.code == 4
+
+
 def test_put_of_files_names_the_one_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "s"
     spooltop("init", path)
