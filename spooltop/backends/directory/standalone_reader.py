@@ -15,7 +15,7 @@ from spooltop.engine.files import Files
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, CursorSource, Sight, Watch
+from spooltop.model.observation import BoxState, CursorSource, Lock, Sight, Watch
 from spooltop.model.protocols import Listing, ListQuery, Meanwhile
 from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import Followed
@@ -28,6 +28,7 @@ from .cursors.writers import WriterWatch
 from .liveness.processes import Processes
 from .liveness.users_of import who_has_path
 from .locks.lock_files import LockFiles, read_table
+from .locks.pins import folder_closed
 from .locks.soft_lock_liveness import Judge
 from .locks.ticket_queues import orphaned, ticket_queue
 from .side_files import LOCKS_FOR
@@ -88,7 +89,7 @@ class LoneReader:
         cursors: tuple[CursorSource, ...] = ()
         if self._layout == "cursors":
             cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
-        can = self._can(cursors)
+        can = self._can(cursors, locks)
         now = self._clock()
         locks_had, locks_given_up = self._locks_used(now)
         return Sight(
@@ -113,7 +114,7 @@ class LoneReader:
             folders = [fd for _, fd in named or [(self._path, self._root)]]
             return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
 
-    def _can(self, cursors: tuple[CursorSource, ...]) -> Can:
+    def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Can:
         """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
         if self._read_only is not None:
             return Can.nothing(self._read_only)
@@ -121,6 +122,8 @@ class LoneReader:
         del refusals[Action.UNLOCK]
         if self._layout in ("tickets", "locks"):
             del refusals[Action.UNDO]
+            if (closed := self._closed(locks)) is not None:
+                refusals[Action.UNLOCK] = refusals[Action.UNDO] = closed
         if self._layout == "cursors":
             with named_folders(self._named) as named:
                 why = cursor_rights(cursors, named or [(self._path, self._root)])
@@ -130,6 +133,14 @@ class LoneReader:
                 else:
                     refusals[action] = why
         return Can(refusals)
+
+    def _closed(self, locks: Sequence[Lock]) -> str | None:
+        """Why this user can take no lock away and put none back; None where one may lie in a directory that is open. Of each it
+        is asked again, on its own."""
+        path, own = os.path.normpath(self._path), folder_closed(self._root, "the directory", self._path)
+        if own is None or all(path in (os.path.normpath(lock.path), os.path.dirname(lock.path)) for lock in locks):
+            return own
+        return None if folder_closed(self._above, "the directory above", self._path) is None else own
 
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None

@@ -446,6 +446,39 @@ def test_who_may_not_is_told_whose_it_is(tmp_path: Path) -> None:
     assert "belongs to root" in refusal.reason and "Try: sudo -u root spooltop unlock" in refusal.reason
 
 
+@needs_root
+@pytest.mark.parametrize(
+    ("kind", "above", "own", "may"),
+    [
+        ("locks", 0o755, 0o755, False), ("locks", 0o777, 0o755, False), ("locks", 0o755, 0o777, True),
+        ("tickets", 0o755, 0o755, False), ("tickets", 0o777, 0o755, True), ("tickets", 0o755, 0o777, True),
+    ],
+)  # fmt: skip
+def test_where_the_directory_is_closed_the_view_says_whose_it_is(kind: str, above: int, own: int, may: bool) -> None:
+    """Beside a directory of tickets stands the lock that they are for."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
+        desk = Desk(Path(folder), Path(folder))
+        path = desk.path / ("job.lock.queue" if kind == "tickets" else "locks")
+        if kind == "tickets":
+            desk.ticket(1, DEAD)
+            desk.lock("job.lock", STALE)
+        else:
+            path.mkdir()
+            desk.lock("locks/a.lock", STALE)
+        with open_control(str(path), settings={}, watch=False) as control:
+            assert control.look().sight.can.why_not(Action.UNLOCK) is None
+            desk.path.chmod(above)
+            path.chmod(own)
+            try:
+                os.seteuid(65534)
+                can = control.look().sight.can
+            finally:
+                os.seteuid(0)
+    for action in (Action.UNLOCK, Action.UNDO):
+        why = can.why_not(action)
+        assert why is None if may else f"the directory belongs to root 0755. Try: sudo -u root spooltop {path}" in (why or "")
+
+
 def test_in_a_spool_and_in_a_queue_alone_it_is_an_operation_like_any_other(tmp_path: Path, clock: Any) -> None:
     Spool.create(tmp_path / "spool").close()
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:

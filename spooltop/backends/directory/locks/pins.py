@@ -18,7 +18,7 @@ from .records import MOST, Taken
 from .removal import Pin, pinned
 from .wording import words_of
 
-__all__ = ["LockRef", "ref_of", "rights"]
+__all__ = ["LockRef", "folder_closed", "ref_of", "rights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,16 @@ def ref_of(
         stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime, words_of(lock, names[0], pid, element),
     )  # fmt: skip
     return LockRef(taken, pinned(found), (at.st_dev, at.st_ino), pid)
+
+
+def folder_closed(own: int, what: str, *command: str) -> str | None:
+    """Why this user may take nothing out of the open directory ``own``, called ``what``, or None. ``command`` are the words
+    behind ``spooltop`` for who may. In a sticky directory it depends on whose the file is, too."""
+    if os.fstatvfs(own).f_flag & os.ST_RDONLY:
+        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    if os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
+        return None
+    return closed_words(what, os.fstat(own), *command)
 
 
 def rights(own: int, name: str, row: Row, target: str, files: LogFiles) -> Refusal | None:
