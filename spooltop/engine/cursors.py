@@ -24,7 +24,7 @@ from .arguments import check_seconds, check_text
 from .atomic import publish
 from .closed import Descriptor, closed
 from .counters import JOURNAL, lock_within
-from .files import Files
+from .files import Files, make_file
 from .host import command_line, command_of, flock_holders
 from .os_errors import telling
 
@@ -259,26 +259,8 @@ class CursorFile:
             try:
                 return files.reopen(LOCK, folder)
             except FileNotFoundError:
-                self._make_lock(folder)
-
-    def _make_lock(self, folder: int) -> None:
-        """Makes the lock file, under another name until it has its owner and mode: for that moment it would lock a poller out."""
-        files = self._files
-        draft = f"{LOCK}.{os.urandom(8).hex()}"
-        fd = files.create(draft, folder, 0o600)
-        try:
-            try:
-                files.own_as(fd, *_access(self._like(folder), files.fstat(folder)))
-            finally:
-                files.close(fd)
-            files.move(draft, folder, LOCK, folder)
-        except BaseException as error:
-            try:
-                files.unlink(draft, folder)
-            except FileNotFoundError:
-                pass  # it has its name already, and the error came after
-            if not isinstance(error, FileExistsError):
-                raise
+                # With its owner and mode before it has its name: for a moment it would lock a poller out.
+                make_file(files, folder, LOCK, *_access(self._like(folder), files.fstat(folder)), durable=False)
 
     def _held_by(self, fd: int) -> str:
         """Who holds the lock, and whether the lock file says otherwise."""

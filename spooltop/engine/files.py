@@ -402,28 +402,34 @@ def _exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
         raise OSError(code, os.strerror(code), name, None, to)
 
 
-def make_file(files: Files, dir_fd: int, name: str, like: os.stat_result) -> None:
-    """An empty file with owner, group and mode of ``like``, unless there is something under that name already.
+def make_file(
+    files: Files, dir_fd: int, name: str, like: os.stat_result, mode: int | None = None, *, durable: bool = True
+) -> None:
+    """Makes an empty file with the owner, group and mode of ``like``, or ``mode``, unless ``name`` exists already. ``durable``:
+    it survives power loss when this returns.
 
-    Under another name until it has its owner: cut off in between, root would leave a file that locks others out. And only what
-    was made here is given away, never what stands there: that may have been put there to be given away.
+    The file has another name until it has its owner: cut off in between, root would leave a file that locks others out. Only
+    the file made here is given away, never an existing one: that may have been put there to be given away.
     """
     draft = f".{name}.{os.urandom(8).hex()}"
     fd = files.create(draft, dir_fd, 0o600)
     try:
         try:
-            files.own_as(fd, like)
+            files.own_as(fd, like, mode)
         finally:
             files.close(fd)
         files.move(draft, dir_fd, name, dir_fd)
-    except OSError as error:
+    except BaseException as error:
         try:
             files.unlink(draft, dir_fd)
         except FileNotFoundError:
-            return  # it is in place: somebody has taken the draft for a second name that was left behind
+            if isinstance(error, OSError):
+                return  # it is in place: somebody has taken the draft for a second name that was left behind
+            raise error from None
         if not isinstance(error, FileExistsError):  # somebody else was quicker
             raise
-    files.sync_dir(dir_fd)
+    if durable:
+        files.sync_dir(dir_fd)
 
 
 def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
