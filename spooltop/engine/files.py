@@ -7,7 +7,6 @@ Errors are the ``OSError`` children that Python gives: ``FileNotFoundError`` and
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -17,6 +16,7 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
+from . import syscalls
 from .host import ORDERED, file_system
 
 __all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "make_file", "mode_like", "open_shared"]
@@ -24,15 +24,8 @@ __all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "make_file", "mode_l
 READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
 
-_RENAME_NOREPLACE = 1
-_RENAME_EXCHANGE = 2
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """What ``renameat2(2)`` gives where the file system does not know its flags."""
-_libc = ctypes.CDLL(None, use_errno=True)
-_renameat2 = getattr(_libc, "renameat2", None)
-# Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
-_quick_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
-_syncfs = getattr(_libc, "syncfs", None)
 
 _SMALL = 16384
 """Bytes that may be read of whatever has a size; of a larger file it is asked first whether it is one."""
@@ -187,11 +180,7 @@ class Files:
 
     def sync_fs(self, fd: int) -> None:
         """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
-        if _syncfs is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if _syncfs(fd) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        syscalls.syncfs(fd)
 
     # Looking
 
@@ -280,27 +269,17 @@ class Files:
             if (inode is None and not fresh and not unique) or not self.has_moved(name, dir_fd, to, to_fd, inode):
                 raise
 
-    def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
-        """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
-        if _quick_renameat2 is None or _renameat2 is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
-        old = name.encode() if name.isascii() else os.fsencode(name)
-        new = old if to is name else to.encode() if to.isascii() else os.fsencode(to)
-        if (
-            _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
-            and _renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
-        ):
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), name, None, to)
+    rename_noreplace = staticmethod(syscalls.rename_noreplace)
+    """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
 
     def exchange(self, name: str, to: str, dir_fd: int) -> None:
         """``swap`` within one directory."""
-        _exchange(name, dir_fd, to, dir_fd)
+        syscalls.rename_exchange(name, dir_fd, to, dir_fd)
 
     def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """``renameat2(2)`` with RENAME_EXCHANGE: neither name is ever empty. ``FileNotFoundError`` where one is not there,
         EINVAL where the file system has no such thing."""
-        _exchange(name, dir_fd, to, to_fd)
+        syscalls.rename_exchange(name, dir_fd, to, to_fd)
 
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have (a claim's)."""
@@ -392,14 +371,6 @@ def mode_like(like: os.stat_result, directory: bool) -> int:
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
     return mode & 0o666
-
-
-def _exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
-    if _renameat2 is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name, None, to)
-    if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), name, None, to)
 
 
 def make_file(

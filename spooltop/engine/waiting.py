@@ -6,12 +6,13 @@ no wait is longer than ``LONGEST``.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import threading
 import time
 from collections.abc import Iterable
+
+from .syscalls import inotify_add_watch, inotify_init
 
 __all__ = ["LONGEST", "Watch"]
 
@@ -21,7 +22,6 @@ _POLLED = 0.1
 """Longest single wait, in seconds, without."""
 
 _IN_CREATE, _IN_MOVED_TO, _IN_ONLYDIR = 0x100, 0x80, 0x01000000
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Watch:
@@ -107,11 +107,13 @@ class Watch:
 
 
 def _inotify(dir_fd: int) -> int | None:
-    fd: int = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-    if fd < 0:
+    try:
+        fd = inotify_init()
+    except OSError:
         return None  # no instances left (/proc/sys/fs/inotify/max_user_instances)
-    # By the open descriptor: the path may lead elsewhere by now.
-    if _libc.inotify_add_watch(fd, b"/proc/self/fd/%d/." % dir_fd, _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR) < 0:
+    try:  # by the open descriptor: the path may lead elsewhere by now
+        inotify_add_watch(fd, f"/proc/self/fd/{dir_fd}/.", _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR)
+    except OSError:
         os.close(fd)
         return None
     return fd

@@ -31,7 +31,6 @@ _FOR_EVER = 3600.0
 _GRACE = 1.0
 """Seconds that a dashboard that left, or was interrupted, has for ending."""
 _RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
-_PR_SET_PDEATHSIG = 1
 
 
 def _heard() -> tuple[Signals, ...]:
@@ -156,9 +155,10 @@ def _ended(child: int) -> int | None:
 
 def _end_with_parent(parent: int) -> None:
     """Nobody would wait for this process: SIGHUP, as if the terminal were gone, prctl(2)."""
-    import ctypes
     import signal
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
+    from spooltop.engine.syscalls import end_with_parent
+
+    end_with_parent(signal.SIGHUP)
     if os.getppid() != parent:  # before the kernel was asked
         sys.exit(128 + signal.SIGHUP)

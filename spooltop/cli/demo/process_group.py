@@ -6,7 +6,6 @@ the lifeline when the demo ends; and the demo reads end-of-file from the reports
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import select
@@ -17,11 +16,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
+
 __all__ = ["Family", "Kin", "fork"]
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _KILLED_AFTER = 3.0
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def fork(title: str, act: Callable[[], None]) -> int:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:  # else it ended before the kernel was asked
             _call_it(title)
             act()
@@ -148,7 +147,7 @@ def _own_streams(errors: str) -> None:
 def _call_it(title: str) -> None:
     """Names the process as ``ps`` and the dashboard show it: proc(5) ``comm``, and ``cmdline`` in place of our own words."""
     sys.orig_argv[:] = title.split()
-    _libc.prctl(_PR_SET_NAME, os.fsencode(title.split()[0])[:15], 0, 0, 0)
+    set_process_name(os.fsencode(title.split()[0]))
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -157,4 +156,4 @@ def _call_it(title: str) -> None:
         return  # then it goes by the name of the demo
     if 0 < start < end:
         words = os.fsencode(title).replace(b" ", b"\0")[: end - start - 1]
-        ctypes.memmove(start, words.ljust(end - start, b"\0"), end - start)
+        overwrite_memory(start, words.ljust(end - start, b"\0"))

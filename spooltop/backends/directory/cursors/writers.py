@@ -6,7 +6,6 @@ writer is named for exactly the content that was read, or not at all.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -15,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from spooltop.engine import syscalls
 from spooltop.errors import Refused
 from spooltop.model.observation import LockParty
 from spooltop.model.text import escape
@@ -30,8 +30,6 @@ _INIT = _CLOEXEC | _NONBLOCK | _UNLIMITED_MARKS | _REPORT_FID | _REPORT_DIR_FID 
 _MARK_ADD, _MARK_ONLYDIR, _MARK_FLUSH = 0x1, 0x8, 0x80
 _MODIFY, _MOVED_TO, _OVERFLOW, _ON_CHILD = 0x2, 0x80, 0x4000, 0x0800_0000
 _INFO_FID, _INFO_DFID_NAME = 1, 2
-_AT_EMPTY_PATH = 0x1000
-_HANDLE_MAX = 128
 _EVENT = struct.Struct("=IBBHQii")
 _INFO = struct.Struct("=BBH")
 _FILE_HANDLE = struct.Struct("=Ii")
@@ -72,14 +70,10 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
 
 def handle_of(fd: int) -> Handle | None:
     """The handle of an open file, None where its file system has none."""
-    libc = _libc()
-    buffer = ctypes.create_string_buffer(_FILE_HANDLE.size + _HANDLE_MAX)
-    _FILE_HANDLE.pack_into(buffer, 0, _HANDLE_MAX, 0)
-    mount = ctypes.c_int()
-    if libc.name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
+    try:
+        return syscalls.file_handle(fd)
+    except OSError:
         return None
-    many, kind = _FILE_HANDLE.unpack_from(buffer, 0)
-    return kind, buffer.raw[_FILE_HANDLE.size : _FILE_HANDLE.size + many]
 
 
 class WriterWatch:
@@ -95,13 +89,10 @@ class WriterWatch:
         self._names: set[str] = set()
         self._folders: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
-        libc = _libc()
         try:
-            self._fd = libc.fanotify_init(_INIT, os.O_RDONLY)
-        except AttributeError:
-            raise Refused("who-writes: this system has no fanotify", advice=_WITHOUT) from None
-        if self._fd < 0:
-            raise Refused(f"who-writes: {_why(ctypes.get_errno())}", advice=_WITHOUT)
+            self._fd = syscalls.fanotify_init(_INIT)
+        except OSError as error:
+            raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
         self._end, self._ending = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._listen, name="spooltop-writers", daemon=True)
         self._thread.start()
@@ -150,9 +141,7 @@ class WriterWatch:
         self._fd = -1
 
     def _mark(self, flags: int, mask: int, folder: int) -> None:
-        if _libc().fanotify_mark(self._fd, flags, mask, folder, None) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        syscalls.fanotify_mark(self._fd, flags, mask, folder)
 
     def _listen(self) -> None:
         poll = select.poll()
@@ -196,9 +185,3 @@ def _why(number: int) -> str:
     if number in (errno.EINVAL, errno.ENOSYS):
         return "this kernel does not tell who writes (fanotify with file handles, Linux 5.17)"
     return f"the kernel refuses fanotify: {os.strerror(number)}"
-
-
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
-    return libc

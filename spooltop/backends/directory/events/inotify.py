@@ -6,7 +6,6 @@ in them.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -19,10 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Event", "Events", "in_order", "inotify_here", "inotify_source", "listening", "parsed", "watch_fd"]
+from spooltop.engine.syscalls import inotify_add_watch, inotify_init
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_init: ctypes._NamedFuncPointer | None = getattr(_libc, "inotify_init1", None)
+__all__ = ["Event", "Events", "in_order", "inotify_source", "listening", "parsed", "watch_fd"]
 
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
@@ -79,11 +77,6 @@ class Event(NamedTuple):
     made: bool = False
     lost: bool = False
     ended: bool = False
-
-
-def inotify_here() -> bool:
-    """Whether this system has inotify(7)."""
-    return _init is not None
 
 
 def inotify_source(
@@ -176,14 +169,12 @@ def in_order(data: bytes) -> Iterator[Event]:
 
 def listening() -> int:
     """A descriptor to read events from, which does not block. Raises ``OSError``."""
-    if _init is None:
-        raise OSError(errno.ENOSYS, "this system has no inotify")
-    fd: int = _init(os.O_NONBLOCK | os.O_CLOEXEC)
-    if fd < 0:
-        code = ctypes.get_errno()
-        words = "inotify instances are used up (fs.inotify.max_user_instances)" if code == errno.EMFILE else os.strerror(code)
-        raise OSError(code, words)
-    return fd
+    try:
+        return inotify_init()
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        raise OSError(errno.EMFILE, "inotify instances are used up (fs.inotify.max_user_instances)") from None
 
 
 def watch_fd(fd: int, folder: int, *, contents: bool = False) -> int:
@@ -194,12 +185,12 @@ def watch_fd(fd: int, folder: int, *, contents: bool = False) -> int:
 
 
 def _watch(fd: int, path: str, mask: int = _WANTED) -> int:
-    wd: int = _libc.inotify_add_watch(fd, os.fsencode(path), mask)
-    if wd < 0:
-        code = ctypes.get_errno()
-        words = "the limit of inotify watches is reached (fs.inotify.max_user_watches)" if code == errno.ENOSPC else None
-        raise OSError(code, words or os.strerror(code), path)
-    return wd
+    try:
+        return inotify_add_watch(fd, path, mask)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(errno.ENOSPC, "the limit of inotify watches is reached (fs.inotify.max_user_watches)", path) from None
 
 
 def _read(fd: int) -> bytes:

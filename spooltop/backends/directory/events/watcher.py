@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
+from spooltop.engine.syscalls import HAS_INOTIFY
 from spooltop.model.vocabulary import Box
 
-from .inotify import Events, inotify_here, inotify_source
+from .inotify import Events, inotify_source
 
 __all__ = ["Batch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
 
@@ -79,7 +80,7 @@ class Heard:
 
 def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
     """The real source: inotify(7) where it is, else what watchfiles finds."""
-    return inotify_source(paths, stop) if inotify_here() else watchfiles_source(paths, stop)
+    return inotify_source(paths, stop) if HAS_INOTIFY else watchfiles_source(paths, stop)
 
 
 def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes]:

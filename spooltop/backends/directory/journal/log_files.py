@@ -5,7 +5,6 @@ So a test that ends the process at the k-th operation, or lets it fail, sees the
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -13,13 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.files import Files, make_file
+from spooltop.engine.syscalls import fallocate
 
 __all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above"]
-
-_KEEP_SIZE = 1
-_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
-if _fallocate is not None:
-    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
 
 class LogFiles(Files):
@@ -27,11 +22,7 @@ class LogFiles(Files):
 
     def reserve(self, fd: int, offset: int, length: int) -> None:
         """``fallocate(2)`` of ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
-        if _fallocate is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if _fallocate(fd, _KEEP_SIZE, offset, length) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        fallocate(fd, offset, length)
 
     def read_at(self, fd: int, length: int, offset: int) -> bytes:
         """Up to ``length`` bytes from ``offset`` on; less only at the end of the file."""

@@ -5,19 +5,14 @@ While the dashboard is being loaded that other thread is busy, and each name wou
 
 from __future__ import annotations
 
-import ctypes
-import os
 import struct
 import sys
 from collections.abc import Iterator
 from itertools import chain
 
-__all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries", "here"]
+from spooltop.engine.syscalls import directory_blocks
 
-_getdents64 = getattr(ctypes.CDLL(None, use_errno=True), "getdents64", None)
-if _getdents64 is not None:
-    _getdents64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
-    _getdents64.restype = ctypes.c_ssize_t
+__all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries"]
 
 _BLOCK = 1 << 17
 _LARGE = 1 << 20
@@ -29,25 +24,9 @@ REGULAR, OTHER, UNKNOWN = 8, 4, 0
 """Types of entries: a plain file; one that is none (a directory and all else); one whose type the file system does not tell."""
 
 
-def here() -> bool:
-    """Whether this system's C library has getdents64."""
-    return _getdents64 is not None
-
-
 def blocks(fd: int, size: int = _BLOCK) -> Iterator[bytes]:
     """The entries of the directory ``fd`` (open, at its beginning), as the kernel lays them out. Raises ``OSError``."""
-    if _getdents64 is None:
-        raise OSError(38, "no getdents64 here")
-    room = ctypes.create_string_buffer(size)
-    while True:
-        ctypes.memset(room, 0, size)  # behind a name's NUL the kernel leaves what was there
-        got = _getdents64(fd, room, size)
-        if got < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        if got == 0:
-            return
-        yield ctypes.string_at(room, got)
+    return directory_blocks(fd, size)
 
 
 def _even(block: bytes) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from spooltop.engine import names
+from spooltop.engine.syscalls import HAS_GETDENTS
 
 from . import getdents
 from .packed_names import PackedNames
@@ -95,7 +96,7 @@ def scan_box(
         # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
         own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         before = generation_of(own)
-        if getdents.here():
+        if HAS_GETDENTS:
             for block in getdents.blocks(own):
                 tally.add(own, *getdents.entries(block))
         else:

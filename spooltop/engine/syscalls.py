@@ -1,0 +1,179 @@
+"""System calls that Python does not offer, through the C library; the only module that uses ctypes.
+
+Each raises ``OSError`` with the errno of the call, ENOSYS where this C library has no such function. Names are as
+``os.fsencode`` takes them and are relative to a directory descriptor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from errno import ENOSYS
+
+__all__ = [
+    "HAS_GETDENTS", "HAS_INOTIFY", "directory_blocks", "end_with_parent", "fallocate", "fanotify_init", "fanotify_mark",
+    "file_handle", "inotify_add_watch", "inotify_init", "overwrite_memory", "rename_exchange", "rename_noreplace",
+    "set_process_name", "syncfs",
+]  # fmt: skip
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_renameat2 = getattr(_libc, "renameat2", None)
+# Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
+_quick_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+
+_FALLOC_FL_KEEP_SIZE = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_AT_EMPTY_PATH = 0x1000
+_HANDLE_MAX = 128
+"""MAX_HANDLE_SZ of name_to_handle_at(2)."""
+_HANDLE_HEAD = 2 * ctypes.sizeof(ctypes.c_int)
+"""Bytes of ``struct file_handle`` before the handle: its size and its type."""
+
+_syncfs = getattr(_libc, "syncfs", None)
+_inotify_init1 = getattr(_libc, "inotify_init1", None)
+_fanotify_init = getattr(_libc, "fanotify_init", None)
+_fallocate = getattr(_libc, "fallocate", None)
+if _fallocate is not None:
+    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+_fanotify_mark = getattr(_libc, "fanotify_mark", None)
+if _fanotify_mark is not None:
+    _fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
+_getdents64 = getattr(_libc, "getdents64", None)
+if _getdents64 is not None:
+    _getdents64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+    _getdents64.restype = ctypes.c_ssize_t
+
+HAS_INOTIFY = _inotify_init1 is not None
+"""True where this system has inotify(7)."""
+HAS_GETDENTS = _getdents64 is not None
+"""True where this C library has getdents64(2)."""
+
+
+def _failed(*names: str | None) -> OSError:
+    """The error of the call that has just failed, with the one or two names that it was about."""
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), *names)
+
+
+def _missing(*names: str | None) -> OSError:
+    return OSError(ENOSYS, os.strerror(ENOSYS), *names)
+
+
+def rename_noreplace(name: str, dir_fd: int, to: str, to_fd: int) -> None:
+    """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
+    if _quick_renameat2 is None or _renameat2 is None:
+        raise _missing(name, None, to)
+    old = name.encode() if name.isascii() else os.fsencode(name)
+    new = old if to is name else to.encode() if to.isascii() else os.fsencode(to)
+    if (
+        _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
+        and _renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
+    ):
+        raise _failed(name, None, to)
+
+
+def rename_exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
+    """``renameat2(2)`` with RENAME_EXCHANGE; EINVAL where the file system has no such thing."""
+    if _renameat2 is None:
+        raise _missing(name, None, to)
+    if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
+        raise _failed(name, None, to)
+
+
+def syncfs(fd: int) -> None:
+    """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
+    if _syncfs is None:
+        raise _missing()
+    if _syncfs(fd) != 0:
+        raise _failed()
+
+
+def fallocate(fd: int, offset: int, length: int) -> None:
+    """``fallocate(2)`` of ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
+    if _fallocate is None:
+        raise _missing()
+    if _fallocate(fd, _FALLOC_FL_KEEP_SIZE, offset, length) != 0:
+        raise _failed()
+
+
+def directory_blocks(fd: int, size: int) -> Iterator[bytes]:
+    """The entries of the directory ``fd`` (open, at its beginning) as getdents64(2) lays them out, up to ``size`` bytes at a
+    time, each name followed by NULs to the end of its entry."""
+    if _getdents64 is None:
+        raise _missing()
+    buffer = ctypes.create_string_buffer(size)
+    while True:
+        ctypes.memset(buffer, 0, size)  # behind a name's NUL the kernel leaves what was there
+        got = _getdents64(fd, buffer, size)
+        if got < 0:
+            raise _failed()
+        if got == 0:
+            return
+        yield ctypes.string_at(buffer, got)
+
+
+def inotify_init() -> int:
+    """``inotify_init1(2)``: a descriptor that does not block and is closed on exec."""
+    if _inotify_init1 is None:
+        raise OSError(ENOSYS, "this system has no inotify")
+    fd: int = _inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd < 0:
+        raise _failed()
+    return fd
+
+
+def inotify_add_watch(fd: int, path: str, mask: int) -> int:
+    """``inotify_add_watch(2)``: the watch descriptor for ``path``."""
+    watch: int = _libc.inotify_add_watch(fd, os.fsencode(path), mask)
+    if watch < 0:
+        raise _failed(path)
+    return watch
+
+
+def fanotify_init(flags: int) -> int:
+    """``fanotify_init(2)``: a descriptor whose event files would be opened for reading."""
+    if _fanotify_init is None:
+        raise _missing()
+    fd: int = _fanotify_init(flags, os.O_RDONLY)
+    if fd < 0:
+        raise _failed()
+    return fd
+
+
+def fanotify_mark(fd: int, flags: int, mask: int, folder: int) -> None:
+    """``fanotify_mark(2)`` of the open directory ``folder``."""
+    if _fanotify_mark is None:
+        raise _missing()
+    if _fanotify_mark(fd, flags, mask, folder, None) != 0:
+        raise _failed()
+
+
+def file_handle(fd: int) -> tuple[int, bytes]:
+    """``name_to_handle_at(2)`` of an open file: the type of its handle and the handle. EOPNOTSUPP where its file system has
+    none."""
+    buffer = ctypes.create_string_buffer(_HANDLE_HEAD + _HANDLE_MAX)
+    head = (ctypes.c_int * 2).from_buffer(buffer)
+    head[0] = _HANDLE_MAX
+    mount = ctypes.c_int()
+    if _libc.name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
+        raise _failed()
+    return head[1], buffer.raw[_HANDLE_HEAD : _HANDLE_HEAD + head[0]]
+
+
+def end_with_parent(number: int) -> None:
+    """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
+    ended before the call sends none: the caller compares ``os.getppid()`` afterwards."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def set_process_name(name: bytes) -> None:
+    """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives."""
+    _libc.prctl(_PR_SET_NAME, name[:15], 0, 0, 0)
+
+
+def overwrite_memory(start: int, data: bytes) -> None:
+    """Writes ``data`` over the memory of this process from the address ``start`` on."""
+    ctypes.memmove(start, data, len(data))
