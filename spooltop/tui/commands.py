@@ -7,7 +7,7 @@ label for the footer, one sentence of help, the views it lives in, and a functio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import availability as why
@@ -15,7 +15,7 @@ from .context import LISTS, Scene, View
 from .draw.plan import plan_words, poison_words
 from .keys import shown
 
-__all__ = ["COMMANDS", "Command", "by_id", "command_for", "footer", "help_lines", "key_table_markdown", "palette"]
+__all__ = ["COMMANDS", "GROUPS", "Command", "by_id", "command_for", "footer", "help_lines", "palette"]
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
@@ -330,16 +330,3 @@ def palette(scene: Scene, text: str) -> list[tuple[Command, str]]:
         if command.group != "move" and command.id != "palette"
         if all(word in f"{command.id} {command.label} {command.help} {command.also}".lower() for word in words)
     ]
-
-
-def key_table_markdown(commands: Iterable[Command] = COMMANDS) -> str:
-    """The README's key table: one row per group, each command by its keys and its label. ``?`` has the full sentences."""
-    lines = ["| | keys |", "|---|---|"]
-    for group, title in GROUPS.items():
-        shown_once = dict.fromkeys(
-            (" ".join(f"`{shown(key)}`" for key in command.keys), command.label)
-            for command in commands
-            if command.group == group and command.views & (ROOTS | OVER | {View.PLAN})
-        )
-        lines.append(f"| **{title}** | {' · '.join(f'{keys} {label}' for keys, label in shown_once)} |")
-    return "\n".join(lines) + "\n"

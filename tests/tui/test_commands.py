@@ -10,9 +10,8 @@ from spooltop.model.capabilities import Can
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.tui.commands import COMMANDS, OVER, ROOTS, command_for, footer, help_lines, key_table_markdown, palette
+from spooltop.tui.commands import COMMANDS, command_for, footer, help_lines, palette
 from spooltop.tui.context import LISTS, Scene, View
-from spooltop.tui.keys import shown
 
 from .fake import FakeControl, claim, waiting
 
@@ -108,14 +107,6 @@ def test_help_has_every_command_of_the_view_and_no_other() -> None:
 def test_the_palette_finds_by_words() -> None:
     assert [command.id for command, _ in palette(claims_scene(), "trash purge")] == ["purge"]
     assert palette(claims_scene(), "no such thing") == []
-
-
-def test_the_table_for_the_readme_names_every_key_of_views_and_plans() -> None:
-    text = key_table_markdown()
-    for command in COMMANDS:
-        entry = f"{' '.join(f'`{shown(key)}`' for key in command.keys)} {command.label}"
-        assert (entry in text) or not command.views & (ROOTS | OVER | {View.PLAN}), command.id
-    assert text.startswith("| | keys |\n|---|---|\n| **Move** |")
 
 
 def test_sorting_needs_something_to_sort() -> None:
