@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import fnmatch
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from .engine.small_files import NotRegular, read_small
 from .errors import UsageError
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
@@ -146,21 +147,17 @@ def _of_file(file: str) -> dict[str, str]:
 
 def _read(file: str) -> bytes | None:
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        return read_small(file, limit=_MOST_BYTES, whole=True, follow=True).data
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if isinstance(error, PermissionError) and not _there(file):
             return None  # in somebody else's home: HOME as su and setpriv leave it
+        if error.errno == errno.EFBIG:
+            raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there") from None
+        if isinstance(error, NotRegular):
+            raise UsageError(f"{escape(file)} is no plain file", advice="look who put it there") from None
         raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise UsageError(f"{escape(file)} is no plain file", advice="look who put it there")
-    with open(fd, "rb") as opened:
-        data = opened.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there")
-    return data
 
 
 def _there(file: str) -> bool:

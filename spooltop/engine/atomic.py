@@ -75,12 +75,20 @@ def write_atomic_text(
 
 
 def publish(
-    files: Files, folder: int, name: str, data: bytes, like: os.stat_result | None, *, draft: str = "", durable: bool = True
+    files: Files,
+    folder: int,
+    name: str,
+    data: bytes,
+    like: os.stat_result | None,
+    *,
+    draft: str = "",
+    durable: bool = True,
+    mode: int = 0o666,
 ) -> None:
     """Puts ``data`` in place of the file ``name`` in the directory ``folder``. ``like``: whose owner, group and mode it takes
     (None: a new file's). ``draft`` is what the name of the file that is written first begins with. Leaves none behind."""
     draft = (draft or f".{name[:200]}") + f".{os.urandom(8).hex()}"
-    fd = files.create(draft, folder)
+    fd = files.create(draft, folder, mode)
     try:
         try:
             if like is not None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .files import Files, open_shared
+from .small_files import open_regular, read_small
 
 __all__ = [
     "ACQUIRED", "COUNTERS", "DUPLICATE", "JOURNAL", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",
@@ -67,11 +68,7 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
 def read(files: Files, folder: int, name: str) -> list[Count]:
     """What the counter file says; nothing where there is none or it cannot be read. Whoever may write the spool wrote it."""
     try:
-        fd = files.open_read(name, folder)
-        try:
-            return _parsed(files.content(fd)) if files.fstat(fd).st_size <= 4 * MAX else []
-        finally:
-            files.close(fd)
+        return _parsed(read_small(name, folder, files=files, limit=4 * MAX, whole=True).data)
     except OSError:
         return []
 
@@ -110,10 +107,9 @@ def _in_journal(files: Files, folder: int, name: str, since: float) -> Iterator[
         if above:
             inside = files.open_dir(above, folder)
         try:
-            fd = files.open_read(name, inside)
+            fd, found = open_regular(name, inside, files=files)
             try:
-                found = files.fstat(fd)
-                data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST)) if stat.S_ISREG(found.st_mode) else b""
+                data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST))
             finally:
                 files.close(fd)
         finally:

@@ -27,6 +27,7 @@ from .counters import JOURNAL, lock_within
 from .files import Files, make_file
 from .host import command_line, command_of, flock_holders
 from .os_errors import telling
+from .small_files import IRREGULAR, read_small
 
 __all__ = ["FILE_MAX", "JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
 
@@ -276,23 +277,17 @@ class CursorFile:
         return who
 
     def _text(self, folder: int) -> str | None:
-        files = self._files
         try:
-            fd = files.open_read(self._name, folder)
+            data = read_small(self._name, folder, files=self._files, limit=FILE_MAX, whole=True).data
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENXIO):
+            if error.errno == errno.EFBIG:
+                what = f"over {FILE_MAX >> 20} MB, not read"
+                raise CursorUnreadable(what, path=self.path, advice="make it smaller by hand") from None
+            if error.errno not in IRREGULAR:
                 raise
             raise CursorUnreadable("no regular file", path=self.path) from None
-        try:
-            if not stat.S_ISREG(files.fstat(fd).st_mode):
-                raise CursorUnreadable("no regular file", path=self.path)
-            data = files.read(fd, FILE_MAX + 1)
-        finally:
-            files.close(fd)
-        if len(data) > FILE_MAX:
-            raise CursorUnreadable(f"over {FILE_MAX >> 20} MB, not read", path=self.path, advice="make it smaller by hand")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:

@@ -16,6 +16,7 @@ from spooltop.model.vocabulary import LIVE, Box
 from .atomic import publish
 from .files import Files
 from .host import file_system
+from .small_files import read_small
 
 __all__ = ["FORMAT", "OWN", "SpoolDirs"]
 
@@ -126,11 +127,7 @@ class SpoolDirs:
             return  # it is made with the number
         files, found = self.files, b""
         try:
-            fd = files.open_read("format", own)
-            try:
-                found = files.read(fd, 16)
-            finally:
-                files.close(fd)
+            found = read_small("format", own, files=files, limit=16).data
             if found.strip() == FORMAT.strip():
                 return
             if found.strip().isdigit() and int(found) > int(FORMAT):

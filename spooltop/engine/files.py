@@ -66,9 +66,10 @@ class Files:
         """A new file, open for reading and writing, ``mode & ~umask``. ``FileExistsError`` where the name is taken."""
         return os.open(name, _CREATE, mode, dir_fd=dir_fd)
 
-    def open_read(self, name: str, dir_fd: int) -> int:
-        """Open for reading without waiting on a fifo or a device. The caller checks by ``fstat`` that it is a regular file."""
-        return os.open(name, _READ, dir_fd=dir_fd)
+    def open_read(self, name: str, dir_fd: int | None, *, follow: bool = False) -> int:
+        """Open for reading without waiting on a FIFO or a device. ``small_files.open_regular`` checks that it is a regular file.
+        ``follow`` only for a path that a person gave."""
+        return os.open(name, _READ & ~os.O_NOFOLLOW if follow else _READ, dir_fd=dir_fd)
 
     def open_lasting(self, name: str, dir_fd: int, *, append: bool = False, mode: int = 0o666) -> int:
         """A lock file or a log: opened, made where it is missing, never truncated, never removed."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from .dirs import SpoolDirs
 from .files import open_shared
 from .names import parse
+from .small_files import NotRegular, read_small
 
 __all__ = ["KEYS", "KeyRecords"]
 
@@ -116,20 +116,13 @@ class KeyRecords:
 
     def _read(self, called: str) -> Record | None:
         """The record; one with an empty name where it says nothing of use."""
-        files = self._dirs.files
         try:
-            fd = files.open_read(called, self._keys())
+            told = json.loads(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
+            name, at = told["name"], float(told["at"])
         except FileNotFoundError:
             return None
-        try:
-            if not stat.S_ISREG(files.fstat(fd).st_mode):
-                return Record("", 0.0)
-            told = json.loads(files.read(fd, _CAP))
-            name, at = told["name"], float(told["at"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        except (NotRegular, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Record("", 0.0)
-        finally:
-            files.close(fd)
         # Whoever may write the spool wrote it: no name may lead out of tmp.
         if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
             return Record("", 0.0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 from dataclasses import dataclass
 
 from spooltop.errors import UsageError
@@ -23,6 +22,7 @@ from .dirs import SpoolDirs
 from .files import OFD_LOCKS, Files, mode_like
 from .host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .names import in_cur
+from .small_files import open_regular
 
 __all__ = ["ANY_MACHINE", "CONSUMERS", "THIS_MACHINE", "Hold", "Presence", "Vantage", "check_hosts", "judge", "look", "new_token"]
 
@@ -100,7 +100,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
         consumers = dirs.own(CONSUMERS)
         if consumers is None:
             return Presence("missing")
-        fd = files.open_read(token, consumers)
+        fd, found = open_regular(token, consumers, files=files)
     except FileNotFoundError:
         return Presence("missing")
     except BlockingIOError:
@@ -108,9 +108,6 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        found = files.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return Presence("unreadable")
         told = _parsed(files.read(fd, _CAP))
         return _presence(_lock_state(files, fd, told), told, found, dirs.kind)
     except OSError:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from spooltop.model.vocabulary import ASIDE, Box, Json
 from .dirs import SpoolDirs
 from .files import Files
 from .names import MAX_NAME
+from .small_files import read_small
 
 __all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "read_shared", "reject", "remove_meta", "set_aside", "told_of"]
 
@@ -161,17 +161,11 @@ def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
 def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
     """What the metadata tell of ``name`` in ``dir_fd``: None where there are none, empty where they cannot be read."""
     try:
-        fd = files.open_read(meta_name(name), dir_fd)
+        told = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
     except FileNotFoundError:
         return None
-    except OSError:
-        return {}
-    try:
-        told = json.loads(files.read(fd, _META_CAP)) if stat.S_ISREG(files.fstat(fd).st_mode) else None
     except (OSError, ValueError, RecursionError):
         return {}
-    finally:
-        files.close(fd)
     return told if isinstance(told, dict) else {}
 
 

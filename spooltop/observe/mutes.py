@@ -9,11 +9,13 @@ import errno
 import json
 import math
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+
+from spooltop.engine.atomic import publish
+from spooltop.engine.small_files import NotRegular, read_small
 
 from ..engine.files import Files
 from ..errors import Refused, Unreadable, UsageError
@@ -188,37 +190,19 @@ class MuteFile:
         own = folder
         try:
             own = files.open_dir(self._folder, follow=True) if folder is None else folder
-            fd = files.open_read(_NAME, own)
-            try:
-                data = files.read(fd, _CAP) if stat.S_ISREG(files.fstat(fd).st_mode) else b""
-            finally:
-                files.close(fd)
-            return decode(data)
+            return decode(read_small(_NAME, own, files=files, limit=_CAP).data)
         except FileNotFoundError:
             return {}
+        except (NotRegular, ValueError, RecursionError) as error:
+            raise Unreadable("is no file of mutes; it is kept", path=path, advice="mend it or move it away") from error
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
-        except (ValueError, RecursionError) as error:
-            raise Unreadable("is no file of mutes; it is kept", path=path, advice="mend it or move it away") from error
         finally:
             if folder is None and own is not None:
                 files.close(own)
 
     def _write(self, folder: int, data: bytes) -> None:
-        files = self._files
-        draft = f".{_NAME}.{os.urandom(8).hex()}"
-        fd = files.create(draft, folder, 0o600)
-        try:
-            try:
-                files.own_as(fd, files.fstat(folder))
-                files.write_all(fd, data)
-                files.sync(fd)
-            finally:
-                files.close(fd)
-            files.replace(draft, _NAME, folder)
-        except BaseException:
-            files.unlink(draft, folder)
-            raise
+        publish(self._files, folder, _NAME, data, self._files.fstat(folder), mode=0o600)
 
     def _refused(self, error: OSError) -> Refused:
         advice = "mend its rights, or set XDG_STATE_HOME"

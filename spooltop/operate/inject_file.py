@@ -3,10 +3,11 @@ shown."""
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 from collections.abc import Mapping
 
+from spooltop.engine.small_files import NotRegular, read_small
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
@@ -28,14 +29,11 @@ def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
         raise UsageError("inject: a file and a text or a size at once", advice="give one of them")
     path = os.path.expanduser(name)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        data = read_small(path, limit=MOST_BYTES, whole=True, follow=True).data
+    except NotRegular:
+        raise UsageError(f"inject: {escape(name)} is no plain file", advice="name one that holds the message") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages") from None
         raise UsageError(f"inject: {escape(name)} cannot be read: {error.strerror}", advice="name a file of yours") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise UsageError(f"inject: {escape(name)} is no plain file", advice="name one that holds the message")
-    with open(fd, "rb") as opened:
-        data = opened.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages")
     return {**options, "text": os.fsdecode(data)}

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 
+from spooltop.engine.small_files import read_small
 from spooltop.model.vocabulary import LIVE, Box
 
 from ...errors import NotASpool, SpooltopError, Unreadable
@@ -84,15 +85,9 @@ def _known_file(path: str) -> SpooltopError | None:
 def _head(path: str) -> bytes:
     """The beginning of a plain file; empty where it is none or may not be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+        return read_small(path, limit=65_536).data
     except OSError:
         return b""
-    try:
-        return os.read(fd, 65_536) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
 
 
 def for_error(path: str, error: OSError | ValueError) -> SpooltopError:

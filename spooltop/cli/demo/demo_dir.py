@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 
 from spooltop.engine import Spool
+from spooltop.engine.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 
@@ -91,10 +92,9 @@ def _swept(name: str, parent: int) -> bool:
     directory = lock = -1
     try:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        lock = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-        marker = os.fstat(lock)
+        lock, marker = open_regular(MARKER, directory)
         mine = {os.fstat(directory).st_uid, marker.st_uid} == {os.geteuid()}
-        if not mine or not stat.S_ISREG(marker.st_mode) or os.read(lock, len(_TEXT) + 1) != _TEXT:
+        if not mine or os.read(lock, len(_TEXT) + 1) != _TEXT:
             return False
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove(name, parent)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from dataclasses import dataclass
 
 from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
+from spooltop.engine.small_files import open_regular
 from spooltop.model.numbers import finite
 from spooltop.model.observation import CursorWrite, LockParty
 
@@ -15,7 +15,6 @@ __all__ = ["CursorJournal", "parse_journal"]
 
 REMEMBERED = 3600.0
 """Seconds before the first look that count."""
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
@@ -56,15 +55,14 @@ class CursorJournal:
         """File name → its writes since the look before (at the first: of the last hour), in the folder ``path``, open as ``fd``.
         """
         try:
-            own = os.open(JOURNAL, _FLAGS, dir_fd=fd)
+            own, found = open_regular(JOURNAL, fd)
         except OSError:
             return {}  # nobody here writes through the engine, or it is closed to us
         try:
-            found = os.fstat(own)
             known = self._read.get(path)
             on = known is not None and known.inode == found.st_ino and known.offset <= found.st_size
             start = known.offset if known is not None and on else max(0, found.st_size - 2 * JOURNAL_MAX)
-            if not stat.S_ISREG(found.st_mode) or (on and start == found.st_size):
+            if on and start == found.st_size:
                 return {}
             data = os.pread(own, 2 * JOURNAL_MAX, start)
         except OSError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from spooltop.engine.small_files import open_regular
 
 __all__ = ["LogGlob", "PollLogs"]
 
 TAIL = 64 << 10
 """Bytes from the end of a log that the first look reads; no later look reads more than 16 times as much."""
 _FILES_AT_MOST = 64
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,10 @@ class PollLogs:
 
     def _tail(self, path: str) -> tuple[float, list[str]] | None:
         try:
-            fd = os.open(path, _FLAGS)
+            fd, status = open_regular(path, follow=True)
         except OSError:
-            return None  # gone since it was listed, or closed to us
+            return None  # gone since it was listed, closed to us, or no plain file
         try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                return None
             inode, offset = self._read.get(path, (0, 0))
             first = path not in self._read
             if inode != status.st_ino or offset > status.st_size:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from spooltop.engine.cursors import FILE_MAX
+from spooltop.engine.small_files import open_regular
 
 from ..events.inotify import in_order, listening, watch_fd
 from .writers import Handle, handle_of
@@ -37,7 +38,6 @@ _AT_LATEST = 0.2
 """Seconds after the first of many writes after which it is due all the same."""
 _GATHER = 50
 """Milliseconds of that moment."""
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Version:
 def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
     """What the file holds now, None where there is none. ``handles``: with what identifies it for ``WriterWatch``."""
     try:
-        own = os.open(name, _FLAGS, dir_fd=folder)
+        own, found = open_regular(name, folder)
     except OSError as problem:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -67,9 +67,6 @@ def read_version(name: str, folder: int, at: float, *, handles: bool = False) ->
         why = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
         return _version(at, found, error=why)
     try:
-        found = os.fstat(own)
-        if not stat.S_ISREG(found.st_mode):
-            return _version(at, found, error="not a plain file")
         if found.st_size > FILE_MAX:
             return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
         data = os.read(own, found.st_size + 1)

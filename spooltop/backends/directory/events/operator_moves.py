@@ -10,6 +10,7 @@ import re
 import stat
 
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
 from ..journal.journal import decode
@@ -24,7 +25,6 @@ _REMEMBERED = 100_000
 """Moves that are remembered, newest first: their change events come within a look or two."""
 _PLAIN = re.compile(rb'\{"from":(null|"[^"\\]*"),"to":(null|"[^"\\]*"),"ino":')
 Announced = dict[str, int]
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class OperatorMoves:
@@ -81,7 +81,7 @@ class OperatorMoves:
         if offset == found.st_size or not stat.S_ISREG(found.st_mode):
             return
         try:
-            fd = os.open(name, _FLAGS, dir_fd=dir_fd)
+            fd, _ = open_regular(name, dir_fd)
         except OSError:
             return  # the same
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.small_files import NotRegular, open_regular
 from spooltop.errors import Unreadable
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
@@ -18,8 +20,6 @@ from ..storage.access import user_name
 from ..storage.rows import kind_of_file
 
 __all__ = ["facts_of", "read_message"]
-
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 def split_key(key: Key) -> tuple[Box, str, str]:
@@ -46,10 +46,7 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
             if above is None:
                 raise FileNotFoundError(2, "gone")
             folder = os.open(operation, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-        fd = os.open(name, _FLAGS, dir_fd=folder if operation else dirs.box(box))
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(kind_of_file(found), path=shown)
+        fd, found = open_regular(name, folder if operation else dirs.box(box))
         parts: list[bytes] = []
         offset = 0
         while offset < limit and (part := os.pread(fd, limit - offset, offset)):
@@ -57,8 +54,10 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
             offset += len(part)
     except FileNotFoundError:
         raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
+    except NotRegular as problem:
+        raise Unreadable(kind_of_file(problem.status), path=shown) from None
     except OSError as problem:
-        what = "a symbolic link, not a message" if problem.errno == 40 else str(problem.strerror)
+        what = "a symbolic link, not a message" if problem.errno == errno.ELOOP else str(problem.strerror)
         raise Unreadable(what, path=shown) from None
     finally:
         for open_fd in (fd, folder):

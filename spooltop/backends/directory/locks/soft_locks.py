@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from dataclasses import dataclass
+
+from spooltop.engine.small_files import read_small
 
 __all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
 
@@ -175,16 +176,10 @@ def _leads(name: str, dir_fd: int) -> bool:
 def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:
     """The start of a plain file and its mtime; None where it is gone, is no plain file or may not be read."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=dir_fd)
+        found = read_small(name, dir_fd, limit=LIMIT)
     except OSError:
         return None
-    try:
-        status = os.fstat(fd)
-        return (os.read(fd, LIMIT), status.st_mtime) if stat.S_ISREG(status.st_mode) else None
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
+    return found.data, found.status.st_mtime
 
 
 def _pid(text: str) -> int | None:

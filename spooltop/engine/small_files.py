@@ -1,0 +1,79 @@
+"""Reading files that somebody else may have put there.
+
+Who may write a directory can place a symbolic link, a FIFO or a device under any name in it. So no link is followed, nothing is
+waited for, only regular files are read, and only as many bytes as the caller expects.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+from .files import READ_CAP, Files
+
+__all__ = ["IRREGULAR", "Content", "NotRegular", "open_regular", "read_small"]
+
+IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
+"""What ``open_regular`` gives for something other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a
+socket (ENXIO)."""
+
+_REAL = Files()
+
+
+class NotRegular(OSError):
+    """EINVAL: something other than a regular file stands under that name. ``status`` tells what."""
+
+    def __init__(self, name: str, status: os.stat_result) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", name)
+        self.status = status
+
+
+class Content(NamedTuple):
+    """The bytes that were read, and the status of the file when it was opened."""
+
+    data: bytes
+    status: os.stat_result
+
+
+def open_regular(
+    name: str, dir_fd: int | None = None, *, files: Files = _REAL, follow: bool = False
+) -> tuple[int, os.stat_result]:
+    """A descriptor of a regular file, open for reading, and its status. ``follow``: a symbolic link is followed, for paths that
+    a person gave.
+
+    Raises ``OSError`` as open(2) does, ``NotRegular`` for what opens and is something else.
+    """
+    fd = files.open_read(name, dir_fd, follow=True) if follow else files.open_read(name, dir_fd)
+    try:
+        status = files.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegular(name, status)
+    except BaseException:
+        files.close(fd)
+        raise
+    return fd, status
+
+
+def read_small(
+    name: str,
+    dir_fd: int | None = None,
+    *,
+    files: Files = _REAL,
+    limit: int = READ_CAP,
+    whole: bool = False,
+    follow: bool = False,
+) -> Content:
+    """Up to ``limit`` bytes from the beginning of a regular file. ``whole``: raises ``OSError`` (EFBIG) for a longer one.
+
+    Raises ``OSError`` as ``open_regular`` and read(2) do.
+    """
+    fd, status = open_regular(name, dir_fd, files=files, follow=follow)
+    try:
+        data = files.read(fd, limit + whole)
+    finally:
+        files.close(fd)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes", name)
+    return Content(data, status)
