@@ -285,6 +285,26 @@ def test_of_two_undos_into_the_folder_of_another_operation_the_second_has_moved_
     assert there.exists() and there.with_name(".a.meta").exists()
 
 
+def test_of_two_undos_of_a_release_of_what_nothing_is_known_of_the_second_has_moved_nothing(desk):
+    """As above, in the shorter way that messages go which are all alike, from the second on."""
+    folder = put_aside(desk, "held", "someone", "a", None)
+    put_aside(desk, "held", "someone", "b", None)
+    operations = desk.operations()
+    released, result = do(operations, Action.RELEASE, Selection(box=Box.HELD, everything=True))
+    assert result.count(Outcome.DONE) == 2 and desk.names(Box.NEW) == ["a", "b"]
+
+    class Late(LogFiles):
+        def move(self, name, dir_fd, to, *args, **more):
+            if name == "b":
+                (desk.path / "new" / "b").rename(folder / "b")
+            super().move(name, dir_fd, to, *args, **more)
+
+    done, late = undo(desk.operations(Late()), released.operation).items
+    assert (done.name, done.outcome, late.outcome) == ("a", Outcome.DONE, Outcome.SKIPPED)
+    assert late.reason == "a consumer already has it"
+    assert (folder / "a").exists() and (folder / "b").exists()
+
+
 @pytest.mark.parametrize("in_common", [True], indirect=True)
 def test_what_is_known_in_common_lies_beside_the_own_folder_of_an_operation_alone(desk, in_common):
     """Undone into the folder of another operation, each message gets metadata of its own: what else lies there is not its."""
