@@ -1,7 +1,8 @@
 """The dashboard. ``run`` opens it and returns the exit code; importing this package loads no Textual.
 
-How it hangs together: ``looker`` looks in a thread and posts what it found; ``app`` hands it to the screen in front; ``screens``
-keep what a person chose and ask ``draw`` for lines, which ``widgets`` paint; a key looks up its command in ``commands``.
+``threads.snapshot_thread`` looks at the spool and posts what it found. ``app`` hands that to the screen in front. ``screens``
+keep what the user chose and ask ``draw`` for lines, which ``widgets`` paint. A key looks up its command in ``commands``.
+``session`` is the part of all this that a screen may use.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..model.text import plain_locale
+from .options import Options
 
 if TYPE_CHECKING:
     from .control_protocol import Control
@@ -23,27 +23,6 @@ __all__ = ["Options", "run", "why_no_dashboard"]
 
 TURN = 0.001
 """Seconds for which one thread may keep others from their turn (Python's own: 0.005)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with
-    (empty: the one that fits the target). ``banner``: stands on the last line in place of the views (the demo's); then nothing
-    is said on leaving. ``counted``: how many messages were counted in ``new`` so far, shown until the first look is done."""
-
-    light: bool = False
-    ascii: bool = False
-    colour: bool = True
-    mouse: bool = False
-    view: str = ""
-    banner: str = ""
-    counted: Callable[[], int | None] = lambda: None
-
-    @staticmethod
-    def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
-        """Options as the environment asks for them: ``NO_COLOR`` (no-color.org), ``TERM=linux`` and a C locale mean ASCII."""
-        poor = environ.get("TERM") == "linux" or plain_locale(environ)
-        return Options(light=light, ascii=ascii or poor, colour=not environ.get("NO_COLOR"), mouse=mouse)
 
 
 def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:

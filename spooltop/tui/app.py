@@ -10,14 +10,14 @@ from importlib import import_module
 from textual.app import App
 from textual.message import Message
 
-from ..model.plan import Result
-from ..model.snapshot import Snapshot
-from . import Options
-from .context import View
+from .context import Scene, View
 from .control_protocol import Control
 from .draw.glyphs import ASCII, UNICODE
+from .options import Options
 from .screens.main.commands import OPENED
 from .screens.main.screen import MainScreen
+from .screens.main.state import MainState
+from .session import Session
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads.deliver import deliver
@@ -66,21 +66,18 @@ class SpooltopApp(App[int], inherit_bindings=False):
         """``looker`` is one on the same control that looks already."""
         # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
-        self.spool = control
         self.options = options or Options()
-        self.glyphs = ASCII if self.options.ascii else UNICODE
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
         self.looker = looker or Looker(control, quiet=quiet, busy=busy, monotonic=monotonic)
-        self.moment = moment
-        self.going: str | None = None
-        """The command of the view that panels are left for."""
         self.doer = Doer()
         self.inbox = Inbox()
-        self.snapshot: Snapshot | None = None
-        self.results: list[Result] = []
-        self.applying = False
-        self.leaving = threading.Event()
-        self.main = MainScreen(control, View(self.options.view) if self.options.view else first_view(control.layout))
+        state = MainState(control.now, View(self.options.view) if self.options.view else first_view(control.layout))
+        self.session = Session(
+            control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE, looker=self.looker,
+            doer=self.doer, leaving=threading.Event(), now=lambda: state.now, zone=lambda: state.zone, leave=self.leave,
+            open_help=self._open_help, moment=moment,
+        )  # fmt: skip
+        self.main = MainScreen(self.session, state)
 
     def on_mount(self) -> None:
         self.push_screen(self.main)
@@ -105,9 +102,9 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _take(self, found: Found) -> None:
         if isinstance(found, SnapshotTaken):
-            if self.snapshot is None:
+            if self.session.snapshot is None:
                 threading.Thread(target=load_rest, name="load", daemon=True).start()
-            self.snapshot = found.snapshot
+            self.session.state.snapshot = found.snapshot
         self.main.take(found)
         front = self.screen_stack[-1] if self.screen_stack else None  # none any more: what comes while it ends is nobody's
         take = getattr(front, "take", None)
@@ -116,8 +113,13 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def leave(self, code: int = 0) -> None:
         """Ends with this exit code; what is being done is stopped after its current item."""
-        self.leaving.set()
+        self.session.leaving.set()
         self.exit(return_code=code)
+
+    def _open_help(self, about: Scene) -> None:
+        from .screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(self.session, about))
 
     def finish(self) -> None:
         """After the screen is restored: lets the operation under way come to its end, leaves a look that hangs alone."""
@@ -130,7 +132,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def goodbye(self) -> list[str]:
         """What is said on leaving."""
-        return goodbye(self.results)
+        return goodbye(self.session.state.results)
 
     def _resumed(self, _: object) -> None:
         # The terminal was the shell's meanwhile, and events were lost while we were stopped.
@@ -140,10 +142,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _paint_counted(self) -> None:
         """Until the first look is done, what was counted before is shown."""
-        if self.snapshot is None and self.options.counted() is None:
+        if self.session.snapshot is None and self.options.counted() is None:
             return
         self._waiting.stop()
-        if self.snapshot is None:
+        if self.session.snapshot is None:
             self.main.paint()
 
     def _check_stale(self) -> None:

@@ -1,14 +1,17 @@
 """THE table of commands. Bindings, footer, help, palette and the README's key list all come from it and from nothing else.
 
-A command has an id (what it does is a method of that name, see ``screens``), its keys as the terminal's events name them, a
-label for the footer, one sentence of help, the views it lives in, and a function that says why it is not available now.
-``dangerous`` commands only ever open a plan; no key changes the spool by itself.
+A command has an id, its keys as the terminal's events name them, a label for the footer, one sentence of help, the views it
+lives in, a function that says why it is not available now, and the name of its handler. The screen in front finds that handler:
+``TableScreen.handler`` among its methods, the main screen also among the functions of ``screens.main``. ``dangerous`` commands
+only ever open a plan; no key changes the spool by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from spooltop.model.vocabulary import Action
 
 from . import availability as why
 from .context import LISTS, Scene, View
@@ -51,6 +54,14 @@ class Command:
     group: str = "look"
     also: str = ""
     """Words that the palette finds it by, besides its own."""
+    does: str = ""
+    """The name of its handler, where that is not ``do_`` and its id."""
+    args: tuple[object, ...] = ()
+    """The arguments that the handler gets."""
+
+    @property
+    def handler(self) -> str:
+        return self.does or f"do_{self.id.replace('-', '_')}"
 
     @property
     def key(self) -> str:
@@ -65,9 +76,9 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     # What a plan is answered with stands first: nothing else may take these keys there.
     Command("confirm-small", ("y", "Y"), "do it", "do what the plan lists (1 to 9 items)", frozenset({View.PLAN}),
-            why.confirmable("y"), dangerous=True, rank=1, group="plan"),
+            why.confirmable("y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
     Command("confirm-large", ("Y",), "do it", "do what the plan lists (10 to 99 items)", frozenset({View.PLAN}),
-            why.confirmable("Y"), dangerous=True, rank=1, group="plan"),
+            why.confirmable("Y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
     Command("confirm-number", ("enter",), "do it", "do what the plan lists, after its count was typed",
             frozenset({View.PLAN}), why.confirmable("number"), dangerous=True, rank=1, group="plan"),
     Command("force", ("f",), "force", "inside a plan: take it from a live holder too (count typed)", frozenset({View.PLAN}),
@@ -87,17 +98,20 @@ COMMANDS: tuple[Command, ...] = (
     Command("copy-result", ("c",), "copy as text", "copy the result as text", frozenset({View.RESULT}), rank=3, group="plan"),
 
     Command("next-message", ("j", "n"), "next message", "in an open message: the next one of the list", frozenset({View.MESSAGE}),
-            rank=10, group="move"),
+            rank=10, group="move", does="do_step_message", args=(1,)),
     Command("previous-message", ("k", "N"), "previous message", "in an open message: the one before", frozenset({View.MESSAGE}),
-            group="move"),
-    Command("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move"),
-    Command("scroll-up", ("up",), "scroll back", "in an open message: a line up", frozenset({View.MESSAGE}), group="move"),
-    Command("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move"),
-    Command("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move"),
-    Command("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move"),
-    Command("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move"),
-    Command("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move"),
-    Command("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move"),
+            group="move", does="do_step_message", args=(-1,)),
+    Command("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move",
+            does="do_step", args=(1,)),
+    Command("scroll-up", ("up",), "scroll back", "in an open message: a line up", frozenset({View.MESSAGE}), group="move",
+            does="do_step", args=(-1,)),
+    Command("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(1,)),
+    Command("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(-1,)),
+    Command("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move", does="do_page", args=(1,)),
+    Command("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move", does="do_page", args=(-1,)),
+    Command("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move",
+            does="do_page", args=(0.5,)),
+    Command("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move", does="do_page", args=(-0.5,)),
     Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
     Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
 
@@ -117,25 +131,25 @@ COMMANDS: tuple[Command, ...] = (
     Command("open", ("enter",), "open", "open: what a line is about, a message in full, a source's history, a lock's holders",
             ROOTS, why.openable, rank=5, group="move"),
     Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
-            rank=9, group="move"),
+            rank=9, group="move", does="do_quit"),
     Command("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
             why.can_go_back, rank=9, group="move"),
 
     Command("requeue", ("r",), "requeue", "requeue: put claims back to new (opens a plan)", CHANGING, why.requeue, dangerous=True,
             rank=1, group="change",
-            also="retry redrive redeliver again"),
+            also="retry redrive redeliver again", does="do_plan", args=(Action.REQUEUE,)),
     Command("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
             group="change",
-            also="delete remove kill drop discard"),
+            also="delete remove kill drop discard", does="do_plan", args=(Action.PURGE,)),
     Command("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
             dangerous=True, rank=3, group="change",
-            also="pause park stop suspend"),
+            also="pause park stop suspend", does="do_plan", args=(Action.HOLD,)),
     Command("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
             dangerous=True, rank=1, group="change",
-            also="resume unpause"),
+            also="resume unpause", does="do_plan", args=(Action.RELEASE,)),
     Command("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
             dangerous=True, rank=1, group="change",
-            also="undelete put back"),
+            also="undelete put back", does="do_plan", args=(Action.RESTORE,)),
     Command("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
             why.empty, dangerous=True, rank=4, group="change",
             also="delete purge"),
@@ -168,16 +182,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text", PANELS, group="look",
             also="search"),
     Command("next-match", ("n",), "next match", "next that matches the filter, or the last one set", LISTS, why.sought,
-            group="look"),
+            group="look", does="do_next_match", args=(1,)),
     Command("previous-match", ("N",), "previous match", "the one before that matches the filter, or the last one set", LISTS,
-            why.sought, group="look"),
+            why.sought, group="look", does="do_next_match", args=(-1,)),
     Command("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", LISTS, why.sortable, group="look", also="order by"),
     Command("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", frozenset({View.SORT}),
             rank=1, group="look"),
     Command("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", LISTS, why.sortable,
-            group="look"),
+            group="look", does="do_sort", args=(-1,)),
     Command("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", LISTS, why.sortable,
-            group="look"),
+            group="look", does="do_sort", args=(1,)),
     Command("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
     Command("problems", ("exclamation_mark",), "problems only",
             "problems only: all lines of trouble; dead claims; abandoned files",
@@ -205,18 +219,19 @@ COMMANDS: tuple[Command, ...] = (
             also="refresh reload rescan"),
     Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
-    Command("overview", ("1",), "Over", "Overview", GOES, group="views"),
-    Command("new", ("2",), "New", "New: what waits", GOES, group="views"),
+    Command("overview", ("1",), "Over", "Overview", GOES, group="views", does="do_show", args=(View.OVERVIEW,)),
+    Command("new", ("2",), "New", "New: what waits", GOES, group="views", does="do_show", args=(View.NEW,)),
     Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", GOES,
-            group="views"),
-    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", GOES, group="views"),
-    Command("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views"),
-    Command("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views"),
+            group="views", does="do_show", args=(View.CLAIMS,)),
+    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", GOES, group="views", does="do_show", args=(View.TMP,)),
+    Command("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views", does="do_show", args=(View.CURSORS,)),
+    Command("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views", does="do_show", args=(View.LOCKS,)),
     Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", GOES,
-            group="views"),
-    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views"),
+            group="views", does="do_show_aside"),
+    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
+            does="do_show_next", args=(1,)),
     Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
-            group="views"),
+            group="views", does="do_show_next", args=(-1,)),
 
     Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
             EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING}, rank=8, group="views"),

@@ -34,7 +34,7 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         try:
-            await _until(driver, lambda: app.main.snapshot is not None, "the first look")
+            await _until(driver, lambda: app.main.state.snapshot is not None, "the first look")
             for step in scene.steps:
                 if step.act is not None:
                     step.act(control)

@@ -100,7 +100,7 @@ def ready(words: str) -> Step:
 
 
 def left(driver: Driver) -> bool:
-    return driver.app.leaving.is_set()
+    return driver.app.session.leaving.is_set()
 
 
 def undoing(driver: Driver) -> bool:
@@ -122,7 +122,7 @@ CASES: dict[str, Case] = {
     "move-down": Case((NEW,), at(1)),
     "move-up": Case((NEW, ("G", "")), at(118)),
     "scroll-down": Case(
-        (CLAIMS, ("enter", "line 3")), lambda driver: driver.app.main.scroll == 1, lengthy
+        (CLAIMS, ("enter", "line 3")), lambda driver: driver.app.main.state.scroll == 1, lengthy
     ),
     "scroll-up": Case((CLAIMS, ("enter", "line 3"), ("G", "line 99")), lambda driver: "line 99" not in driver.text, lengthy),
     "next-message": Case((CLAIMS, ("enter", claim(6).id)), claim(5).id),

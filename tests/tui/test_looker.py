@@ -363,7 +363,7 @@ async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_
         control.change()
         await driver.until(control.entered.is_set, "another look that hangs")
         await driver.press("q")
-        await driver.until(driver.app.leaving.is_set)
+        await driver.until(driver.app.session.leaving.is_set)
     assert driver.app.return_code == 0
 
 

@@ -304,7 +304,7 @@ async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
         await planned(driver, "l")
         await driver.press("y")
         await driver.see("Released 1")
-    assert goodbye(driver.app.results) == [
+    assert goodbye(driver.app.session.state.results) == [
         "op1: held 1; undo: spooltop undo /var/spool/memex op1",
         "op2: released 1; undo: spooltop undo /var/spool/memex op2",
     ]

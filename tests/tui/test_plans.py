@@ -297,7 +297,7 @@ async def test_keys_that_slip_plan_nothing(key: str) -> None:
             await driver.press(view, key)
             await driver.pilot.pause()
         assert driver.control.planned == []
-        assert driver.app.is_running and not driver.app.leaving.is_set()
+        assert driver.app.is_running and not driver.app.session.leaving.is_set()
 
 
 async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
@@ -307,10 +307,11 @@ async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
         await driver.press("y")
         await driver.see("Esc stop")
         await driver.press("ctrl+c")
-        await driver.until(driver.app.leaving.is_set)
+        await driver.until(driver.app.session.leaving.is_set)
         driver.control.gate.set()
     assert driver.app.return_code == 0
-    assert goodbye(driver.app.results) == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
+    results = driver.app.session.state.results
+    assert goodbye(results) == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
 
 
 async def test_a_message_in_full_is_what_is_planned_from_there_whatever_is_marked() -> None:

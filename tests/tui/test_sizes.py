@@ -66,7 +66,7 @@ async def test_every_panel(size: tuple[int, int]) -> None:
         ways = [("3 x", "Who has"), ("3 F", "Following"), ("5 e", "Set the cursor"), ("z enter", "a0")]
         for way, words in [(keys.split(), words) for keys, words in ways]:
             await driver.strike(*way[:-1])
-            await driver.until(lambda: driver.app.main.root is not View.CLAIMS or driver.app.main.row is not None)
+            await driver.until(lambda: driver.app.main.state.root is not View.CLAIMS or driver.app.main.row is not None)
             await driver.strike(way[-1])
             await driver.see(words)
             fits(driver)

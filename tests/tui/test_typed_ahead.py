@@ -25,14 +25,14 @@ def at_once(driver: Driver, *keys: str) -> None:
 async def test_help_is_left_and_the_dashboard_too_by_two_keys_typed_at_once() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         at_once(driver, "question_mark", "q", "q")
-        await driver.until(lambda: driver.app.leaving.is_set(), "the end")
+        await driver.until(lambda: driver.app.session.leaving.is_set(), "the end")
 
 
 async def test_help_alone_is_left_by_one_key_typed_with_it() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         at_once(driver, "question_mark", "q", "3")
         await driver.see("Claims 1")
-        assert not driver.app.leaving.is_set()
+        assert not driver.app.session.leaving.is_set()
 
 
 async def test_a_key_typed_while_help_closes_is_for_the_view_below() -> None:
@@ -48,7 +48,7 @@ async def test_what_is_typed_with_the_colon_stands_in_the_palette_in_its_order()
         at_once(driver, "colon", *"freeze")
         await driver.see("freeze")
         await driver.press("enter")
-        await driver.until(lambda: driver.app.main.frozen_at is not None, "the display to freeze")
+        await driver.until(lambda: driver.app.main.state.frozen_at is not None, "the display to freeze")
 
 
 @pytest.mark.parametrize("keys", [("r", "y"), ("r", "y", "y", "enter")])
@@ -79,7 +79,7 @@ async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below(
         await driver.see("1 PROBLEM")
         await driver.press("2")
         await driver.see("New 0")
-        assert not driver.app.leaving.is_set()
+        assert not driver.app.session.leaving.is_set()
 
 
 def at(driver: Driver, time: float, *keys: str) -> None:
@@ -239,7 +239,7 @@ async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: st
         await driver.see("/duty_")
         await driver.press("enter")
         await driver.see("no line has duty")
-        assert control.applied == [] and not driver.app.leaving.is_set()
+        assert control.applied == [] and not driver.app.session.leaving.is_set()
         assert [action for action, *_ in control.planned] == [Action.REQUEUE] * (panel == "r")
 
 
@@ -257,7 +257,7 @@ async def test_what_is_pasted_never_acts_and_is_text_where_text_is_typed() -> No
         await driver.press("slash")
         driver.app.post_message(Paste("delay\nryy"))
         await driver.see("/delay█")
-        assert control.applied == [] and not driver.app.leaving.is_set()
+        assert control.applied == [] and not driver.app.session.leaving.is_set()
 
 
 @pytest.mark.parametrize("panel", ["z", "question_mark", "x"])

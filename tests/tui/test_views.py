@@ -74,9 +74,9 @@ async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> Non
         await driver.see("PROBLEM")
         await driver.press("escape")
         await driver.see("nothing to go back to: q quits")
-        assert driver.app.is_running and not driver.app.leaving.is_set()
+        assert driver.app.is_running and not driver.app.session.leaving.is_set()
         await driver.press("q")
-        await driver.until(driver.app.leaving.is_set)
+        await driver.until(driver.app.session.leaving.is_set)
     assert driver.app.return_code == 0
 
 
@@ -85,7 +85,7 @@ async def test_quit_from_anywhere(key: str) -> None:
     async with dashboard(control()) as driver:
         await driver.press("3", "slash", "x")
         await driver.press(key)
-        await driver.until(driver.app.leaving.is_set)
+        await driver.until(driver.app.session.leaving.is_set)
     assert driver.app.return_code == 0
 
 
@@ -169,7 +169,7 @@ async def test_filter_narrows_as_one_types_and_says_what_makes_no_sense() -> Non
         await driver.press("slash", *"verdict:alive")
         await driver.see("Claims 1", "1 match")
         await driver.press(*" age:x")
-        await driver.until(lambda: driver.app.main.filter_line is not None and driver.app.main.filter_line.error)
+        await driver.until(lambda: driver.app.main.state.filter_input is not None and driver.app.main.state.filter_input.error)
         await driver.press(*["backspace"] * 6, "enter")
         text = await driver.see("Claims 1")
         assert "verdict:alive" in text.split("\n")[0]
@@ -194,7 +194,7 @@ async def test_marks_are_kept_by_message_and_all_that_match_are_marked() -> None
         await driver.see("1 marked", "requeue 1")
         await driver.press("slash", *"verdict:dead", "enter")
         await driver.see("Claims 2")
-        state = driver.app.main.state
+        state = driver.app.main.state.list_state
         assert state is not None
         await driver.press("U")
         await driver.until(lambda: not state.marks)
@@ -301,7 +301,7 @@ async def test_the_palette_runs_what_is_chosen_and_q_quits() -> None:
         await driver.press("enter")
         await driver.see("Claims 3")
         await driver.press("colon", "q", "enter")
-        await driver.until(driver.app.leaving.is_set)
+        await driver.until(driver.app.session.leaving.is_set)
 
 
 async def test_an_empty_spool() -> None:
@@ -457,7 +457,7 @@ async def test_it_begins_where_there_is_something_to_show(layout: str, words: st
     fake.layout = layout
     async with dashboard(fake) as driver:
         await driver.see(words)
-        assert driver.app.main.root == {"cursors": "cursors", "tickets": "locks"}.get(layout, "overview")
+        assert driver.app.main.state.root == {"cursors": "cursors", "tickets": "locks"}.get(layout, "overview")
 
 
 async def test_a_list_of_nothing_says_why() -> None:
@@ -519,7 +519,7 @@ async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
     await driver.press("2", "slash", *"95222", "enter")
     await driver.see("New 300 of 300")
     rows.go_to(200)
-    await driver.until(lambda: driver.app.main.states[Box.NEW].cursor == ("new", 200))
+    await driver.until(lambda: driver.app.main.state.lists[Box.NEW].cursor == ("new", 200))
     await driver.press("1")
     driver.control.at_once.clear()
     await driver.press("2")
@@ -535,7 +535,7 @@ async def test_a_list_that_takes_its_time_is_come_back_to_where_it_was_left() ->
         await driver.until(lambda: driver.app.main.row is not None)
         assert (rows.cursor_index, rows.cursor_key) == (200, ("new", 200))
         await driver.press("space")
-        assert list(driver.app.main.states[Box.NEW].marks) == [("new", 200)]
+        assert list(driver.app.main.state.lists[Box.NEW].marks) == [("new", 200)]
 
 
 async def test_a_cursor_moved_before_the_end_far_from_where_the_list_was_left_stays_on_its_row() -> None:
@@ -584,12 +584,12 @@ async def test_a_list_that_comes_with_a_look_is_whole_though_no_row_is_another(f
         if frozen:
             await driver.press("Z")
         main = driver.app.main
-        assert main.page is not None and main.snapshot is not None
+        assert main.state.page is not None and main.state.snapshot is not None
         driver.control.hang.clear()  # no look but those of here
-        page = main.page
+        page = main.state.page
         main.take(RowsRead(replace(page, generation=1001, complete=False, share=0.5)))
         await driver.see("New ≥300 …")
-        main.take(SnapshotTaken(main.snapshot, replace(page, generation=1002)))
+        main.take(SnapshotTaken(main.state.snapshot, replace(page, generation=1002)))
         await driver.see("New 300 ·")
         driver.control.hang.set()
 

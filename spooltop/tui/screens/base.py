@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen, ScreenResultType
 
-from ..commands import GOES, VIEW_COMMANDS, command_for, commands_in, footer
+from ..commands import GOES, VIEW_COMMANDS, Command, by_id, command_for, commands_in, footer
 from ..context import Scene, View
 from ..draw.notices import said_lines
 from ..draw.spans import Line, plain, wrap
 from ..keys import character_of, named
+from ..session import Session
 from ..widgets import WHEEL, LinesView
 from .footer import footer_line
 from .input import LineEdit
 
-if TYPE_CHECKING:
-    from ..app import SpooltopApp
-
 __all__ = ["LEAST", "LEAVING", "TableScreen", "too_small"]
+
+T = TypeVar("T")
 
 LEAST = (40, 10)
 """The least window that anything is drawn in, columns and lines."""
@@ -40,14 +41,15 @@ def too_small(width: int, height: int) -> list[Line]:
 
 
 class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_bindings=False):
-    """A screen whose keys come from the table. For a command ``page-down`` it has a method ``do_page_down(key)``."""
+    """A screen whose keys come from the table of commands; ``handler`` finds the method that a command names."""
 
     AUTO_FOCUS = ""
     PINNED = False
     """True where no key counts that was typed at another screen, nor one of this at another."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
+        self.session = session
         self.message = ""
         self.left = False
         """True from the moment it is dismissed: it stays on the stack for a while yet."""
@@ -66,15 +68,15 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def body(self) -> ComposeResult:
         """The widgets of this screen: one of lines, where it says nothing else."""
-        yield LinesView(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+        yield LinesView(glyphs=self.session.glyphs, colour=self.session.options.colour, id="panel")
 
     def compose(self) -> ComposeResult:
         yield from self.body()
-        yield LinesView(too_small, glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="small")
+        yield LinesView(too_small, glyphs=self.session.glyphs, colour=self.session.options.colour, id="small")
 
     def unwanted(self) -> Callable[[], bool]:
         """To be asked by the thread that works for this screen: whether nobody waits for it any more."""
-        leaving = self.owner.leaving
+        leaving = self.session.leaving
         return lambda: self.left or leaving.is_set()
 
     def on_unmount(self) -> None:
@@ -83,15 +85,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     @property
     def small(self) -> bool:
         """True where there is no room for anything: nothing of this screen can be seen."""
-        width, height = self.app.size
+        width, height = self.window_size
         return width < LEAST[0] or height < LEAST[1]
 
     @property
-    def owner(self) -> SpooltopApp:
-        from ..app import SpooltopApp
-
-        assert isinstance(self.app, SpooltopApp)
-        return self.app
+    def window_size(self) -> tuple[int, int]:
+        """Columns and lines of the window."""
+        return self.app.size
 
     @property
     def ready(self) -> bool:
@@ -140,10 +140,10 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     @property
     def room(self) -> int:
         """Lines of a panel above the keys, or above what is said."""
-        return max(1, self.app.size.height - len(self._said_or_keys()))
+        return max(1, self.window_size[1] - len(self._said_or_keys()))
 
     def _said_or_keys(self) -> list[Line]:
-        width = self.app.size.width
+        width = self.window_size[0]
         return said_lines(self.message, width) if self.message else [self.keys_line(width)]
 
     def keys_line(self, width: int) -> Line:
@@ -219,7 +219,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         """What was under way when another screen came to the front was typed for that one; but nothing of it gets into a plan, or
         out of one to what is below: a plan counts what was typed at the plan."""
         if event.key in WAY_OUT:
-            self.do_quit(event.key)
+            self.do_quit()
             return
         if front is self or not isinstance(front, TableScreen) or self.PINNED or front.PINNED:
             return
@@ -235,14 +235,28 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if reason is not None:
             self.say(reason)
             return
-        self.run_command(command.id, key)
+        self.run_command(command.id)
 
-    def run_command(self, id: str, key: str = "") -> None:
-        if id in VIEW_COMMANDS:
-            self.owner.going = id
-            self.command("escape")
-            return
-        getattr(self, "do_" + id.replace("-", "_"))(key)
+    def run_command(self, id: str) -> None:
+        self.handler(by_id(id))()
+
+    def handler(self, command: Command) -> Callable[[], object]:
+        """Does what the command says: the method that the table names, or for another view, leaving this screen for it."""
+        if command.id in VIEW_COMMANDS:
+            return partial(self._leave_for, command.id)
+        return partial(getattr(self, command.handler), *command.args)
+
+    def _leave_for(self, view_command: str) -> None:
+        self.session.state.next_view = view_command
+        self.command("escape")
+
+    def open_screen(self, screen: Screen[T], done: Callable[[T | None], Any] | None = None) -> None:
+        """Puts another screen in front; ``done`` is called with its result, None where it was left without one."""
+        self.app.push_screen(screen, done)
+
+    def copy_text(self, text: str) -> None:
+        """Copies to the terminal's clipboard (OSC 52)."""
+        self.app.copy_to_clipboard(text)
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(self.small, "-small")
@@ -252,29 +266,31 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if self.left and self.app.screen_stack[-1] is self:  # dismissed while another screen was in front
             super().dismiss(self._result)
             return
-        going, self.owner.going = self.owner.going, None
-        if going is not None and self.view in GOES:
-            self.run_command(going)
+        state = self.session.state
+        view_command, state.next_view = state.next_view, None
+        if view_command is not None and self.view in GOES:
+            self.run_command(view_command)
             return
         self.paint()
 
     # What every screen can do
 
-    def do_quit(self, key: str) -> None:
-        self.owner.leave(0)
+    def do_quit(self) -> None:
+        self.session.leave(0)
 
-    def do_suspend(self, key: str) -> None:
+    def do_back(self) -> None:
+        self.dismiss(None)
+
+    def do_suspend(self) -> None:
         self.app.action_suspend_process()
 
-    def do_redraw(self, key: str) -> None:
+    def do_redraw(self) -> None:
         self.refresh(layout=True)
         for widget in self.query("*"):
             widget.refresh()
 
-    def do_help(self, key: str) -> None:
-        from .help import HelpScreen
-
-        self.app.push_screen(HelpScreen(self.scene()))
+    def do_help(self) -> None:
+        self.session.open_help(self.scene())
 
     @property
     def view(self) -> View:

@@ -10,8 +10,9 @@ from ..draw.help import LEGEND, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..draw.notices import said_lines
 from ..draw.spans import line_text
+from ..session import Session
 from ..widgets import LinesView
-from .scrolling import SteppingScreen
+from .scrolling import ScrollingScreen
 
 __all__ = ["HelpScreen"]
 
@@ -30,15 +31,14 @@ def sections(scene: Scene) -> list[HelpSection]:
     return [*out, *LEGEND]
 
 
-class HelpScreen(SteppingScreen[None]):
+class HelpScreen(ScrollingScreen[None]):
     """``about`` is the scene that was in front when help was asked for."""
 
     ROOM = 2
 
-    def __init__(self, about: Scene) -> None:
-        super().__init__()
+    def __init__(self, session: Session, about: Scene) -> None:
+        super().__init__(session)
         self.about = about
-        self.scroll_at = 0
 
     def on_mount(self) -> None:
         self.paint()
@@ -49,7 +49,7 @@ class HelpScreen(SteppingScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
+        width, height = self.window_size
         said = said_lines(self.message, width) if self.message else []
         height = max(1, height - len(said))
         everything = draw_help(sections(self.about), width, 1000)
@@ -58,23 +58,8 @@ class HelpScreen(SteppingScreen[None]):
         self.query_one(LinesView).show([*lines, *[()] * (height - len(lines)), *said] if said else lines)
 
     @property
-    def place(self) -> int:
-        return self.scroll_at
-
-    @property
     def texts(self) -> list[str]:
-        return [line_text(line) for line in draw_help(sections(self.about), self.app.size.width, 1000)]
-
-    @property
-    def length(self) -> int:
-        return len(draw_help(sections(self.about), self.app.size.width, 1000))
-
-    def step(self, lines: int) -> None:
-        self.scroll_at += lines
-        self.paint()
-
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)
+        return [line_text(line) for line in draw_help(sections(self.about), self.window_size[0], 1000)]
 
     def typed(self, event: Key) -> bool:
         if super().typed(event):

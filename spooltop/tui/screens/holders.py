@@ -13,6 +13,7 @@ from ...model.holders import Holders
 from ..context import Scene, View
 from ..draw.holders import holders_lines
 from ..draw.spans import Line, line_text, shown
+from ..session import Session
 from ..threads.deliver import deliver
 from .text import TextScreen
 
@@ -30,8 +31,8 @@ class HoldersScreen(TextScreen[None]):
             self.holders = holders
             self.at = at
 
-    def __init__(self, key: Key, name: str) -> None:
-        super().__init__()
+    def __init__(self, session: Session, key: Key, name: str) -> None:
+        super().__init__(session)
         self.key = key
         self.about = name
         self.holders: Holders | None = None
@@ -44,9 +45,9 @@ class HoldersScreen(TextScreen[None]):
 
     def ask(self) -> None:
         """Looks at every process, in the thread that looks."""
-        owner = self.owner
-        owner.looker.ask(
-            partial(owner.spool.holders, self.key), lambda found: deliver(self, self.Answered(found, owner.spool.now()))
+        session = self.session
+        session.looker.ask(
+            partial(session.control.holders, self.key), lambda found: deliver(self, self.Answered(found, session.control.now()))
         )
 
     def on_holders_screen_answered(self, message: Answered) -> None:
@@ -58,20 +59,18 @@ class HoldersScreen(TextScreen[None]):
         self.paint()
 
     def scene(self) -> Scene:
-        return Scene(View.HOLDERS, snapshot=self.owner.snapshot, rows=1, depth=1)
+        return Scene(View.HOLDERS, snapshot=self.session.snapshot, rows=1, depth=1)
 
     def text(self, width: int) -> list[Line]:
-        return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.owner.main.zone)
+        return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.session.zone())
 
-    def do_ask_again(self, key: str) -> None:
+    def do_ask_again(self) -> None:
         self.holders, self.failed, self.looked_at = None, "", None
         self.ask()
         self.paint()
 
-    def do_copy_panel(self, key: str) -> None:
+    def do_copy_panel(self) -> None:
         text = "\n".join(line_text(line).rstrip() for line in self.text(200))
-        self.app.copy_to_clipboard(text)
+        self.copy_text(text)
         self.say(f"copied: who has {shown(self.about)}")
 
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)

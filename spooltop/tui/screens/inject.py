@@ -12,6 +12,7 @@ from ..commands import footer
 from ..context import Scene, View
 from ..draw.inject import Field, form_lines
 from ..draw.spans import Line
+from ..session import Session
 from .base import TableScreen
 from .footer import footer_line
 from .input import LineEdit
@@ -33,8 +34,8 @@ HINTS = {
 class InjectScreen(TableScreen[None]):
     """What they are, field by field: ``HINTS``. A size fills the messages with that many bytes instead of text."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.fields = {
             "count": LineEdit("1", limit=6, digits=True),
             "text": LineEdit("test message of spooltop"),
@@ -49,7 +50,7 @@ class InjectScreen(TableScreen[None]):
         self.paint()
 
     def scene(self) -> Scene:
-        return Scene(View.INJECT, snapshot=self.owner.snapshot, depth=1)
+        return Scene(View.INJECT, snapshot=self.session.snapshot, depth=1)
 
     @property
     def edited(self) -> LineEdit:
@@ -71,12 +72,12 @@ class InjectScreen(TableScreen[None]):
         if not self.ready:
             return
         fields = [Field(name, edit.text, HINTS[name], name == self.chosen) for name, edit in self.fields.items()]
-        self.show_panel(form_lines(fields, self.app.size.width, self.room))
+        self.show_panel(form_lines(fields, self.window_size[0], self.room))
 
     def keys_line(self, width: int) -> Line:
         return footer_line([("↑↓", "field"), *footer(self.scene())], width)
 
-    def do_make(self, key: str) -> None:
+    def do_make(self) -> None:
         count = int(self.fields["count"].text or "0")
         if not 1 <= count <= MOST:
             self.say(f"count: a number from 1 to {MOST:,}")
@@ -95,11 +96,9 @@ class InjectScreen(TableScreen[None]):
             options["rate"] = int(self.fields["rate"].text)
         if self.fields["source"].text:
             options["source"] = self.fields["source"].text
-        self.app.push_screen(PlanScreen(Action.INJECT, Selection(box=Box.NEW), options), self._done)
+        self.open_screen(PlanScreen(self.session, Action.INJECT, Selection(box=Box.NEW), options), self._done)
 
     def _done(self, result: Result | None) -> None:
         if result is not None:
             self.dismiss(None)
 
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)

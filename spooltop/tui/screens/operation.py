@@ -15,6 +15,7 @@ from ...model.selection import Selection
 from ..context import Scene, View
 from ..draw.operation import operation_lines
 from ..draw.spans import Line
+from ..session import Session
 from ..terminal.lifecycle import shell
 from ..threads.deliver import deliver
 from .text import TextScreen
@@ -45,20 +46,20 @@ class OperationScreen(TextScreen[bool]):
             super().__init__()
             self.trail = trail
 
-    def __init__(self, record: OperationRecord) -> None:
-        super().__init__()
+    def __init__(self, session: Session, record: OperationRecord) -> None:
+        super().__init__(session)
         self.trail: AuditTrail | None = None
         self.record = record
         self.plan: Plan | None = None
         self.failed = why_not_undo(record)
 
     def on_mount(self) -> None:
-        audit = partial(self.owner.spool.audit, self.record.operation)
-        self.owner.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
+        audit = partial(self.session.control.audit, self.record.operation)
+        self.session.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
         if not self.failed:
             options = {"undoes": self.record.operation}
-            job = partial(self.owner.spool.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
-            self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+            job = partial(self.session.control.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
+            self.session.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
         self.paint()
 
     def on_operation_screen_planned(self, message: Planned) -> None:
@@ -74,7 +75,7 @@ class OperationScreen(TextScreen[bool]):
         self.paint()
 
     def scene(self) -> Scene:
-        return Scene(View.OPERATION, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=self.failed)
+        return Scene(View.OPERATION, snapshot=self.session.snapshot, rows=1, depth=1, undoable=self.failed)
 
     @property
     def undoing(self) -> str:
@@ -82,18 +83,18 @@ class OperationScreen(TextScreen[bool]):
         return shell(self.plan.command) if self.plan is not None else ""
 
     def text(self, width: int) -> list[Line]:
-        main = self.owner.main
         return operation_lines(
-            self.record, self.plan, self.failed, self.undoing, width, now=main.now, zone=main.zone, trail=self.trail
-        )
+            self.record, self.plan, self.failed, self.undoing, width, now=self.session.now(), zone=self.session.zone(),
+            trail=self.trail,
+        )  # fmt: skip
 
-    def do_undo(self, key: str) -> None:
+    def do_undo(self) -> None:
         self.dismiss(True)
 
-    def do_copy_operation(self, key: str) -> None:
+    def do_copy_operation(self) -> None:
         text = self.undoing or self.record.operation
-        self.app.copy_to_clipboard(text)
+        self.copy_text(text)
         self.say(f"copied: {text}")
 
-    def do_back(self, key: str) -> None:
+    def do_back(self) -> None:
         self.dismiss(False)

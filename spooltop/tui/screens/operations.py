@@ -14,15 +14,16 @@ from ...model.selection import Selection
 from ..context import Scene, View
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
+from ..session import Session
 from ..threads.deliver import deliver
 from .operation import OperationScreen, why_not_undo
 from .plan import PlanScreen
-from .scrolling import SteppingScreen
+from .scrolling import ChoosingScreen
 
 __all__ = ["OperationsScreen"]
 
 
-class OperationsScreen(SteppingScreen[None]):
+class OperationsScreen(ChoosingScreen[None]):
     class Listed(Message):
         """The journal was read, or why it could not be."""
 
@@ -30,19 +31,18 @@ class OperationsScreen(SteppingScreen[None]):
             super().__init__()
             self.records = records
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.records: list[OperationRecord] | None = None
         self.failed = ""
-        self.chosen = 0
 
     def on_mount(self) -> None:
         self.read()
         self.paint()
 
     def read(self) -> None:
-        job = partial(self.owner.spool.operations, self.unwanted())
-        self.owner.doer.submit(job, lambda records: deliver(self, self.Listed(records)))
+        job = partial(self.session.control.operations, self.unwanted())
+        self.session.doer.submit(job, lambda records: deliver(self, self.Listed(records)))
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):
@@ -58,59 +58,44 @@ class OperationsScreen(SteppingScreen[None]):
     def scene(self) -> Scene:
         record = self.record
         why = why_not_undo(record) if record is not None else ""
-        return Scene(View.OPERATIONS, snapshot=self.owner.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
+        return Scene(View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
 
     def paint(self) -> None:
         if not self.ready:
             return
-        width = self.app.size.width
+        width = self.window_size[0]
         lines: list[Line]
         if self.failed:
             lines = [plain(f" {shown(self.failed)}", width, Style.BAD)]
         elif self.records is None:
             lines = [plain(" reading the journal…", width)]
         else:
-            self.chosen = max(0, min(self.chosen, len(self.records) - 1))
-            lines = operations_lines(self.records, width, self.room, now=self.owner.main.now, chosen=self.chosen)
+            self.clamp()
+            lines = operations_lines(self.records, width, self.room, now=self.session.now(), chosen=self.chosen)
         self.show_panel(lines)
 
-    def do_open_operation(self, key: str) -> None:
+    def do_open_operation(self) -> None:
         if self.record is not None:
-            self.app.push_screen(OperationScreen(self.record), self._left)
+            self.open_screen(OperationScreen(self.session, self.record), self._left)
 
     def _left(self, undo: bool | None) -> None:
         if undo:
-            self.do_undo("")
+            self.do_undo()
 
-    def do_copy_operation(self, key: str) -> None:
+    def do_copy_operation(self) -> None:
         if self.record is not None:
-            self.app.copy_to_clipboard(self.record.operation)
+            self.copy_text(self.record.operation)
             self.say(f"copied: {self.record.operation}")
 
-    def do_undo(self, key: str) -> None:
+    def do_undo(self) -> None:
         record = self.record
         if record is not None:
-            self.app.push_screen(PlanScreen(Action.UNDO, Selection(), {"undoes": record.operation}), self._undone)
+            self.open_screen(PlanScreen(self.session, Action.UNDO, Selection(), {"undoes": record.operation}), self._undone)
 
     def _undone(self, result: Result | None) -> None:
         if result is not None:
             self.read()
 
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)
-
-    @property
-    def place(self) -> int:
-        return self.chosen
-
     @property
     def texts(self) -> list[str]:
         return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.records or ()]
-
-    @property
-    def length(self) -> int:
-        return len(self.records or ())
-
-    def step(self, lines: int) -> None:
-        self.chosen += lines
-        self.paint()

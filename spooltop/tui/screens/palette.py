@@ -7,23 +7,23 @@ from textual.events import Key
 from ..commands import Command, palette
 from ..context import Scene, View
 from ..draw.notices import palette_lines
+from ..session import Session
 from ..widgets import LinesView
 from .input import LineEdit
-from .scrolling import SteppingScreen
+from .scrolling import ChoosingScreen
 
 __all__ = ["PaletteScreen"]
 
 
-class PaletteScreen(SteppingScreen[str | None]):
+class PaletteScreen(ChoosingScreen[str | None]):
     """Gives back the id of the command that was chosen, None where it was left."""
 
     ROOM = 3
 
-    def __init__(self, about: Scene) -> None:
-        super().__init__()
+    def __init__(self, session: Session, about: Scene) -> None:
+        super().__init__(session)
         self.about = about
         self.edit = LineEdit()
-        self.chosen = 0
 
     def on_mount(self) -> None:
         self.paint()
@@ -51,34 +51,19 @@ class PaletteScreen(SteppingScreen[str | None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        width, height = self.app.size
+        width, height = self.window_size
         found = self.found
-        self.chosen = max(0, min(self.chosen, len(found) - 1))
+        self.clamp()
         told = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
         lines = palette_lines(self.edit.text, told, width, height, chosen=self.chosen, message=self.message)
         self.query_one(LinesView).show(lines)
 
-    def do_run(self, key: str) -> None:
+    def do_run(self) -> None:
         if self.edit.text.strip() in ("q", "quit"):
-            self.owner.leave(0)
+            self.session.leave(0)
         elif self.found:
             self.dismiss(self.found[self.chosen][0].id)
-
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)
-
-    @property
-    def place(self) -> int:
-        return self.chosen
 
     @property
     def texts(self) -> list[str]:
         return [command.id for command, _ in self.found]
-
-    @property
-    def length(self) -> int:
-        return len(self.found)
-
-    def step(self, lines: int) -> None:
-        self.chosen += lines
-        self.paint()

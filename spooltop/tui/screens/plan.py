@@ -22,6 +22,7 @@ from ..commands import command_for
 from ..context import Scene, View
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, plain, shown, wrap
+from ..session import Session
 from ..terminal.lifecycle import printable
 from ..threads.deliver import deliver
 from ..tracking.status import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
@@ -30,12 +31,12 @@ from .footer import footer_line
 from .input import LineEdit
 from .panel import Panel
 from .result import ResultScreen
-from .scrolling import SteppingScreen
+from .scrolling import ScrollingScreen
 
 __all__ = ["PlanScreen"]
 
 
-class PlanScreen(SteppingScreen[Result | None]):
+class PlanScreen(ScrollingScreen[Result | None]):
     """Opens at once and says that it plans; the plan it then shows stays as it is while the spool moves. Gives back the result,
     None where it was left."""
 
@@ -69,8 +70,8 @@ class PlanScreen(SteppingScreen[Result | None]):
             super().__init__()
             self.result = result
 
-    def __init__(self, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
-        super().__init__()
+    def __init__(self, session: Session, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
+        super().__init__(session)
         self.action = action
         self.selection = selection
         self.options = dict(options or {})
@@ -81,7 +82,6 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.tried = 0
         self.began = 0.0
         self.refused = ""
-        self.scroll_at = 0
         self.planning = ""
         self.rate: LineEdit | None = None
         """The rate that is being typed."""
@@ -92,7 +92,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
-        panel = Panel(glyphs=self.owner.glyphs, colour=self.owner.options.colour, id="panel")
+        panel = Panel(glyphs=self.session.glyphs, colour=self.session.options.colour, id="panel")
         panel.readable = lambda: not self.small
         yield panel
 
@@ -102,7 +102,7 @@ class PlanScreen(SteppingScreen[Result | None]):
 
     def make(self) -> None:
         self._ask(partial(
-            self.owner.spool.plan, self.action, self.selection, force=self.force, options=dict(self.options),
+            self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
             on_progress=lambda words: deliver(self, self.Planning(words)),
             stop=self.unwanted(),  # or the next plan waited for one that nobody wants
         ))  # fmt: skip
@@ -110,7 +110,7 @@ class PlanScreen(SteppingScreen[Result | None]):
     def _ask(self, job: Callable[[], Plan]) -> None:
         """What was shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning = None, "", ""
-        self.owner.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+        self.session.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
     def on_plan_screen_planning(self, message: Planning) -> None:
         if self.plan is None:
@@ -149,7 +149,7 @@ class PlanScreen(SteppingScreen[Result | None]):
     def early(self) -> bool:
         """True where a key that confirms comes too soon: the plan was not there for a moment, or a word is being typed."""
         seen_at = self.query_one(Panel).painted_at
-        return seen_at is None or self.asked_at < max(seen_at, self.strayed_at) + self.owner.moment
+        return seen_at is None or self.asked_at < max(seen_at, self.strayed_at) + self.session.moment
 
     def on_panel_painted(self) -> None:
         self._settle()
@@ -158,12 +158,12 @@ class PlanScreen(SteppingScreen[Result | None]):
         """Says what confirms it once a key would."""
         self.asked_at = Message().time
         self.paint()
-        if self.early and self.owner.moment and self.query_one(Panel).painted_at is not None:
-            self.set_timer(self.owner.moment, self._settle)
+        if self.early and self.session.moment and self.query_one(Panel).painted_at is not None:
+            self.set_timer(self.session.moment, self._settle)
 
     def scene(self) -> Scene:
         early = self.is_mounted and self.early
-        return Scene(View.PLAN, snapshot=self.owner.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1)
+        return Scene(View.PLAN, snapshot=self.session.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1)
 
     @property
     def edited(self) -> LineEdit | None:
@@ -211,7 +211,7 @@ class PlanScreen(SteppingScreen[Result | None]):
         if rate is not None:
             self.options["rate"] = rate
         # The words of a command are made of a million ids in the other thread, too.
-        self._ask(partial(self.owner.spool.paced, plan, rate))
+        self._ask(partial(self.session.control.paced, plan, rate))
 
     # What it looks like
 
@@ -219,14 +219,14 @@ class PlanScreen(SteppingScreen[Result | None]):
         if not self.ready:
             return
         if self.plan is None or self.refused:
-            self.query_one(Panel).show(self._without_plan(*self.app.size))
+            self.query_one(Panel).show(self._without_plan(*self.window_size))
             return
         busy = ""
         if self.applying:
             busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
         rate = None if self.rate is None else self.rate.text
         lines = plan_lines(
-            self.plan, self.app.size.width, self.room, now=self.owner.main.now, typed=self.edit.text, scroll=self.scroll_at,
+            self.plan, self.window_size[0], self.room, now=self.session.now(), typed=self.edit.text, scroll=self.scroll_at,
             busy=busy, rate=rate, early=self.early,
         )  # fmt: skip
         self.show_panel(lines)
@@ -240,13 +240,10 @@ class PlanScreen(SteppingScreen[Result | None]):
 
     # What its keys do
 
-    def do_confirm_small(self, key: str) -> None:
+    def do_confirm(self) -> None:
         self.apply()
 
-    def do_confirm_large(self, key: str) -> None:
-        self.apply()
-
-    def do_confirm_number(self, key: str) -> None:
+    def do_confirm_number(self) -> None:
         if self.plan is None:
             return
         if self.edit.text != str(self.plan.count):
@@ -256,17 +253,17 @@ class PlanScreen(SteppingScreen[Result | None]):
 
     def apply(self) -> None:
         """Does what the plan lists, in the other thread."""
-        plan, owner = self.plan, self.owner
+        plan, session = self.plan, self.session
         if plan is None or self.applying:
             return
-        self.applying = owner.applying = True
-        self.began = owner.spool.now()
+        self.applying = True
+        self.began = session.control.now()
         if plan.action in FOLLOWS:
             # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
-            owner.looker.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
+            session.looker.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
 
         def stopped() -> bool:
-            return self.stop.is_set() or owner.leaving.is_set()
+            return self.stop.is_set() or session.leaving.is_set()
 
         def advanced(tried: int) -> None:
             deliver(self, self.Advanced(tried))
@@ -274,11 +271,10 @@ class PlanScreen(SteppingScreen[Result | None]):
         def applied(result: Result | SpooltopError) -> None:
             # Kept here and not in the message: on leaving, nobody takes messages any more.
             if isinstance(result, Result):
-                owner.results.append(result)
-            owner.applying = False
+                session.state.results.append(result)
             deliver(self, self.Applied(result))
 
-        owner.doer.submit(lambda: owner.spool.apply(plan, on_progress=advanced, stop=stopped), applied)
+        session.doer.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
         self.paint()
 
     def on_plan_screen_advanced(self, message: Advanced) -> None:
@@ -289,36 +285,36 @@ class PlanScreen(SteppingScreen[Result | None]):
         self.applying = False
         result = message.result
         if isinstance(result, SpooltopError):
-            self.owner.looker.follow(())
+            self.session.looker.follow(())
             self.refused = str(result)
             self.paint()
             return
         cursor = cursor_set(self.plan) if self.plan is not None else None
-        self.app.push_screen(ResultScreen(result, self.began, cursor), lambda undo: self._after(result, undo))
+        self.open_screen(ResultScreen(self.session, result, self.began, cursor), lambda undo: self._after(result, undo))
 
     def _after(self, result: Result, undo: bool | None) -> None:
         self.dismiss(result)
         if undo:
-            self.app.push_screen(PlanScreen(Action.UNDO, Selection(), {"undoes": result.operation}))
+            self.open_screen(PlanScreen(self.session, Action.UNDO, Selection(), {"undoes": result.operation}))
 
-    def do_stop(self, key: str) -> None:
+    def do_stop(self) -> None:
         self.stop.set()
         self.paint()
 
-    def do_cancel(self, key: str) -> None:
+    def do_cancel(self) -> None:
         self.dismiss(None)
 
-    def do_force(self, key: str) -> None:
+    def do_force(self) -> None:
         self.force = True
         self.make()
         self.paint()
 
-    def do_hold_poison(self, key: str) -> None:
+    def do_hold_poison(self) -> None:
         self.options["hold_poison"] = True
         self.make()
         self.paint()
 
-    def do_rate(self, key: str) -> None:
+    def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None
         self.rate = LineEdit("" if rate is None else units.pace(rate).replace(",", ""), limit=12)
         self.paint()
@@ -328,15 +324,11 @@ class PlanScreen(SteppingScreen[Result | None]):
             return super().keys_line(width)
         return footer_line([("Enter", "set it"), ("Esc", "leave it as it is")], width)
 
-    def do_copy_command(self, key: str) -> None:
+    def do_copy_command(self) -> None:
         if self.plan is not None:
             first, *more = [printable(line) for line in shell_lines(self.plan)]
-            self.app.copy_to_clipboard("\n".join([first, *more]))
+            self.copy_text("\n".join([first, *more]))
             self.say(f"copied: {first}" + (f" and {len(more) - 1:,} ids below it" if more else ""))
-
-    @property
-    def place(self) -> int:
-        return self.scroll_at
 
     @property
     def texts(self) -> list[str]:
@@ -345,7 +337,3 @@ class PlanScreen(SteppingScreen[Result | None]):
     @property
     def length(self) -> int:
         return len(self.plan.items) if self.plan is not None else 0
-
-    def step(self, lines: int) -> None:
-        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
-        self.paint()

@@ -9,10 +9,11 @@ from ...model.text import escape
 from ..context import Scene, View
 from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
+from ..session import Session
 from ..threads.messages import Followers, SnapshotTaken
 from ..tracking.status import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
 from .follow import FollowScreen
-from .scrolling import SteppingScreen
+from .scrolling import ScrollingScreen
 
 if TYPE_CHECKING:
     from ..threads.messages import Found
@@ -20,30 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["ResultScreen"]
 
 
-class ResultScreen(SteppingScreen[bool]):
+class ResultScreen(ScrollingScreen[bool]):
     """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count.
     ``cursor``: the one that it set."""
 
-    def __init__(self, result: Result, since: float, cursor: CursorSet | None = None) -> None:
-        super().__init__()
+    def __init__(self, session: Session, result: Result, since: float, cursor: CursorSet | None = None) -> None:
+        super().__init__(session)
         self.result = result
         self.since = since
         self.cursor = cursor
         self.ids = () if cursor is not None else followed_ids(result)
-        self.scroll_at = 0
         self.followers: Followers | None = None
 
     def on_mount(self) -> None:
         if self.ids:
-            self.owner.looker.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
+            self.session.looker.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
         self.paint()
 
     def on_unmount(self) -> None:
-        self.owner.looker.follow(())
+        self.session.looker.follow(())
 
     def scene(self) -> Scene:
         why = "" if self.result.undo else "nothing of it can be undone"
-        return Scene(View.RESULT, snapshot=self.owner.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
+        return Scene(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
 
     def take(self, found: Found) -> None:
         """A new look: where the messages are now."""
@@ -55,34 +55,27 @@ class ResultScreen(SteppingScreen[bool]):
 
     def paint(self) -> None:
         if self.ready:
-            self.show_panel(self._lines(self.app.size.width, self.room))
+            self.show_panel(self._lines(self.window_size[0], self.room))
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.followers, self.ids)
         if self.cursor is not None:
-            since = cursor_since(self.result, self.cursor, self.owner.snapshot)
+            since = cursor_since(self.result, self.cursor, self.session.snapshot)
         left = waiting(self.result, self.followers, self.ids)
         return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
 
-    def do_back(self, key: str) -> None:
-        self.dismiss(False)
-
-    def do_undo_result(self, key: str) -> None:
+    def do_undo_result(self) -> None:
         self.dismiss(True)
 
-    def do_follow(self, key: str) -> None:
+    def do_follow(self) -> None:
         ids = self.ids[:FOLLOWED_AT_MOST]
-        self.app.push_screen(FollowScreen(ids, self.since, keep=True, told=self.followers))
+        self.open_screen(FollowScreen(self.session, ids, self.since, keep=True, told=self.followers))
 
-    def do_copy_result(self, key: str) -> None:
+    def do_copy_result(self) -> None:
         lines = self._lines(200, len(self.result.items) + 50)
         text = "\n".join(line_text(line).rstrip() for line in lines)
-        self.app.copy_to_clipboard(text)
+        self.copy_text(text)
         self.say(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
-
-    @property
-    def place(self) -> int:
-        return self.scroll_at
 
     @property
     def texts(self) -> list[str]:
@@ -91,7 +84,3 @@ class ResultScreen(SteppingScreen[bool]):
     @property
     def length(self) -> int:
         return len(self.result.items)
-
-    def step(self, lines: int) -> None:
-        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
-        self.paint()

@@ -8,10 +8,11 @@ from typing import Generic
 from textual.events import Key
 from textual.screen import ScreenResultType
 
+from ..session import Session
 from .base import ANYWHERE, TableScreen
 from .input import LineEdit
 
-__all__ = ["SteppingScreen"]
+__all__ = ["ChoosingScreen", "ScrollingScreen", "SteppingScreen"]
 
 
 class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
@@ -29,7 +30,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     @property
     def length(self) -> int:
         """As many lines as there can be."""
-        raise NotImplementedError
+        return len(self.texts)
 
     @property
     def place(self) -> int:
@@ -67,7 +68,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         else:
             super().pasted()
 
-    def do_find(self, key: str) -> None:
+    def do_find(self) -> None:
         self.finding = LineEdit()
         self.pasted()
 
@@ -83,26 +84,54 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     def scrolled(self, lines: int) -> None:
         self.step(lines)
 
-    def do_move_down(self, key: str) -> None:
-        self.step(1)
+    def do_step(self, lines: int) -> None:
+        self.step(lines)
 
-    def do_move_up(self, key: str) -> None:
-        self.step(-1)
+    def do_page(self, pages: float) -> None:
+        """A page or half a page down, up where negative."""
+        height = self.window_size[1]
+        lines = height - self.ROOM if abs(pages) == 1 else height // 2
+        self.step(lines if pages > 0 else -lines)
 
-    def do_page_down(self, key: str) -> None:
-        self.step(self.app.size.height - self.ROOM)
-
-    def do_page_up(self, key: str) -> None:
-        self.step(self.ROOM - self.app.size.height)
-
-    def do_half_page_down(self, key: str) -> None:
-        self.step(self.app.size.height // 2)
-
-    def do_half_page_up(self, key: str) -> None:
-        self.step(-(self.app.size.height // 2))
-
-    def do_first(self, key: str) -> None:
+    def do_first(self) -> None:
         self.step(-self.length)
 
-    def do_last(self, key: str) -> None:
+    def do_last(self) -> None:
         self.step(self.length)
+
+
+class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
+    """A list of entries, one of which is chosen: ``chosen`` is its place in ``texts``."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.chosen = 0
+
+    @property
+    def place(self) -> int:
+        return self.chosen
+
+    def step(self, lines: int) -> None:
+        # It is clamped as it is painted: a key may be typed before the entries are known.
+        self.chosen += lines
+        self.paint()
+
+    def clamp(self) -> None:
+        """Chooses the nearest entry that there is."""
+        self.chosen = max(0, min(self.chosen, self.length - 1))
+
+
+class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
+    """Lines that are scrolled: ``scroll_at`` is the first one shown of ``texts``."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.scroll_at = 0
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    def step(self, lines: int) -> None:
+        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
+        self.paint()

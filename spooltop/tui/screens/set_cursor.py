@@ -12,6 +12,7 @@ from spooltop.model.vocabulary import Action
 
 from ..context import Scene, View
 from ..draw.set_cursor import setting_lines
+from ..session import Session
 from .base import TableScreen
 from .input import LineEdit
 from .plan import PlanScreen
@@ -22,8 +23,8 @@ __all__ = ["SettingScreen"]
 class SettingScreen(TableScreen[None]):
     """``cursor`` is the source as it stood when the form opened; the plan is made of the file as it is then."""
 
-    def __init__(self, cursor: Cursor) -> None:
-        super().__init__()
+    def __init__(self, session: Session, cursor: Cursor) -> None:
+        super().__init__(session)
         self.cursor_of = cursor
         self.edit = LineEdit("", limit=4000)
 
@@ -31,12 +32,12 @@ class SettingScreen(TableScreen[None]):
         self.paint()
 
     def scene(self) -> Scene:
-        return Scene(View.SETTING, snapshot=self.owner.snapshot, cursor=self.cursor_of, depth=1)
+        return Scene(View.SETTING, snapshot=self.session.snapshot, cursor=self.cursor_of, depth=1)
 
     @property
     def present(self) -> Cursor:
         """The source as it is now, as far as it is still seen."""
-        snapshot, was = self.owner.snapshot, self.cursor_of
+        snapshot, was = self.session.snapshot, self.cursor_of
         cursors = snapshot.cursors if snapshot is not None else ()
         return next((one for one in cursors if (one.source, one.file) == (was.source, was.file)), was)
 
@@ -62,20 +63,18 @@ class SettingScreen(TableScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        self.show_panel(setting_lines(self.present, self.edit.text, self.value, self.app.size.width, self.room))
+        self.show_panel(setting_lines(self.present, self.edit.text, self.value, self.window_size[0], self.room))
 
-    def do_set(self, key: str) -> None:
+    def do_set(self) -> None:
         value = self.value
         if value is None:
             self.say("type the value; Esc leaves")
             return
         cursor = self.cursor_of
         options = {"source": cursor.source, "value": value.value, "file": cursor.file}
-        self.app.push_screen(PlanScreen(Action.SET_CURSOR, Selection(), options), self._done)
+        self.open_screen(PlanScreen(self.session, Action.SET_CURSOR, Selection(), options), self._done)
 
     def _done(self, result: Result | None) -> None:
         if result is not None:
             self.dismiss(None)
 
-    def do_back(self, key: str) -> None:
-        self.dismiss(None)

@@ -21,7 +21,7 @@ from spooltop.model.tracked import Followed
 from spooltop.model.vocabulary import Key
 
 from ..control_protocol import PAYLOAD_LIMIT, Control
-from ..screens.main.find_next import match
+from .find_next import match
 from .list_progress import Waiting
 from .messages import (
     Followers,

@@ -1,114 +1,80 @@
-"""Commands of the main screen that choose, narrow, copy, and open plans. None of them changes the spool.
+"""Commands of the main screen that mark, filter, sort, copy, and open plans. None of them changes the spool.
 
-The screens they open are loaded when one is, or once the first look is on the screen (``OPENED``): nobody waits for them before.
+The screens that they open are imported when one is opened, or once the first look is on the screen (``OPENED``): the first
+screen does not wait for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC
-from typing import TYPE_CHECKING
 
 from spooltop.errors import SpooltopError
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
 
-from ...context import BOX_OF, View
+from ...context import View
 from ...draw.columns import COLUMNS
-from ...draw.freshness import Times, when
-from .filtering import FilterLine
-from .updates import seek
+from ...draw.freshness import when
+from .filtering import open_filter
+from .navigation import show
+from .state import ZONES
+from .updates import refine, request, seek
+from .view import MainView
 
-if TYPE_CHECKING:
-    from .screen import MainScreen
-
-__all__ = ["HANDLERS", "OPENED", "VIEW_OF", "ZONES"]
+__all__ = ["OPENED"]
 
 OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "set_cursor", "sort_menu")
-"""The modules beside this one that hold those screens."""
+"""The modules of ``screens`` that hold those screens."""
 
 MUTED_FOR = 3600.0
 """Seconds for which m mutes a source."""
 
-VIEW_OF: dict[View, Box] = dict(BOX_OF)
-ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
-"""How times are shown, in the order of ``t``: how, its words, and the zone of moments (None: local)."""
 
-
-def _plan(screen: MainScreen, action: Action) -> None:
-    from ..plan import PlanScreen
-
-    selection = chosen(screen)
+def do_plan(view: MainView, action: Action) -> None:
+    """Opens the plan of an action on the selected messages."""
+    selection = selected(view)
     if selection is not None:
         if action is Action.PURGE and not selection.named and selection.older_than is None:
             # A line of trouble is about all that it counts: with an age said, none of them is left out for being young.
             selection = replace(selection, older_than=0.0)
-        screen.app.push_screen(PlanScreen(action, selection), screen.after_plan)
+        _open_plan(view, action, selection)
 
 
-def chosen(screen: MainScreen) -> Selection | None:
-    """What an operation would be about: a line of trouble, what is marked, or the row under the cursor."""
-    scene, state = screen.scene(), screen.state
-    if screen.root is View.OVERVIEW:
+def _open_plan(view: MainView, action: Action, selection: Selection) -> None:
+    from ..plan import PlanScreen
+
+    view.open_screen(PlanScreen(view.session, action, selection), view.after_plan)
+
+
+def selected(view: MainView) -> Selection | None:
+    """The messages that an operation would be about: those of a problem, the marked ones, or the row under the cursor."""
+    scene, state, chosen = view.scene(), view.state, view.state.list_state
+    if state.root is View.OVERVIEW:
         return scene.problem.selection if scene.problem is not None else None
-    if state is None:
+    if chosen is None:
         return None
-    if state.marks and screen.over is None:
-        return Selection(box=state.box, keys=tuple(state.marks))
-    row = screen.row
-    return Selection(box=state.box, keys=(row.key,)) if row is not None else None
+    if chosen.marks and state.overlay is None:
+        return Selection(box=chosen.box, keys=tuple(chosen.marks))
+    row = view.row
+    return Selection(box=chosen.box, keys=(row.key,)) if row is not None else None
 
 
-def _empty(screen: MainScreen, key: str) -> None:
+def do_empty(view: MainView) -> None:
     """All of the trash, whatever is marked."""
-    from ..plan import PlanScreen
-
-    selection = Selection(box=Box.TRASH, everything=True)
-    screen.app.push_screen(PlanScreen(Action.EMPTY, selection), screen.after_plan)
+    _open_plan(view, Action.EMPTY, Selection(box=Box.TRASH, everything=True))
 
 
-def _empty_expired(screen: MainScreen, key: str) -> None:
-    """What is in the trash for longer than it is kept, whatever is marked."""
-    from ..plan import PlanScreen
-
-    trash = screen.scene().trash
+def do_empty_expired(view: MainView) -> None:
+    """Everything that is in the trash for longer than it is kept, whatever is marked."""
+    trash = view.scene().trash
     if trash is not None and trash.retention is not None:
-        screen.app.push_screen(PlanScreen(Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention)), screen.after_plan)
+        _open_plan(view, Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention))
 
 
-def _who(screen: MainScreen, key: str) -> None:
-    from ..holders import HoldersScreen
-
-    scene = screen.scene()
-    if scene.row is not None:
-        screen.app.push_screen(HoldersScreen(scene.row.key, scene.row.id))
-    elif scene.lock is not None:
-        screen.app.push_screen(HoldersScreen(scene.lock.path, scene.lock.path))
-    elif scene.cursor is not None:
-        screen.app.push_screen(HoldersScreen(scene.cursor.file, scene.cursor.file))
-
-
-def _follow(screen: MainScreen, key: str) -> None:
-    from ..follow import FollowScreen
-
-    if screen.row is not None:
-        screen.app.push_screen(FollowScreen([screen.row.id]))
-
-
-def _set_cursor(screen: MainScreen, key: str) -> None:
-    from ..set_cursor import SettingScreen
-
-    if (cursor := screen.scene().cursor) is not None:
-        screen.app.push_screen(SettingScreen(cursor))
-
-
-def _unlock(screen: MainScreen, key: str) -> None:
-    """The chosen lock; on a line of trouble all that it is about."""
-    from ..plan import PlanScreen
-
-    scene = screen.scene()
+def do_unlock(view: MainView) -> None:
+    """The chosen lock; on the line of a problem all locks that it is about."""
+    scene = view.scene()
     paths = [scene.lock.path] if scene.lock is not None else []
     if scene.problem is not None:
         code, subject = scene.problem.code, scene.problem.subject
@@ -116,159 +82,183 @@ def _unlock(screen: MainScreen, key: str) -> None:
         paths = [path for path, found in about.items() if found == code]
         if code == "ticket-orphan" and subject in paths:
             paths = [subject]
-    screen.app.push_screen(PlanScreen(Action.UNLOCK, Selection(keys=tuple(paths))), screen.after_plan)
+    _open_plan(view, Action.UNLOCK, Selection(keys=tuple(paths)))
 
 
-def _mute(screen: MainScreen, key: str) -> None:
-    scene = screen.scene()
+def do_who(view: MainView) -> None:
+    from ..holders import HoldersScreen
+
+    scene = view.scene()
+    if scene.row is not None:
+        view.open_screen(HoldersScreen(view.session, scene.row.key, scene.row.id))
+    elif scene.lock is not None:
+        view.open_screen(HoldersScreen(view.session, scene.lock.path, scene.lock.path))
+    elif scene.cursor is not None:
+        view.open_screen(HoldersScreen(view.session, scene.cursor.file, scene.cursor.file))
+
+
+def do_follow(view: MainView) -> None:
+    from ..follow import FollowScreen
+
+    if view.row is not None:
+        view.open_screen(FollowScreen(view.session, [view.row.id]))
+
+
+def do_set_cursor(view: MainView) -> None:
+    from ..set_cursor import SettingScreen
+
+    if (cursor := view.scene().cursor) is not None:
+        view.open_screen(SettingScreen(view.session, cursor))
+
+
+def do_inject(view: MainView) -> None:
+    from ..inject import InjectScreen
+
+    view.open_screen(InjectScreen(view.session))
+
+
+def do_operations(view: MainView) -> None:
+    from ..operations import OperationsScreen
+
+    view.open_screen(OperationsScreen(view.session))
+
+
+def do_palette(view: MainView) -> None:
+    from ..palette import PaletteScreen
+
+    view.open_screen(PaletteScreen(view.session, view.scene()), lambda id: None if id is None else view.choose(id))
+
+
+def do_mute(view: MainView) -> None:
+    scene = view.scene()
     if scene.cursor is None:
         return
-    source, spool, name = scene.cursor.source, screen.owner.spool, escape(scene.cursor.source)
+    source, name = scene.cursor.source, escape(scene.cursor.source)
+    control, doer = view.session.control, view.session.doer
     if scene.muted is not None:
-        screen.owner.doer.submit(
-            lambda: spool.unmute(source),
-            lambda was: screen.tell(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
+        doer.submit(
+            lambda: control.unmute(source),
+            lambda was: view.tell(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
         )
         return
 
     def muted(end: float | SpooltopError) -> None:
         if isinstance(end, SpooltopError):
-            screen.tell(str(end))
+            view.tell(str(end))
         else:
-            until = when(end, screen.zone)
-            screen.tell(f"{name} is muted until {until}: its trouble is not told; m ends that")
+            until = when(end, view.state.zone)
+            view.tell(f"{name} is muted until {until}: its trouble is not told; m ends that")
 
-    screen.owner.doer.submit(lambda: spool.mute(source, MUTED_FOR), muted)
-
-
-def _inject(screen: MainScreen, key: str) -> None:
-    from ..inject import InjectScreen
-
-    screen.app.push_screen(InjectScreen())
+    doer.submit(lambda: control.mute(source, MUTED_FOR), muted)
 
 
-def _operations(screen: MainScreen, key: str) -> None:
-    from ..operations import OperationsScreen
-
-    screen.app.push_screen(OperationsScreen())
-
-
-def _palette(screen: MainScreen, key: str) -> None:
-    from ..palette import PaletteScreen
-
-    def run(id: str | None) -> None:
-        if id is not None:
-            screen.choose(id)
-
-    screen.app.push_screen(PaletteScreen(screen.scene()), run)
-
-
-def _mark(screen: MainScreen, key: str) -> None:
-    state, row = screen.state, screen.row
-    if state is None or row is None:
+def do_mark(view: MainView) -> None:
+    chosen, row = view.state.list_state, view.row
+    if chosen is None or row is None:
         return
-    if row.key in state.marks:
-        del state.marks[row.key]
+    if row.key in chosen.marks:
+        del chosen.marks[row.key]
     else:
-        state.marks[row.key] = None
-    screen.rows.set_marks(state.marks)
-    screen.rows.move_by(1)
-    screen.paint()
+        chosen.marks[row.key] = None
+    view.rows.set_marks(chosen.marks)
+    view.rows.move_by(1)
+    view.paint()
 
 
-def _mark_all(screen: MainScreen, key: str) -> None:
-    screen.keys_wanted += 1
-    screen.want()
+def do_mark_all(view: MainView) -> None:
+    view.state.keys_wanted += 1
+    request(view)
 
 
-def _unmark_all(screen: MainScreen, key: str) -> None:
-    if screen.state is not None:
-        screen.state.marks.clear()
-        screen.rows.set_marks(screen.state.marks)
-        screen.paint()
+def do_unmark_all(view: MainView) -> None:
+    if (chosen := view.state.list_state) is not None:
+        chosen.marks.clear()
+        view.rows.set_marks(chosen.marks)
+        view.paint()
 
 
-def _filter(screen: MainScreen, key: str) -> None:
+def do_filter(view: MainView) -> None:
     """Opens the filter of the list in front; on the Overview that of New, where a message is looked for."""
-    from .navigation import show
-
-    if screen.root is View.OVERVIEW:
-        show(screen, View.NEW)
-    elif screen.over is not None:
-        screen.over = None
-        screen.shape()
-    screen.filter_line = FilterLine(screen.filter)
-    screen.paint()
+    if view.state.root is View.OVERVIEW:
+        show(view, View.NEW)
+    elif view.state.overlay is not None:
+        view.state.overlay = None
+        view.shape()
+    open_filter(view)
 
 
-def _sort_words(screen: MainScreen) -> dict[str, str]:
-    """The columns that the list in front can be sorted by: their words, and their titles."""
-    box = screen.box
+def do_next_match(view: MainView, step: int) -> None:
+    seek(view, step)
+
+
+def sort_columns(view: MainView) -> dict[str, str]:
+    """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
+    box = view.state.box
     columns = COLUMNS[box] if box is not None else ()
-    return {column.sort: column.title for column in reversed(columns) if column.sort}
+    titles = {column.sort: column.title for column in reversed(columns) if column.sort}
+    return dict(reversed(titles.items()))
 
 
-def _sort_menu(screen: MainScreen, key: str) -> None:
+def do_sort_menu(view: MainView) -> None:
     from ..sort_menu import SortScreen
 
-    state = screen.state
-    if state is None:
+    chosen = view.state.list_state
+    if chosen is None:
         return
-    box, words = state.box, _sort_words(screen)
+    box = chosen.box
 
-    def sort(word: str | None) -> None:
-        if word is not None:
-            screen.narrow(box, sort=replace(screen.states[box].sort, column=word))
+    def sort(column: str | None) -> None:
+        if column is not None:
+            refine(view, box, sort=replace(view.state.lists[box].sort, column=column))
 
-    screen.app.push_screen(SortScreen(tuple(reversed(words.items())), state.sort.column), sort)
-
-
-def _sort(step: int) -> Callable[[MainScreen, str], None]:
-    def run(screen: MainScreen, key: str) -> None:
-        state = screen.state
-        if state is None:
-            return
-        words = list(reversed(_sort_words(screen)))
-        at = words.index(state.sort.column) if state.sort.column in words else 0
-        screen.narrow(state.box, sort=replace(state.sort, column=words[(at + step) % len(words)]))
-
-    return run
+    view.open_screen(SortScreen(view.session, tuple(sort_columns(view).items()), chosen.sort.column), sort)
 
 
-def _invert(screen: MainScreen, key: str) -> None:
-    if screen.state is not None:
-        screen.narrow(screen.state.box, sort=replace(screen.state.sort, descending=not screen.state.sort.descending))
+def do_sort(view: MainView, step: int) -> None:
+    """Sorts by the column that many places further to the right."""
+    chosen = view.state.list_state
+    if chosen is None:
+        return
+    columns = list(sort_columns(view))
+    at = columns.index(chosen.sort.column) if chosen.sort.column in columns else 0
+    refine(view, chosen.box, sort=replace(chosen.sort, column=columns[(at + step) % len(columns)]))
 
 
-def _problems(screen: MainScreen, key: str) -> None:
-    state = screen.state
-    if state is None:
-        screen.all_problems = not screen.all_problems
-        screen.paint()
+def do_sort_invert(view: MainView) -> None:
+    if (chosen := view.state.list_state) is not None:
+        refine(view, chosen.box, sort=replace(chosen.sort, descending=not chosen.sort.descending))
+
+
+def do_problems(view: MainView) -> None:
+    state, chosen = view.state, view.state.list_state
+    if chosen is None:
+        state.all_problems = not state.all_problems
+        view.paint()
     else:
-        screen.narrow(state.box, problems_only=not state.problems_only, problem=None)
+        refine(view, chosen.box, problems_only=not chosen.problems_only, problem=None)
 
 
-def _freeze(screen: MainScreen, key: str) -> None:
-    if screen.frozen_at is None:
-        screen.frozen_at = screen.now
+def do_freeze(view: MainView) -> None:
+    state = view.state
+    if state.frozen_at is None:
+        state.frozen_at = state.now
     else:
-        screen.frozen_at = None
-        screen.snapshot = screen.newest or screen.snapshot
-        screen.owner.looker.look_again()
-    screen.paint()
+        state.frozen_at = None
+        state.snapshot = state.newest or state.snapshot
+        view.session.looker.look_again()
+    view.paint()
 
 
-def _times(screen: MainScreen, key: str) -> None:
-    screen.zone_index = (screen.zone_index + 1) % len(ZONES)
-    screen.say(f"times are shown as {ZONES[screen.zone_index][1]}")
+def do_times(view: MainView) -> None:
+    state = view.state
+    state.zone_index = (state.zone_index + 1) % len(ZONES)
+    view.say(f"times are shown as {ZONES[state.zone_index][1]}")
 
 
-def _copy(screen: MainScreen, key: str) -> None:
-    scene = screen.scene()
-    row, text = screen.row, ""
-    if screen.over is View.MESSAGE and row is not None:
-        payload, _ = screen.payload_of(row)
+def do_copy(view: MainView) -> None:
+    scene, row, text = view.scene(), view.row, ""
+    if scene.view is View.MESSAGE and row is not None:
+        payload, _ = view.state.payload_of(row)
         text = escape_text(payload.data) if payload is not None else ""
     elif row is not None:
         text = escape(row.id)
@@ -279,48 +269,14 @@ def _copy(screen: MainScreen, key: str) -> None:
     elif scene.lock is not None:
         text = escape(scene.lock.path)
     if not text:
-        screen.say("copy: it has not been read yet")
+        view.say("copy: it has not been read yet")
         return
-    screen.app.copy_to_clipboard(text)
+    view.copy_text(text)
     first, _, rest = text.partition("\n")
-    screen.say(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
+    view.say(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
 
 
-def _look_again(screen: MainScreen, key: str) -> None:
-    screen.steady = type(screen.steady)()
-    screen.owner.looker.look_again()
-    screen.say("looking again at everything")
-
-
-HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
-    "requeue": lambda screen, key: _plan(screen, Action.REQUEUE),
-    "purge": lambda screen, key: _plan(screen, Action.PURGE),
-    "hold": lambda screen, key: _plan(screen, Action.HOLD),
-    "release": lambda screen, key: _plan(screen, Action.RELEASE),
-    "restore": lambda screen, key: _plan(screen, Action.RESTORE),
-    "empty": _empty,
-    "empty-expired": _empty_expired,
-    "who": _who,
-    "follow": _follow,
-    "set-cursor": _set_cursor,
-    "mute": _mute,
-    "unlock": _unlock,
-    "inject": _inject,
-    "operations": _operations,
-    "palette": _palette,
-    "mark": _mark,
-    "mark-all": _mark_all,
-    "unmark-all": _unmark_all,
-    "filter": _filter,
-    "next-match": lambda screen, key: seek(screen, 1),
-    "previous-match": lambda screen, key: seek(screen, -1),
-    "sort-menu": _sort_menu,
-    "sort-left": _sort(-1),
-    "sort-right": _sort(1),
-    "sort-invert": _invert,
-    "problems": _problems,
-    "freeze": _freeze,
-    "times": _times,
-    "copy": _copy,
-    "look-again": _look_again,
-}
+def do_look_again(view: MainView) -> None:
+    view.state.steady = type(view.state.steady)()
+    view.session.looker.look_again()
+    view.say("looking again at everything")

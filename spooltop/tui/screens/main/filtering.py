@@ -1,49 +1,52 @@
-"""The filter line: narrows the list while it is typed."""
+"""The filter while it is typed: it filters the list with each key."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from textual.events import Key
 
 from spooltop.model import query
 
 from ..input import LineEdit
+from .state import FilterInput
+from .updates import set_filter
+from .view import MainView
 
-if TYPE_CHECKING:
-    from .screen import MainScreen
-
-__all__ = ["FilterLine"]
+__all__ = ["apply_filter", "open_filter", "type_filter"]
 
 
-class FilterLine:
-    """Text that is being typed; ``error`` says what makes no sense yet."""
+def open_filter(view: MainView) -> None:
+    """Lets the filter of the view in front be typed."""
+    view.state.filter_input = FilterInput(LineEdit(view.state.filter))
+    view.paint()
 
-    def __init__(self, text: str = "") -> None:
-        self.edit = LineEdit(text)
-        self.error = ""
 
-    def typed(self, screen: MainScreen, event: Key) -> bool:
-        """Takes every key but those that leave the dashboard or move in the list. As in less and vi, Enter keeps what was typed,
-        Esc clears it, and a Backspace where nothing is left leaves too."""
-        if event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
-            return False
-        if event.key == "escape":
-            screen.filter_line = None
-            screen.set_filter("")
-        elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not self.edit.text):
-            screen.filter_line = None
-            screen.paint()
-        elif self.edit.key(event.key, event.character):
-            self.apply(screen)
-        return True
+def type_filter(view: MainView, event: Key) -> bool:
+    """Takes every key but those that leave the dashboard or move in the list; False where no filter is being typed. As in less
+    and vi, Enter keeps what was typed, Esc clears it, and a Backspace where nothing is left leaves too."""
+    state, typing = view.state, view.state.filter_input
+    if typing is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
+        return False
+    if event.key == "escape":
+        state.filter_input = None
+        set_filter(view, "")
+    elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not typing.edit.text):
+        state.filter_input = None
+        view.paint()
+    elif typing.edit.key(event.key, event.character):
+        apply_filter(view)
+    return True
 
-    def apply(self, screen: MainScreen) -> None:
-        """What is no term yet is left out and said; the rest narrows at once. Kept for ``n``, also where Esc clears it."""
-        if screen.state is None:
-            screen.set_filter(self.edit.text)
-            return
-        found = query.parse(self.edit.text, lenient=True)
-        self.error = found.hint
-        screen.sought = str(found) or screen.sought
-        screen.set_filter(str(found))
+
+def apply_filter(view: MainView) -> None:
+    """Filters by as much of what is typed as can be parsed; the error says what cannot. The filter is kept for ``n``, also where
+    Esc clears it."""
+    state, typing = view.state, view.state.filter_input
+    if typing is None:
+        return
+    if state.list_state is None:
+        set_filter(view, typing.edit.text)
+        return
+    found = query.parse(typing.edit.text, lenient=True)
+    typing.error = found.hint
+    state.last_filter = str(found) or state.last_filter
+    set_filter(view, str(found))

@@ -2,184 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from spooltop.model.vocabulary import ASIDE
 
 from ...commands import TABS
-from ...context import LISTS, View
-from . import commands
+from ...context import BOX_OF, LISTS, View
+from . import updates
+from .view import MainView
 
-if TYPE_CHECKING:
-    from .screen import MainScreen
-
-__all__ = ["HANDLERS", "show", "step"]
+__all__ = ["show", "step"]
 
 
-def show(screen: MainScreen, view: View) -> None:
+def show(view: MainView, root: View) -> None:
     """Puts one of the seven views in front; what was set in its list is as it was left."""
-    screen.root, screen.over, screen.scroll = view, None, 0
-    screen.filter_line = None
-    screen.shape()
-    state = screen.state
-    if state is not None:
-        rows = screen.rows
-        rows.set_list(0, -1)
-        rows.set_marks(state.marks)
-        screen.page = None
-        screen.range = (max(0, state.index - 60), state.index + 60)
-    screen.want()
-    screen.paint()
+    state = view.state
+    state.root, state.overlay, state.scroll = root, None, 0
+    state.filter_input = None
+    view.shape()
+    chosen = state.list_state
+    if chosen is not None:
+        view.rows.set_list(0, -1)
+        view.rows.set_marks(chosen.marks)
+        state.page = None
+        state.window = (max(0, chosen.index - 60), chosen.index + 60)
+    updates.request(view)
+    view.paint()
 
 
-def step(screen: MainScreen, lines: int) -> None:
-    if screen.over is View.MESSAGE:
-        screen.scroll = max(0, screen.scroll + lines)
-        screen.paint()
-    elif screen.over is None and screen.root in LISTS:
-        screen.rows.move_by(lines)
+def step(view: MainView, lines: int) -> None:
+    state = view.state
+    if state.overlay is View.MESSAGE:
+        state.scroll = max(0, state.scroll + lines)
+        view.paint()
+    elif state.listed:
+        view.rows.move_by(lines)
     else:
-        view = screen.front
-        screen.chosen[view] = max(0, min(screen.chosen.get(view, 0) + lines, _length(screen) - 1))
-        screen.paint()
+        state.chosen[state.front] = max(0, min(state.chosen.get(state.front, 0) + lines, _length(view) - 1))
+        view.paint()
 
 
-def _length(screen: MainScreen) -> int:
-    if screen.over is View.CURSOR:
-        cursor = screen.scene().cursor
-        return len(cursor.history) if cursor is not None else 0
-    return screen.scene().rows
+def _length(view: MainView) -> int:
+    scene = view.scene()
+    if scene.view is View.CURSOR:
+        return len(scene.cursor.history) if scene.cursor is not None else 0
+    return scene.rows
 
 
-def _page(screen: MainScreen, pages: float) -> None:
-    if screen.over is None and screen.root in LISTS and abs(pages) == 1:
-        screen.rows.page(int(pages))
+def do_step(view: MainView, lines: int) -> None:
+    step(view, lines)
+
+
+def do_page(view: MainView, pages: float) -> None:
+    """So many pages down, up where negative. A list is paged whole; half a page moves its cursor."""
+    listed = view.state.listed
+    if listed and abs(pages) == 1:
+        view.rows.page(int(pages))
     else:
-        height = screen.rows.size.height if screen.root in LISTS and screen.over is None else screen.app.size.height - 4
-        step(screen, int(max(1, height) * pages))
+        height = view.rows.size.height if listed else view.window_size[1] - 4
+        step(view, int(max(1, height) * pages))
 
 
-def _open(screen: MainScreen, key: str) -> None:
-    scene = screen.scene()
-    if screen.root is View.OVERVIEW and scene.problem is not None:
-        _open_problem(screen)
-    elif screen.root in LISTS and screen.row is not None:
-        screen.over, screen.scroll = View.MESSAGE, 0
-        screen.shape()
-        screen.paint()
-    elif screen.root is View.LOCKS:
-        commands.HANDLERS["who"](screen, key)
-    elif screen.root is View.CURSORS:
-        screen.over = View.CURSOR
-        screen.chosen[View.CURSOR] = 0
-        screen.paint()
+def do_first(view: MainView) -> None:
+    if view.state.listed:
+        view.rows.home()
+    else:
+        step(view, -1_000_000)
 
 
-def _open_problem(screen: MainScreen) -> None:
-    """Exactly what a line of trouble is about."""
-    problem = screen.scene().problem
+def do_last(view: MainView) -> None:
+    if view.state.listed:
+        view.rows.end()
+    else:
+        step(view, 1_000_000)
+
+
+def do_step_message(view: MainView, step: int) -> None:
+    """The next message of the list (-1: the one before), opened."""
+    here = view.rows.cursor_index
+    view.rows.move_by(step)
+    if view.rows.cursor_index == here:
+        view.say(f"this is the {'last' if step > 0 else 'first'} one of the list")
+    else:
+        view.state.scroll = 0
+        view.paint()
+
+
+def do_open(view: MainView) -> None:
+    state = view.state
+    if state.root is View.OVERVIEW and view.scene().problem is not None:
+        _open_problem(view)
+    elif state.root in LISTS and view.row is not None:
+        state.overlay, state.scroll = View.MESSAGE, 0
+        view.shape()
+        view.paint()
+    elif state.root is View.LOCKS:
+        view.run_command("who")
+    elif state.root is View.CURSORS:
+        state.overlay = View.CURSOR
+        state.chosen[View.CURSOR] = 0
+        view.paint()
+
+
+def _open_problem(view: MainView) -> None:
+    """Shows exactly what the chosen problem is about."""
+    state, problem = view.state, view.scene().problem
     if problem is None:
         return
-    view = next((view for view, box in commands.VIEW_OF.items() if box is problem.box), None)
-    if problem.selection is not None and problem.box is not None and view is not None:
-        state = screen.states[problem.box]
-        state.problem, state.filter, state.problems_only = problem, "", False
-        show(screen, view)
+    root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
+    if problem.selection is not None and problem.box is not None and root is not None:
+        chosen = state.lists[problem.box]
+        chosen.problem, chosen.filter, chosen.problems_only = problem, "", False
+        show(view, root)
     elif problem.view in tuple(View):
         target = View(problem.view)
         if target is View.CURSORS and problem.subject is not None:
-            sources = [cursor.source for cursor in screen.cursors]
-            screen.texts.clear()
+            sources = [cursor.source for cursor in state.cursors]
+            state.texts.clear()
             if problem.subject in sources:
-                screen.chosen[View.CURSORS] = sources.index(problem.subject)
-        show(screen, target)
+                state.chosen[View.CURSORS] = sources.index(problem.subject)
+        show(view, target)
 
 
-def _back(screen: MainScreen, key: str) -> None:
-    """One step: what was opened, the line of trouble, the filter, the view."""
-    state = screen.state
-    if screen.over is not None:
-        screen.over = None
-        screen.shape()
-        screen.paint()
-    elif state is not None and state.problem is not None:
-        state.problem = None
-        show(screen, View.OVERVIEW)
-    elif screen.filter:
-        screen.set_filter("")
-    elif state is not None and state.problems_only:
-        screen.narrow(state.box, problems_only=False)
-    elif screen.root is not View.OVERVIEW:
-        show(screen, View.OVERVIEW)
+def do_back(view: MainView) -> None:
+    """One step back: from what was opened, from the problem, the filter, the view."""
+    state, chosen = view.state, view.state.list_state
+    if state.overlay is not None:
+        state.overlay = None
+        view.shape()
+        view.paint()
+    elif chosen is not None and chosen.problem is not None:
+        chosen.problem = None
+        show(view, View.OVERVIEW)
+    elif state.filter:
+        updates.set_filter(view, "")
+    elif chosen is not None and chosen.problems_only:
+        updates.refine(view, chosen.box, problems_only=False)
+    elif state.root is not View.OVERVIEW:
+        show(view, View.OVERVIEW)
     else:
-        screen.all_problems = False
-        screen.paint()
+        state.all_problems = False
+        view.paint()
 
 
-def _next_message(step: int) -> Callable[[MainScreen, str], None]:
-    def run(screen: MainScreen, key: str) -> None:
-        here = screen.rows.cursor_index
-        screen.rows.move_by(step)
-        if screen.rows.cursor_index == here:
-            screen.say(f"this is the {'last' if step > 0 else 'first'} one of the list")
-        else:
-            screen.scroll = 0
-            screen.paint()
-
-    return run
+def do_show(view: MainView, root: View) -> None:
+    show(view, root)
 
 
-def _turn(screen: MainScreen, step: int) -> None:
-    show(screen, View(TABS[(TABS.index(screen.root) + step) % len(TABS)]))
-
-
-def _aside(screen: MainScreen, key: str) -> None:
+def do_show_aside(view: MainView) -> None:
     """What is set aside: the first of its boxes that holds something; asked for again, the next one."""
-    counts = screen.snapshot.sight.boxes if screen.snapshot is not None else {}
-    if screen.root is View.ASIDE:
-        screen.aside_box = ASIDE[(ASIDE.index(screen.aside_box) + 1) % len(ASIDE)]
+    state = view.state
+    counts = state.snapshot.sight.boxes if state.snapshot is not None else {}
+    if state.root is View.ASIDE:
+        state.aside_box = ASIDE[(ASIDE.index(state.aside_box) + 1) % len(ASIDE)]
     else:
-        screen.aside_box = next((box for box in ASIDE if box in counts and counts[box].count), screen.aside_box)
-    show(screen, View.ASIDE)
+        state.aside_box = next((box for box in ASIDE if box in counts and counts[box].count), state.aside_box)
+    show(view, View.ASIDE)
 
 
-def _show(view: View) -> Callable[[MainScreen, str], None]:
-    return lambda screen, key: show(screen, view)
-
-
-def _first(screen: MainScreen, key: str) -> None:
-    if screen.root in LISTS and screen.over is None:
-        screen.rows.home()
-    else:
-        step(screen, -1_000_000)
-
-
-def _last(screen: MainScreen, key: str) -> None:
-    if screen.root in LISTS and screen.over is None:
-        screen.rows.end()
-    else:
-        step(screen, 1_000_000)
-
-
-HANDLERS: dict[str, Callable[[MainScreen, str], None]] = {
-    "move-down": lambda screen, key: step(screen, 1),
-    "scroll-down": lambda screen, key: step(screen, 1),
-    "scroll-up": lambda screen, key: step(screen, -1),
-    "move-up": lambda screen, key: step(screen, -1),
-    "page-down": lambda screen, key: _page(screen, 1),
-    "page-up": lambda screen, key: _page(screen, -1),
-    "next-message": _next_message(1),
-    "previous-message": _next_message(-1),
-    "half-page-down": lambda screen, key: _page(screen, 0.5),
-    "half-page-up": lambda screen, key: _page(screen, -0.5),
-    "first": _first,
-    "last": _last,
-    "open": _open,
-    "back": _back,
-    "leave": lambda screen, key: screen.owner.leave(0),
-    "next-view": lambda screen, key: _turn(screen, 1),
-    "previous-view": lambda screen, key: _turn(screen, -1),
-    **{view: _show(View(view)) for view in TABS},
-    "aside": _aside,
-}
+def do_show_next(view: MainView, step: int) -> None:
+    """The view that many places further on in the row of views."""
+    show(view, View(TABS[(TABS.index(view.state.root) + step) % len(TABS)]))

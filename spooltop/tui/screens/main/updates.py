@@ -1,11 +1,11 @@
-"""What the threads found, taken to the main screen, and what it wants of them next."""
+"""Takes what the threads found into the state of the main screen, and asks them for what it shows next."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from spooltop.model.protocols import ListQuery
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Box
 
 from ...change_filter import clock_period
 from ...context import View
@@ -22,79 +22,75 @@ from ...threads.messages import (
     SnapshotTaken,
     Wish,
 )
+from .view import MainView
 
-if TYPE_CHECKING:
-    from spooltop.model.snapshot import Snapshot
-
-    from .screen import MainScreen
-
-__all__ = ["query_wanted", "seek", "take", "want"]
+__all__ = ["refine", "request", "seek", "set_filter", "take"]
 
 
-def take(screen: MainScreen, found: Found) -> None:
-    """Something that a thread found. Counts and lists on the screen stay of one look: they are taken together."""
-    if not screen.ready:  # not composed yet, or torn down already: there is no list to put rows into
+def take(view: MainView, found: Found) -> None:
+    """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
+    if not view.ready:  # not composed yet, or torn down already: there is no list to put rows into
         if isinstance(found, SnapshotTaken):
-            screen.newest = screen.snapshot = found.snapshot
+            view.state.newest = view.state.snapshot = found.snapshot
         return
     match found:
         case SnapshotTaken():
-            _take_snapshot(screen, found)
-        case RowsRead() if _same(screen.page, found.page):
-            screen.page = found.page  # where a key went, the rows of its page were there already
+            _take_snapshot(view, found)
+        case RowsRead() if _same(view.state.page, found.page):
+            view.state.page = found.page  # where a key went, the rows of its page were there already
         case RowsRead():
-            _take_page(screen, found.page)
-            screen.paint()
+            _take_page(view, found.page)
+            view.paint()
         case ListAdvanced():
-            screen.advanced = found
-            screen.paint(rows=False)
+            view.state.advanced = found
+            view.paint(rows=False)
         case KeysRead():
-            _take_keys(screen, found)
+            _take_keys(view, found)
         case MatchFound():
-            _take_match(screen, found)
+            _take_match(view, found)
         case PayloadRead():
-            screen.payload = found
-            screen.paint(rows=False)
+            view.state.payload = found
+            view.paint(rows=False)
         case LookFailed():
-            screen.failed = found.error
-            screen.paint()
+            view.state.failed = found.error
+            view.paint()
 
 
-def _take_snapshot(screen: MainScreen, found: SnapshotTaken) -> None:
-    screen.newest = found.snapshot
-    screen.failed = ""
-    fresh = screen.steady.takes(found.snapshot)
-    if screen.frozen_at is not None:
-        if found.page is not None and not _whole(screen.page, found.page):  # what was asked for since it was frozen
-            _take_page(screen, found.page)
-            screen.paint()
+def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
+    state = view.state
+    state.newest = found.snapshot
+    state.failed = ""
+    fresh = state.steady.takes(found.snapshot)
+    if state.frozen_at is not None:
+        if found.page is not None and not _whole(state.page, found.page):  # what was asked for since it was frozen
+            _take_page(view, found.page)
+            view.paint()
         return
-    if fresh or screen.snapshot is None:
-        _keep_write(screen, found.snapshot)
-        screen.snapshot = found.snapshot
-    if found.page is not None and (fresh or _differs(screen, found.page)):
-        screen.snapshot = found.snapshot
-        _take_page(screen, found.page)
+    if fresh or state.snapshot is None:
+        _keep_write(view, found.snapshot)
+        state.snapshot = found.snapshot
+    if found.page is not None and (fresh or _differs(state.page, found.page)):
+        state.snapshot = found.snapshot
+        _take_page(view, found.page)
         fresh = True
     if fresh:
-        screen.paint()
-    elif found.snapshot.taken_at - screen.clock_at >= clock_period(screen.app.size.width):
-        screen.move_clock(found.snapshot.taken_at)
+        view.paint()
+    elif found.snapshot.taken_at - state.clock_at >= clock_period(view.window_size[0]):
+        view.move_clock(found.snapshot.taken_at)
 
 
-def _keep_write(screen: MainScreen, snapshot: Snapshot) -> None:
+def _keep_write(view: MainView, snapshot: Snapshot) -> None:
     """In one cursor's history the write that is chosen stays it when newer ones come above; at the top the newest is."""
-    place = screen.chosen.get(View.CURSOR, 0)
-    old = screen.scene().cursor if screen.over is View.CURSOR else None
+    place = view.state.chosen.get(View.CURSOR, 0)
+    old = view.scene().cursor if view.state.overlay is View.CURSOR else None
     new = next((one for one in snapshot.cursors if old is not None and (one.source, one.file) == (old.source, old.file)), None)
     if old is None or new is None or not 0 < place < len(old.history):
         return
     at = old.history[place].at
-    screen.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
+    view.state.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
 
 
-def _differs(screen: MainScreen, page: Page) -> bool:
-    old = screen.page
+def _differs(old: Page | None, page: Page) -> bool:
     return not _whole(old, page) or old is None or (old.length, old.start, old.rows) != (page.length, page.start, page.rows)
 
 
@@ -108,82 +104,95 @@ def _same(old: Page | None, page: Page) -> bool:
     return old is not None and replace(page, anchor=old.anchor, anchor_at=old.anchor_at) == old
 
 
-def _take_page(screen: MainScreen, page: Page) -> None:
-    if page.query != query_wanted(screen):
+def _take_page(view: MainView, page: Page) -> None:
+    if page.query != view.state.query:
         return  # of a view or a filter that was left meanwhile
-    if page.share is None and _overtaken(screen, page):
+    if page.share is None and _overtaken(view, page):
         return  # the page around the row that was chosen meanwhile is wished for already
-    screen.advanced = None
-    screen.page = page
+    view.state.advanced = None
+    view.state.page = page
     if page.share is not None:
-        screen.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
+        view.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
         return
-    screen.rows.set_list(
+    view.rows.set_list(
         page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
     )
 
 
-def _overtaken(screen: MainScreen, page: Page) -> bool:
+def _overtaken(view: MainView, page: Page) -> bool:
     """Whether the cursor was moved in what was shown before the end, to a row that the whole list's ``page`` lacks."""
-    state, key = screen.state, screen.rows.cursor_key
-    if state is None or screen.page is None or screen.page.share is None or key is None or key != state.cursor:
+    chosen, shown, key = view.state.list_state, view.state.page, view.rows.cursor_key
+    if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
         return False
     return key != page.anchor and all(row.key != key for row in page.rows)
 
 
-def _take_keys(screen: MainScreen, found: KeysRead) -> None:
-    state = screen.states[found.query.box]
-    if found.query == query_wanted(screen) and screen.frozen_at is None:
-        state.marks.update(dict.fromkeys(found.keys))
-        screen.rows.set_marks(state.marks)
-        screen.say(f"{len(state.marks):,} marked")
+def _take_keys(view: MainView, found: KeysRead) -> None:
+    marks = view.state.lists[found.query.box].marks
+    if found.query == view.state.query and view.state.frozen_at is None:
+        marks.update(dict.fromkeys(found.keys))
+        view.rows.set_marks(marks)
+        view.say(f"{len(marks):,} marked")
 
 
-def _take_match(screen: MainScreen, found: MatchFound) -> None:
-    if found.query != query_wanted(screen) or found.search is not screen.search:
+def _take_match(view: MainView, found: MatchFound) -> None:
+    if found.query != view.state.query or found.search is not view.state.search:
         return  # of a list that was left meanwhile, or not the last one asked for
     if found.index is None:
-        screen.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
+        view.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
     else:
-        screen.rows.go_to(found.index)
+        view.rows.go_to(found.index)
 
 
-def seek(screen: MainScreen, step: int) -> None:
+def seek(view: MainView, step: int) -> None:
     """The next row that matches what was filtered by last (``step`` -1: the one before)."""
-    state = screen.state
-    if state is None:
+    state, chosen = view.state, view.state.list_state
+    if chosen is None:
         return
-    if not state.filter:
-        screen.search = Search(screen.search.number + 1 if screen.search is not None else 1, screen.sought, step)
-        want(screen)
+    if not chosen.filter:
+        state.search = Search(state.search.number + 1 if state.search is not None else 1, state.last_filter, step)
+        request(view)
         return
-    here = screen.rows.cursor_index
-    screen.rows.move_by(step)
-    if screen.rows.cursor_index == here:
-        screen.say(f"this is the {'last' if step > 0 else 'first'} that matches {state.filter}")
+    here = view.rows.cursor_index
+    view.rows.move_by(step)
+    if view.rows.cursor_index == here:
+        view.say(f"this is the {'last' if step > 0 else 'first'} that matches {chosen.filter}")
 
 
-def query_wanted(screen: MainScreen) -> ListQuery | None:
-    state = screen.state
-    return None if state is None else ListQuery(state.box, state.filter, state.sort, state.selection)
+def refine(view: MainView, box: Box, **changes: object) -> None:
+    """Sets another filter, order or selection of a list: marks stay, the cursor keeps its key."""
+    view.state.lists[box] = replace(view.state.lists[box], **changes)  # type: ignore[arg-type]
+    request(view)
+    view.paint()
 
 
-def want(screen: MainScreen) -> None:
-    """Tells the looker what is in front, and where the cursor stands in it (where it stood, in a list just come back to)."""
-    state, query = screen.state, query_wanted(screen)
-    if state is None or query is None:
-        screen.owner.looker.want(Wish(all_keys=screen.keys_wanted))
+def set_filter(view: MainView, text: str) -> None:
+    """Filters what the view in front lists."""
+    chosen = view.state.list_state
+    if chosen is not None:
+        refine(view, chosen.box, filter=text)
         return
-    row = screen.row
-    screen.owner.looker.want(
+    view.state.texts[view.state.root] = text
+    view.paint()
+
+
+def request(view: MainView) -> None:
+    """Tells the snapshot thread what is in front, and where the cursor is in it (where it was, in a list just returned to)."""
+    state = view.state
+    chosen, query = state.list_state, state.query
+    if chosen is None or query is None:
+        view.session.looker.want(Wish(all_keys=state.keys_wanted))
+        return
+    row = view.row
+    view.session.looker.want(
         Wish(
             query=query,
-            start=screen.range[0],
-            stop=screen.range[1],
-            anchor=state.cursor,
-            anchor_index=state.index,
+            start=state.window[0],
+            stop=state.window[1],
+            anchor=chosen.cursor,
+            anchor_index=chosen.index,
             payload=row.key if row is not None else None,
-            all_keys=screen.keys_wanted,
-            search=screen.search,
+            all_keys=state.keys_wanted,
+            search=state.search,
         )
     )

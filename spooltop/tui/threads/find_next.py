@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spooltop.model.protocols import Listing, ListQuery
 
-from ...threads.messages import Search, Wish
+from .messages import Search, Wish
 
 __all__ = ["match"]
 

@@ -1,0 +1,60 @@
+"""The part of the running dashboard that screens may use. The app makes one session and hands it to each screen."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..model.plan import Result
+from ..model.snapshot import Snapshot
+from .context import Scene
+from .control_protocol import Control
+from .draw.glyphs import Glyphs
+from .options import Options
+from .threads.snapshot_thread import Looker
+from .threads.worker import Doer
+
+__all__ = ["Session", "SessionState"]
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The values of a session that change while the dashboard runs."""
+
+    snapshot: Snapshot | None = None
+    """The newest snapshot, whatever the main screen shows."""
+    results: list[Result] = field(default_factory=list)
+    """The results of all operations so far, oldest first. The worker appends to it."""
+    next_view: str | None = None
+    """The id of the view command that the panels on the stack are being left for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Everything that a screen may use besides Textual: no screen knows the app.
+
+    ``now`` gives the time that ages are shown for (epoch seconds: that of the snapshot on the main screen), ``zone`` the time
+    zone that times are shown in (None: local). ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for
+    the scene in front. ``moment``: seconds that a plan is shown before a key confirms it.
+    """
+
+    control: Control
+    options: Options
+    glyphs: Glyphs
+    looker: Looker
+    doer: Doer
+    leaving: threading.Event
+    """Set once the dashboard is being left; an operation under way stops after its current item."""
+    now: Callable[[], float]
+    zone: Callable[[], datetime.tzinfo | None]
+    leave: Callable[[int], object]
+    open_help: Callable[[Scene], object]
+    moment: float
+    state: SessionState = field(default_factory=SessionState)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None before the first look is done."""
+        return self.state.snapshot
