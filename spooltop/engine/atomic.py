@@ -12,7 +12,9 @@ from .arguments import check_bytes, check_text
 from .files import Files
 from .os_errors import in_words
 
-__all__ = ["publish", "write_atomic", "write_atomic_text"]
+__all__ = [
+    "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",
+]  # fmt: skip
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, *, files: Files | None = None) -> None:
@@ -85,25 +87,111 @@ def publish(
     durable: bool = True,
     mode: int = 0o666,
 ) -> None:
-    """Puts ``data`` in place of the file ``name`` in the directory ``folder``. ``like``: whose owner, group and mode it takes
-    (None: a new file's). ``draft`` is what the name of the file that is written first begins with. Leaves none behind."""
-    draft = (draft or f".{name[:200]}") + f".{os.urandom(8).hex()}"
-    fd = files.create(draft, folder, mode)
+    """Replaces the file ``name`` in the directory ``folder`` by one that holds ``data``, or makes it. ``like`` gives owner, group
+    and mode (None: those of a new file, made with ``mode``). ``draft`` is what the name of the file that is written first begins
+    with. Leaves none behind after an error. Raises ``OSError``."""
+    draft = _draft(draft or f".{name[:200]}")
+    write_new(files, folder, draft, data, like, create_mode=mode, durable=durable)
+    try:
+        files.replace(draft, name, folder)
+    except BaseException:
+        _discard(files, draft, folder)
+        raise
+    if durable:
+        files.sync_dir(folder)
+
+
+def publish_new(
+    files: Files,
+    folder: int,
+    name: str,
+    data: bytes,
+    like: os.stat_result,
+    mode: int | None = None,
+    *,
+    durable: bool = True,
+) -> bool:
+    """Makes the file ``name`` in the directory ``folder`` with ``data`` in it, and with the owner, group and mode of ``like``, or
+    ``mode``. False where the name exists already: nothing was changed then. Raises ``OSError``.
+
+    The file has another name until it is complete and has its owner: cut off in between, root would leave a file that locks
+    others out. Only the file made here is given away, never an existing one: that may have been put there to be given away.
+    """
+    draft = _draft(f".{name[:200]}")
+    write_new(files, folder, draft, data, like, mode, create_mode=0o600, durable=durable and bool(data))
+    try:
+        files.move(draft, folder, name, folder)
+    except BaseException as error:
+        was_there = _discard(files, draft, folder)
+        if isinstance(error, FileExistsError):
+            return False
+        # Without its draft it is in place: somebody took the draft for a second name that was left behind.
+        if was_there or not isinstance(error, OSError):
+            raise
+    if durable:
+        files.sync_dir(folder)
+    return True
+
+
+def write_new(
+    files: Files,
+    folder: int,
+    name: str,
+    data: bytes,
+    like: os.stat_result | None,
+    mode: int | None = None,
+    *,
+    create_mode: int = 0o666,
+    durable: bool = True,
+) -> None:
+    """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``; ``durable`` syncs the file
+    and leaves the directory to the caller. After an error there is no such file. Raises ``OSError``, ``FileExistsError`` where
+    the name is taken."""
+    fd = files.create(name, folder, create_mode)
     try:
         try:
             if like is not None:
-                files.own_as(fd, like)
-            files.write_all(fd, data)
+                files.own_as(fd, like, mode)
+            if data:
+                files.write_all(fd, data)
             if durable:
                 files.sync(fd)
         finally:
             files.close(fd)
-        files.replace(draft, name, folder)
     except BaseException:
-        try:
-            files.unlink(draft, folder)
-        except OSError:
-            pass  # the first error is the one to report
+        _discard(files, name, folder)
         raise
-    if durable:
-        files.sync_dir(folder)
+
+
+def make_file(
+    files: Files, dir_fd: int, name: str, like: os.stat_result, mode: int | None = None, *, durable: bool = True
+) -> None:
+    """Makes an empty file as ``publish_new`` does, unless ``name`` exists already. ``durable``: the name survives power loss when
+    this returns, whoever made it."""
+    if not publish_new(files, dir_fd, name, b"", like, mode, durable=durable) and durable:
+        files.sync_dir(dir_fd)
+
+
+def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
+    """Opens a file as ``Files.open_lasting`` does; where it is missing ``make_file`` makes it for all who may write the spool."""
+    try:
+        files.stat(name, dir_fd)
+    except FileNotFoundError:
+        make_file(files, dir_fd, name, like)
+    return files.open_lasting(name, dir_fd, append=append)
+
+
+def _draft(begin: str) -> str:
+    """A name that nobody could have planted."""
+    return f"{begin}.{os.urandom(8).hex()}"
+
+
+def _discard(files: Files, name: str, folder: int) -> bool:
+    """Takes a draft away; False where it is gone already."""
+    try:
+        files.unlink(name, folder)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # the first error is the one to report
+    return True

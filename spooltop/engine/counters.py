@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from .files import Files, open_shared
+from .atomic import open_shared
+from .files import Files
 from .small_files import open_regular, read_small
 
 __all__ = [

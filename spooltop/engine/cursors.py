@@ -21,10 +21,10 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
 from .arguments import check_seconds, check_text
-from .atomic import publish
+from .atomic import make_file, publish
 from .closed import Descriptor, closed
 from .counters import JOURNAL, lock_within
-from .files import Files, make_file
+from .files import Files
 from .host import command_line, command_of, flock_holders
 from .os_errors import telling
 from .small_files import IRREGULAR, read_small

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from spooltop.errors import Refused
 from spooltop.model.vocabulary import LIVE, Box
 
-from .atomic import publish
+from .atomic import publish, write_new
 from .files import Files
 from .host import file_system
 from .small_files import read_small
@@ -157,13 +157,7 @@ class SpoolDirs:
         fd = files.open_dir(draft, parent)
         try:
             if with_format:
-                inside = files.create("format", fd)
-                try:
-                    files.write_all(inside, FORMAT)
-                    files.own_as(inside, self.like)
-                    files.sync(inside)
-                finally:
-                    files.close(inside)
+                write_new(files, fd, "format", FORMAT, self.like)
                 files.sync_dir(fd)
             files.own_as(fd, self.like)
         finally:

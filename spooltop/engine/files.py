@@ -19,7 +19,7 @@ from itertools import islice
 from . import syscalls
 from .host import ORDERED, file_system
 
-__all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "make_file", "mode_like", "open_shared"]
+__all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "mode_like"]
 
 READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
@@ -372,42 +372,3 @@ def mode_like(like: os.stat_result, directory: bool) -> int:
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
     return mode & 0o666
-
-
-def make_file(
-    files: Files, dir_fd: int, name: str, like: os.stat_result, mode: int | None = None, *, durable: bool = True
-) -> None:
-    """Makes an empty file with the owner, group and mode of ``like``, or ``mode``, unless ``name`` exists already. ``durable``:
-    it survives power loss when this returns.
-
-    The file has another name until it has its owner: cut off in between, root would leave a file that locks others out. Only
-    the file made here is given away, never an existing one: that may have been put there to be given away.
-    """
-    draft = f".{name}.{os.urandom(8).hex()}"
-    fd = files.create(draft, dir_fd, 0o600)
-    try:
-        try:
-            files.own_as(fd, like, mode)
-        finally:
-            files.close(fd)
-        files.move(draft, dir_fd, name, dir_fd)
-    except BaseException as error:
-        try:
-            files.unlink(draft, dir_fd)
-        except FileNotFoundError:
-            if isinstance(error, OSError):
-                return  # it is in place: somebody has taken the draft for a second name that was left behind
-            raise error from None
-        if not isinstance(error, FileExistsError):  # somebody else was quicker
-            raise
-    if durable:
-        files.sync_dir(dir_fd)
-
-
-def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
-    """As ``Files.open_lasting``; where it is missing it is made for all who may write the spool, by ``make_file``."""
-    try:
-        files.stat(name, dir_fd)
-    except FileNotFoundError:
-        make_file(files, dir_fd, name, like)
-    return files.open_lasting(name, dir_fd, append=append)

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .atomic import open_shared, publish_new
 from .dirs import SpoolDirs
-from .files import open_shared
 from .names import parse
 from .small_files import NotRegular, read_small
 
@@ -75,28 +75,9 @@ class KeyRecords:
 
     def create(self, key: str, name: str, *, durable: bool) -> bool:
         """Records that ``key`` is the message ``name``. False where the key has a record already."""
-        files, keys = self._dirs.files, self._keys()
-        draft = f".{os.urandom(16).hex()}"
-        fd = files.create(draft, keys)
-        try:
-            try:
-                files.own_as(fd, self._dirs.like)
-                files.write_all(fd, json.dumps({"name": name, "at": self._clock()}).encode() + b"\n")
-                if durable:
-                    files.sync(fd)
-            finally:
-                files.close(fd)
-            files.move(draft, keys, _called(key), keys)
-        except BaseException as error:
-            try:
-                files.unlink(draft, keys)
-            except FileNotFoundError:
-                pass  # it has its name already, and the error came after
-            if isinstance(error, FileExistsError):
-                return False
-            raise
-        if durable:
-            files.sync_dir(keys)
+        data = json.dumps({"name": name, "at": self._clock()}).encode() + b"\n"
+        if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.like, durable=durable):
+            return False
         self._sweep()
         return True
 

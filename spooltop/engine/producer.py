@@ -12,9 +12,9 @@ from itertools import chain, islice
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 
 from .arguments import check_text
+from .atomic import open_shared
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
-from .files import open_shared
 from .id_generator import Ids
 from .keys import KeyRecords, Record
 from .lookup import find

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
+from .atomic import write_new
 from .dirs import SpoolDirs
 from .files import Files
 from .names import MAX_NAME
@@ -75,17 +76,7 @@ def set_aside(
     target = folder(dirs, box, operation, create=True)
     assert target is not None  # create=True makes it or raises
     beside = meta_name(name)
-    fd = files.create(beside, target)
-    try:
-        files.write_all(fd, json.dumps({**meta, "name": name}).encode() + b"\n")
-        files.own_as(fd, dirs.like)
-        if durable:
-            files.sync(fd)
-    except BaseException:
-        files.close(fd)
-        _drop(dirs, beside, target)
-        raise
-    files.close(fd)
+    write_new(files, target, beside, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.like, durable=durable)
     try:
         files.move(name, dir_fd, name, target, inode=inode)
     except OSError:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .atomic import write_new
 from .files import Files
 from .host import file_system, is_network, sees_all_pids
 from .ticket_base import BaseTicketQueue, log
@@ -67,11 +68,7 @@ class FileTicketQueue(BaseTicketQueue):
                     ticket = self._next(folder, seq)
                     member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
                     # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one stands.
-                    fd = files.create(member, folder)
-                    try:
-                        files.write_all(fd, repr(self._clock()).encode())
-                    finally:
-                        files.close(fd)
+                    write_new(files, folder, member, repr(self._clock()).encode(), None, durable=False)
                     return ticket, member
             except FileNotFoundError:
                 _make(self.queue_dir)  # an empty queue was cleaned up meanwhile

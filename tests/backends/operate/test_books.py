@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.journal.append_log import READ_AT_MOST, AppendLog
-from spooltop.backends.directory.journal.log_files import LogFiles, make_file, open_path
+from spooltop.backends.directory.journal.log_files import LogFiles, open_path
 from spooltop.backends.directory.journal.records import Books
+from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.plan import Outcome

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
-from .log_files import LogFiles, make_file, plain_but_for_draft, plain_now
+from spooltop.engine.atomic import make_file
+
+from .log_files import LogFiles, plain_but_for_draft, plain_now
 
 __all__ = ["READ_AT_MOST", "RESERVED", "AppendLog", "lines_of"]
 

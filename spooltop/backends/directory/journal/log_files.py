@@ -11,10 +11,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spooltop.engine.files import Files, make_file
+from spooltop.engine.files import Files
 from spooltop.engine.syscalls import fallocate
 
-__all__ = ["LogFiles", "make_file", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above"]
+__all__ = ["LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above"]
 
 
 class LogFiles(Files):

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from spooltop.engine import names, set_aside
+from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..journal.journal import Operation
-from ..journal.log_files import LogFiles, make_file, plain_now
+from ..journal.log_files import LogFiles, plain_now
 from ..storage.folders import Folders, drop_folder
 from ..storage.location import Place
 from .recheck import LastLook
