@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import Refused
@@ -82,12 +81,9 @@ def writers_of(path: str) -> WriterWatch:
 
 def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
     """Of a spool that ``reader`` looks at. ``why`` nothing may be changed, None where it may."""
-    from .backends.directory.cursors import records as cursorbooks
     from .backends.directory.cursors.operator import CursorOperator
-    from .backends.directory.journal.item_log import SpoolBooks
     from .backends.directory.journal.log_files import LogFiles
-    from .backends.directory.journal.records import STATE_DIR
-    from .backends.directory.locks import records as lockbooks
+    from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import Together
     from .backends.directory.operator.operator import DirectoryOperator
@@ -107,12 +103,12 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
     def taking() -> str:
         return at_work(fresh.sight(), clock(), reader.last_claim_at)
 
-    books = partial(SpoolBooks, reader.path, LogFiles(), state_dir=STATE_DIR)
+    logs = SpoolPathLogs(reader.path, LogFiles(), state_dir=STATE_DIR)
     cursors = CursorOperator(
-        reader.path, books(what=cursorbooks.JOURNAL), beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files,
+        reader.path, logs, beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files,
         redactor=wanted.redactor,
     )
-    locks = LockOperator(reader.path, books(what=lockbooks.JOURNAL), read_only=why, clock=clock, stale_after=wanted.stale_after)
+    locks = LockOperator(reader.path, logs, read_only=why, clock=clock, stale_after=wanted.stale_after)
     flags = ("--as", "spool") if as_spool else ()
     all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
@@ -124,26 +120,23 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
 def lone_operations(wanted: Wanted, state: str | None) -> Operations:
     """Of cursors, tickets or lock files alone: there is no spool to keep the books in, so they lie in root's state or in
     ``state``, the user's own."""
-    from .backends.directory.cursors import records as cursorbooks
     from .backends.directory.cursors.operator import CursorOperator
-    from .backends.directory.journal.item_log import StateBooks
     from .backends.directory.journal.log_files import LogFiles
-    from .backends.directory.journal.records import STATE_DIR
-    from .backends.directory.locks import records as lockbooks
+    from .backends.directory.journal.log_store import STATE_DIR, StateLogs
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import Together
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock
-    books = partial(StateBooks, target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    logs = StateLogs(target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
     tickets = target.kind == "tickets"
     locks = LockOperator(
-        target.path, books(what=lockbooks.JOURNAL), tickets=tickets, above=tickets, clock=clock, stale_after=wanted.stale_after
+        target.path, logs, tickets=tickets, above=tickets, clock=clock, stale_after=wanted.stale_after
     )
     if target.kind != "cursors":
         return Operations(locks, wanted.path, clock, copies=wanted.copies)
     cursors = CursorOperator(
-        target.path, books(what=cursorbooks.JOURNAL), beside=False, clock=clock, cursor_files=wanted.cursor_files,
+        target.path, logs, beside=False, clock=clock, cursor_files=wanted.cursor_files,
         redactor=wanted.redactor,
     )
     return Operations(Together(cursors, locks, Action.UNLOCK), wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)

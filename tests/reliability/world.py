@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spooltop.backends.directory.journal.item_log import SpoolBooks
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.liveness.processes import Processes
-from spooltop.backends.directory.locks import records
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.engine import CursorFile, Spool, names, presence
@@ -158,7 +157,7 @@ class Seeing(Processes):
 def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
-    books = SpoolBooks(str(root), files, state_dir=f"{root}.state", what=records.JOURNAL)
+    books = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
     operator = LockOperator(str(root), books, above=False, files=files, processes=Seeing(), user="proof")
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))

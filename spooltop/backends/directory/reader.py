@@ -25,7 +25,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import Followed
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
 
-from .cursors.permission import cursor_rights
+from .cursors.files import cursor_rights
 from .cursors.writers import WriterWatch
 from .detect import identify
 from .events.listener import Ear

@@ -16,8 +16,7 @@ from .cursors.files import CursorFiles, named_folders
 from .cursors.watcher import CursorEar
 from .cursors.writers import WriterWatch
 from .liveness.processes import Processes
-from .locks.lock_files import LockFiles, LockTable, device_of, read_table
-from .locks.message_locks import message_locks
+from .locks.lock_files import LockFiles, LockTable, device_of, message_locks, read_table
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
 from .storage.open_spool import Place

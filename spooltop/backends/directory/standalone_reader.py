@@ -21,14 +21,12 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import Followed
 from spooltop.model.vocabulary import LIVE, Action, Key
 
-from .cursors.files import CursorFiles, named_folders
-from .cursors.permission import cursor_rights
+from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .cursors.watcher import CursorEar
 from .cursors.writers import WriterWatch
 from .liveness.processes import Processes
 from .liveness.users_of import who_has_path
-from .locks.lock_files import LockFiles, read_table
-from .locks.pins import folder_closed
+from .locks.lock_files import LockFiles, folder_closed, read_table
 from .locks.soft_lock_liveness import Judge
 from .locks.ticket_queues import orphaned, ticket_queue
 from .side_files import LOCKS_FOR

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.journal.append_log import READ_AT_MOST, AppendLog
-from spooltop.backends.directory.journal.log_files import LogFiles, open_path
-from spooltop.backends.directory.journal.records import Books
+from spooltop.backends.directory.journal.journal import MOVES
+from spooltop.backends.directory.journal.log_files import READ_AT_MOST, AppendLog, LogFiles, open_path
+from spooltop.backends.directory.journal.log_store import SpoolLogs
+from spooltop.backends.directory.journal.record_log import RecordLog
 from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
@@ -123,10 +124,10 @@ def test_the_books_of_root_lie_where_nobody_else_writes(desk):
     with pytest.raises(AuditFailed, match="others may write"):
         purge_one(desk, "two")
     with SpoolDirs(desk.path) as dirs:
-        books = Books(dirs, LogFiles(), state_dir=str(desk.state))
+        logs = SpoolLogs(dirs, LogFiles(), state_dir=str(desk.state))
         with pytest.raises(Unreadable, match="others may write"):
-            books.read(Progress())
-        books.close()
+            RecordLog(logs, MOVES).read_required(Progress())
+        logs.close()
 
 
 def test_the_way_to_the_books_is_closed_to_others_whatever_the_umask(tmp_path):

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.files import CursorFiles
-from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.cursors.permission import cursor_rights
-from spooltop.backends.directory.cursors.wording import CursorRef
-from spooltop.backends.directory.journal.item_log import StateBooks
+from spooltop.backends.directory.cursors.files import CursorFiles, cursor_rights
+from spooltop.backends.directory.cursors.operator import CursorOperator, CursorRef
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError
@@ -55,7 +53,7 @@ class Desk:
         self.operations = Operations(self.operator, str(path), self.clock)
 
     def new_operator(self) -> CursorOperator:
-        books = StateBooks(str(self.path), LogFiles(), state_dir=str(self.state), what="cursors")
+        books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
         return CursorOperator(str(self.path), books, beside=False, clock=self.clock, wait=self.wait, user="ann")
 
     def clock(self) -> float:

@@ -26,8 +26,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.journal.item_log import SpoolBooks
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.operator.chain import Together
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
@@ -94,7 +94,7 @@ class Ground:
         operator = DirectoryOperator(
             path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
-        cursors = CursorOperator(path, SpoolBooks(path, LogFiles(), state_dir=str(self.state), what="cursors"), beside=True)
+        cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), beside=True)
         return Operations(Together(operator, cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:

@@ -15,8 +15,8 @@ from typing import Any
 import filelock
 import pytest
 
-from spooltop.backends.directory.journal.item_log import StateBooks
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.control import open_control
@@ -86,7 +86,7 @@ class Desk:
         self.operations = self.operating()
 
     def operating(self, **more: Any) -> Operations:
-        books = StateBooks(str(self.path), LogFiles(), state_dir=str(self.state), what="locks")
+        books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
         operator = LockOperator(
             str(self.path), books, files=self.files, processes=self.table, clock=self.clock, user="ann", **more
         )
@@ -247,7 +247,7 @@ def test_what_is_not_removed_says_why(desk: Desk, name: str, content: str, age: 
 def test_a_kernel_lock_is_never_removed_held_or_not(tmp_path: Path, how: Callable[[int, int], None]) -> None:
     (tmp_path / "spool").mkdir()
     path = tmp_path / "spool" / "import.lock"
-    books = StateBooks(str(path.parent), LogFiles(), state_dir=str(tmp_path / "state"), what="locks")
+    books = StateLogs(str(path.parent), LogFiles(), state_dir=str(tmp_path / "state"))
     operations = Operations(LockOperator(str(path.parent), books), str(path.parent))
     with path.open("w") as file:
         how(file.fileno(), fcntl.LOCK_EX)
@@ -282,7 +282,7 @@ def test_the_forms_of_filelock_can_be_had_after_it(tmp_path: Path, form: str) ->
     path = tmp_path / "x.lock"
     code = f"import filelock, os; l = filelock.{form}({str(path)!r}); l.acquire(); os._exit(0)"
     subprocess.run([sys.executable, "-c", code], check=True)
-    books = StateBooks(str(tmp_path), LogFiles(), state_dir=str(tmp_path / "state"), what="locks")
+    books = StateLogs(str(tmp_path), LogFiles(), state_dir=str(tmp_path / "state"))
     operations = Operations(LockOperator(str(tmp_path), books, stale_after=-1.0), str(tmp_path))
     done = operations.apply(operations.plan(Action.UNLOCK, Selection(ids=("x.lock",)), force=True))
     assert [one.outcome for one in done.items] == [Outcome.DONE]

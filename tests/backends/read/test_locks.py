@@ -19,8 +19,7 @@ import filelock
 import pytest
 
 from spooltop.backends.directory.liveness.processes import Process, Processes
-from spooltop.backends.directory.locks.lock_files import LockFiles, LockLine, LockTable, parse_locks, read_table
-from spooltop.backends.directory.locks.message_locks import message_locks
+from spooltop.backends.directory.locks.lock_files import LockFiles, LockLine, LockTable, message_locks, parse_locks, read_table
 from spooltop.model.observation import Lock
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box

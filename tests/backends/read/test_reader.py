@@ -16,8 +16,8 @@ import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.backends.directory.events.inotify import Events
-from spooltop.backends.directory.journal.item_log import SpoolBooks
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.operator.chain import Together
 from spooltop.backends.directory.operator.operator import DirectoryOperator
@@ -378,7 +378,7 @@ def test_what_a_look_allows_is_what_an_operator_does(
     sight = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
         messages = DirectoryOperator(str(spool), rows=lambda box, _: [], again=lambda box, names: {}, read_only=read_only)
-        books = SpoolBooks(str(spool), LogFiles(), state_dir=str(spool / "state"), what="cursors")
+        books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
         operator = Together(
             messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
         )

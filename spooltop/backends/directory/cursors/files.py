@@ -7,6 +7,7 @@ what was written between two looks 4 MB are parsed. What is left out is counted 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -20,13 +21,20 @@ from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors import FILE_MAX, LOCK
 from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockParty
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
+from ..storage.access import closed_words
 from .journal import CursorJournal
 from .watcher import CursorEar, Version, read_version
 from .writers import WriterWatch
 
-__all__ = ["SECTION_AT_MOST", "CursorFiles", "named_folders", "parse_sections", "parse_value"]
+__all__ = [
+    "SECTION_AT_MOST", "CursorFiles", "blocked_by", "cursor_rights", "folder_of", "named_folders", "parse_sections",
+    "parse_value",
+]  # fmt: skip
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FILES_AT_MOST = 256
 _IN_MEMORY = 48 << 20
@@ -363,3 +371,55 @@ class CursorFiles:
                 os.close(own)
         self._litter[path] = (generation, tuple(sorted(names)))
         return self._litter[path][1]
+
+
+def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
+    """Why no cursor of ``sources`` can be set by this user, or None where one can."""
+    if not sources:
+        return "there is no cursor file here"
+    reasons = []
+    for one in sources:
+        why = blocked_by(one, folders)
+        if why is None:
+            return None
+        reasons.append(why)
+    return reasons[0]
+
+
+def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
+    """Why this user cannot set a cursor in this file. The file is replaced: it takes the directory's rights, and those of the
+    file itself, or its owner would be locked out of what stands there then."""
+    name = os.path.basename(one.path)
+    try:
+        with folder_of(one.path, folders) as folder:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                return f"{escape(one.path)} is no plain file"
+            if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+            above = os.fstat(folder)
+            for what, path, mode, status in (
+                (name, name, os.R_OK | os.W_OK, found),
+                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
+            ):
+                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
+                    return closed_words(escape(what), status, "cursors", one.path)
+    except OSError as error:
+        return f"{escape(one.path)} cannot be seen: {error.strerror}"
+    return None
+
+
+@contextmanager
+def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
+    """The directory of a cursor file, reached from the open ones without following a link. Raises ``OSError``."""
+    above = os.path.dirname(path)
+    for folder, fd in folders:
+        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
+        if below is not None:
+            own = os.open(below, _FOLDER, dir_fd=fd)
+            try:
+                yield own
+            finally:
+                os.close(own)
+            return
+    raise FileNotFoundError(errno.ENOENT, "not below this target", path)

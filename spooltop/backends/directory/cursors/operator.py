@@ -1,4 +1,10 @@
-"""Sets a cursor: pins the value that stands there now, and writes over that value only."""
+"""Sets a cursor: pins the value that it has now, and replaces that value only. Undo sets it back.
+
+The log of cursors, one JSON object a line; ``step`` is not in it, as an operation sets one cursor:
+
+intent  schema line operation action time user undoes file source had before after
+result  schema line operation time outcome reason
+"""
 
 from __future__ import annotations
 
@@ -7,53 +13,100 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from spooltop.engine.cursors import LOCK, CursorFile
-from spooltop.errors import CursorMismatch, CursorUnreadable, SpooltopError, UsageError
+from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, SpooltopError, UsageError
 from spooltop.model.capabilities import Can
+from spooltop.model.cursor_values import direction, kind_of, pick, shown
 from spooltop.model.observation import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.text import escape
+from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Box, Json
 
-from ..journal.item_log import BesideBooks
-from ..journal.item_operator import BesideOperator, Step
+from ..journal.item_operator import ItemIntent, ItemOperator
 from ..journal.log_files import LogFiles, with_above
-from .files import SECTION_AT_MOST, CursorFiles, named_folders
-from .permission import cursor_rights, folder_of, why_not
-from .records import Set, intent, told
-from .wording import (  # fmt: skip
-    CursorRef,
-    as_json,
-    change_words,
-    chosen,
-    comes_before,
-    real_path,
-    record,
-    same,
-    stored_how,
-    value_words,
-    warnings_of,
+from ..journal.log_store import LogStore
+from ..journal.record_log import (  # fmt: skip
+    Head,
+    ItemOutcome,
+    LoggedOperation,
+    RecordType,
+    encode,
+    intent_head,
+    operation_record,
+    undone_by,
+    undos_of,
+    why_not_undo,
 )
+from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
-__all__ = ["CursorOperator"]
-
-_Change = TypeVar("_Change", CursorRef, Set)
+__all__ = ["CURSORS", "CursorOperator", "CursorRef"]
 
 PATIENCE = 10.0
-"""Seconds that a set waits for the lock: whoever holds it longer is told, and nothing is written."""
+"""Seconds that a set waits for the lock; then nothing is written."""
 _TICK = 0.05
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEXTS = ("file", "source", "user")
 
 
-class CursorOperator(BesideOperator):
+@dataclass(frozen=True, slots=True)
+class CursorSet(ItemIntent):
+    """The intent to set one cursor. ``had`` is False where the source had no section."""
+
+    file: str
+    source: str
+    had: bool
+    before: Json
+    after: Json
+
+    def encode(self) -> bytes:
+        members: dict[str, Json] = {
+            "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
+            "file": escape(self.file), "source": escape(self.source), "had": self.had, "before": self.before, "after": self.after,
+        }  # fmt: skip
+        return encode("intent", self.operation, members)
+
+    @classmethod
+    def decode(cls, head: Head) -> CursorSet:
+        action, undoes = intent_head(head, Action.SET_CURSOR, Action.UNDO)
+        value = head.value
+        if not all(isinstance(value.get(name), str) for name in _TEXTS) or not isinstance(value.get("had"), bool):
+            raise ValueError("a field is missing")
+        file, source, user = (unescape(value[name]) for name in _TEXTS)
+        return cls(
+            head.operation, head.step, action, head.at, user, undoes, file, source, value["had"], value.get("before"),
+            value.get("after"),
+        )  # fmt: skip
+
+
+CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSet.decode, ItemOutcome.decode)
+"""The record type of the log of cursors."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRef:
+    """What a plan pins: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the directory
+    ``folder_id`` (device, inode), and the value it gets."""
+
+    file: str
+    source: str
+    shared: bool
+    folder_id: tuple[int, int]
+    had: bool
+    before: Json
+    after: Json
+
+
+_Change = TypeVar("_Change", CursorRef, CursorSet)
+
+
+class CursorOperator(ItemOperator[CursorSet]):
     """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
     lies in, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how
     long the lock is waited for. ``redactor`` hides values in words; what is stored, and the journal that an undo needs, has
@@ -62,7 +115,7 @@ class CursorOperator(BesideOperator):
     def __init__(
         self,
         path: str,
-        books: BesideBooks,
+        store: LogStore,
         *,
         beside: bool,
         read_only: str | None = None,
@@ -74,7 +127,7 @@ class CursorOperator(BesideOperator):
         cursor_files: Sequence[str] = (),
         redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(path, books, "cursors", read_only=read_only, files=files, clock=clock, user=user)
+        super().__init__(path, store, CURSORS, read_only=read_only, files=files, clock=clock, user=user)
         self._named = tuple(cursor_files)
         self._beside = beside
         self._wait = wait
@@ -84,7 +137,7 @@ class CursorOperator(BesideOperator):
     def can(self) -> Can:
         if self._read_only is not None:
             return Can.nothing(self._read_only)
-        with self._telling(), self._folders() as folders:
+        with self._translate_errors(), self._folders() as folders:
             sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             why = cursor_rights(sources, folders)
         nothing = dict.fromkeys(Action, "there are no messages here")
@@ -99,52 +152,52 @@ class CursorOperator(BesideOperator):
     ) -> Candidates:
         """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
         seen of it). Raises ``UsageError`` where no source is named, or several files have it."""
-        with self._telling(), self._folders() as folders:
+        with self._translate_errors(), self._folders() as folders:
             sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), sources, folders)
             source = options.get("source")
             if not isinstance(source, str) or "value" not in options:
                 raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
-            one = chosen(source, options.get("file"), sources, self._path)
+            one = _chosen(source, options.get("file"), sources, self._path)
             return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
 
-    def _step(self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]) -> Step:
-        ref = item.ref
-        if not isinstance(ref, CursorRef):
-            raise TypeError(f"not a cursor that was pinned: {ref!r}")
-        one = Set(
-            plan.operation, plan.action, self._clock(), self._user, plan.undoes, real_path(ref.file), ref.source, ref.had,
+    def _intent(self, plan: Plan, place: int, item: Item) -> CursorSet:
+        ref = _ref_of(item)
+        return CursorSet(
+            plan.operation, 0, plan.action, self._clock(), self._user, plan.undoes, _real_path(ref.file), ref.source, ref.had,
             ref.before, ref.after,
         )  # fmt: skip
 
-        def change() -> ItemResult:
-            outcome, reason = self._store(ref, stop)
-            return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
+    def _apply(self, item: Item, intent: CursorSet, stop: Callable[[], bool]) -> ItemResult:
+        ref = _ref_of(item)
+        outcome, reason = self._store_value(ref, stop)
+        return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
 
-        return Step(intent(one), change)
-
-    def operations(self, progress: Progress) -> list[OperationRecord]:
-        known, _ = told(self._books)
-        undone = {one.undoes: one.operation for one in known.values() if one.undoes and one.outcome is Outcome.DONE}
+    def _records(self, operations: Mapping[str, LoggedOperation[CursorSet, ItemOutcome]]) -> list[OperationRecord]:
         files: dict[str, CursorSource] = {}
-        if known:
-            with self._telling(), self._folders() as folders:
+        if operations:
+            with self._translate_errors(), self._folders() as folders:
                 sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
-            files = {real_path(one.path): one for one in sources}
+            files = {_real_path(one.path): one for one in sources}
+        undos = undos_of(operations)
         records = []
-        for one in known.values():
+        for logged in operations.values():
+            one, outcome = logged.steps[0]
             file = files.get(one.file)
-            stands = file is not None and same((file.sections or {}).get(one.source), one.after)
+            found = outcome is None and file is not None and _same((file.sections or {}).get(one.source), one.after)
+            undone = undone_by(undos.get(logged.operation, ()), _changed)
+            why_not = why_not_undo(changed=found or _changed(logged), undone=undone, other=self._too_late(one, file))
+            words = _change_words(self._hidden(one))
+            if outcome is None:
+                words += f"; cut short: {'it stands there' if found else 'it does not stand there'}, as found by looking"
+            outcomes = () if outcome is None else (outcome.outcome,)
             records.append(
-                record(self._hidden(one), undone.get(one.operation), self._too_late(one, file), stands=stands)
+                operation_record(
+                    logged, outcomes, count=1, found=found, unfinished=logged.open, undone=undone, why_not=why_not, words=words
+                )
             )
-        records.reverse()
-        return sorted(records, key=lambda record: -record.at)
-
-    def knows(self, operation: str) -> bool:
-        """True where this operation set a cursor here, or put one back."""
-        return operation in told(self._books)[0]
+        return records
 
     # One set
 
@@ -162,7 +215,7 @@ class CursorOperator(BesideOperator):
         file = escape(one.path)
         if one.sections is None:
             return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
-        why = why_not(one, folders)
+        why = blocked_by(one, folders)
         if why is not None:
             return Candidates((), [Refusal(row, why)])
         had = source in one.sections
@@ -174,7 +227,7 @@ class CursorOperator(BesideOperator):
             value = unredact(value, before)
         except ValueError as error:
             raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
-        if had and same(before, value):
+        if had and _same(before, value):
             return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
         if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
             missing = len(before.keys() - value.keys())
@@ -185,16 +238,16 @@ class CursorOperator(BesideOperator):
         with folder_of(one.path, folders) as folder:
             found = os.fstat(folder)
         ref = CursorRef(one.path, source, one.shared, (found.st_dev, found.st_ino), had, before, value)
-        words = change_words(self._hidden(ref))
+        words = _change_words(self._hidden(ref))
         for write in one.journal:
-            if write.source == source and (highest is None or comes_before(highest, write.new)):
+            if write.source == source and (highest is None or _comes_before(highest, write.new)):
                 highest = write.new
-        warnings = list(warnings_of(ref, highest, partial(self._redactor.section, source)))
-        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), stored_how(one))
+        warnings = list(_warnings_of(ref, highest, partial(self._redactor.section, source)))
+        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
         shown = self._redactor.section(source, value, marked=True)
         return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
 
-    def _store(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
+    def _store_value(self, ref: CursorRef, stop: Callable[[], bool]) -> tuple[Outcome, str]:
         try:
             with self._folders() as folders, folder_of(ref.file, folders) as folder:
                 found = os.fstat(folder)
@@ -204,7 +257,7 @@ class CursorOperator(BesideOperator):
                 file = CursorFile(ref.file, single=not ref.shared, files=files, clock=self._clock, folder=folder)
                 file.advance(ref.source, ref.after, expect=ref.before, timeout=None)  # ``files`` ends the wait
         except CursorMismatch as error:
-            return Outcome.SKIPPED, self._moved_on(ref.source, as_json(error.found), ref.before)
+            return Outcome.SKIPPED, self._moved_on(ref.source, _as_json(error.found), ref.before)
         except CursorUnreadable as error:
             return Outcome.SKIPPED, escape(error.what)
         except _Held as error:
@@ -220,25 +273,26 @@ class CursorOperator(BesideOperator):
         return Outcome.DONE, ""
 
     def _undo(self, undoes: str, sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> Candidates:
-        known, troubles = told(self._books)
-        one = known.get(undoes)
-        if one is None:
-            return Candidates((), (), (f"no operation {undoes} in the journal of cursors", *troubles))
-        if any(other.undoes == undoes and other.outcome is Outcome.DONE for other in known.values()):
+        operations, troubles = self._log.read()
+        logged = operations.get(undoes)
+        if logged is None:
+            return Candidates((), (), (f"no operation {undoes} in {CURSORS.what}", *troubles))
+        if undone_by(undos_of(operations).get(undoes, ()), _changed) is not None:
             return Candidates((), (), ("1 of 1 taken back already.", *troubles))
-        file = next((source for source in sources if real_path(source.path) == one.file), None)
+        one, outcome = logged.steps[0]
+        file = next((source for source in sources if _real_path(source.path) == one.file), None)
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
-        if one.outcome not in (Outcome.DONE, None):
+        if outcome is not None and outcome.outcome is not Outcome.DONE:
             return Candidates((), (), ("it changed nothing", *troubles))
         why = self._too_late(one, file)
         if file is None or why is not None:
-            if one.outcome is None and file is not None and same((file.sections or {}).get(one.source), one.before):
+            if outcome is None and file is not None and _same((file.sections or {}).get(one.source), one.before):
                 return Candidates((), (), ("it was cut short and changed nothing", *troubles))
             return Candidates((), [Refusal(row, why or "")], tuple(troubles))
         found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
         return replace(found, notes=(*found.notes, *troubles))
 
-    def _too_late(self, one: Set, file: CursorSource | None) -> str | None:
+    def _too_late(self, one: CursorSet, file: CursorSource | None) -> str | None:
         """Why ``one`` cannot be undone now, None where it can; ``file`` is its cursor file as it was just read."""
         if file is None:
             return f"{escape(one.file)} is no cursor file of this target now"
@@ -246,7 +300,7 @@ class CursorOperator(BesideOperator):
             return f"{escape(one.file)} does not read: {escape(file.error)}"
         if one.source not in file.sections:
             return f"too late: {escape(one.file)} has no {escape(one.source)} now"
-        if not same(file.sections[one.source], one.after):
+        if not _same(file.sections[one.source], one.after):
             return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
         return None if one.had else "it had no section before, and no key here removes one"
 
@@ -254,7 +308,7 @@ class CursorOperator(BesideOperator):
         return f"it is {self._words(source, now)} now and no longer {self._words(source, before)}"
 
     def _words(self, source: str, value: Json) -> str:
-        return value_words(self._redactor.section(source, value))
+        return _value_words(self._redactor.section(source, value))
 
     def _hidden(self, one: _Change) -> _Change:
         """``one`` with its values as they may be shown."""
@@ -293,3 +347,95 @@ class _Patient(LogFiles):
             self._wait(_TICK)
             left -= _TICK
         return True
+
+
+def _ref_of(item: Item) -> CursorRef:
+    if not isinstance(item.ref, CursorRef):
+        raise TypeError(f"not a cursor that was pinned: {item.ref!r}")
+    return item.ref
+
+
+def _changed(logged: LoggedOperation[CursorSet, ItemOutcome]) -> bool:
+    _, outcome = logged.steps[0]
+    return outcome is not None and outcome.outcome is Outcome.DONE
+
+
+def _chosen(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
+    """The file that is meant. Raises ``UsageError``, ``Refused``."""
+    if not sources:
+        raise Refused("set-cursor: there is no cursor file here", path=path)
+    if file is not None:
+        wanted = str(file)
+        for one in sources:
+            if os.path.abspath(wanted) == one.path or wanted == os.path.basename(one.path):
+                return one
+        names = ", ".join(escape(one.path) for one in sources)
+        raise UsageError(f"set-cursor: {escape(str(file))} is no cursor file here", advice=f"there are {names}")
+    having = [one for one in sources if source in (one.sections or {}) or (not one.shared and _stem(one) == source)]
+    if len(having) > 1:
+        names = ", ".join(escape(one.path) for one in having)
+        raise UsageError(f"set-cursor: {escape(source)} stands in {names}", advice="name one with --file")
+    if having:
+        return having[0]
+    shared = [one for one in sources if one.shared]
+    if len(shared) == 1:
+        return shared[0]
+    there = sorted({escape(name) for one in sources for name in one.sections or {}})
+    raise UsageError(f"set-cursor: no source {escape(source)} here", advice=f"there are {', '.join(there)}")
+
+
+def _real_path(path: str) -> str:
+    """The file's path by what its directory really is: what the journal knows it by, however the target was named."""
+    above, name = os.path.split(path)
+    return os.path.join(os.path.realpath(above), name)
+
+
+def _stem(one: CursorSource) -> str:
+    return os.path.basename(one.path).removesuffix(".json")
+
+
+def _change_words(one: CursorRef | CursorSet) -> str:
+    """``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
+    before = _value_words(one.before) if one.had else "nothing"
+    return f"{escape(one.source)}: {before} → {_value_words(one.after)} in {escape(one.file)}"
+
+
+def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
+    """What speaks against it: another type, or back below the ``highest`` value that was seen (None: none was). ``hide`` gives
+    a value as it may be shown."""
+    for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
+        if ref.had and kind_of(before) != kind_of(after):
+            yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
+            break
+    back = _comes_before(ref.after, ref.before)
+    below = _comes_before(ref.after, highest)
+    if back or below:
+        than = ref.before if back and not _comes_before(ref.before, highest) else highest
+        yield f"it goes back below {shown(hide(than))}, the highest seen: what lies between may come once more"
+
+
+def _stored_how(one: CursorSource) -> str:
+    """Under which lock and condition it is stored, for the plan."""
+    name = escape(os.path.basename(one.path))
+    return f"Under {LOCK}, and only while {name} still has the value shown. A poller that does not lock may write over it."
+
+
+def _comes_before(one: Json, other: Json) -> bool:
+    """True where the cursor in the first comes before that in the second; of tokens without order nobody knows."""
+    return direction(pick(one), pick(other)) == 1
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Equal as JSON: True is not 1, the order of keys does not matter."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _value_words(value: Json) -> str:
+    """As it stands in the file, never grouped, never rounded; long ones cut."""
+    shown = escape(json.dumps(value, ensure_ascii=False))
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
+
+
+def _as_json(found: object) -> Json:
+    """What a ``CursorMismatch`` found."""
+    return found  # type: ignore[return-value]  # CursorMismatch.found is what the file held, which is JSON

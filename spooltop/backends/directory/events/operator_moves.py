@@ -13,8 +13,9 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
-from ..journal.journal import decode
-from ..journal.records import JOURNAL, STATE_DIR, state_of
+from ..journal.journal import MOVES, MoveIntent
+from ..journal.log_store import JOURNAL, STATE_DIR, state_of
+from ..journal.record_log import decode
 from ..storage.location import Place
 
 __all__ = ["OperatorMoves"]
@@ -104,10 +105,10 @@ class OperatorMoves:
                 self._note(*_split(source), *_split(target))
         else:
             try:
-                entry = decode(line)
+                record = decode(line, MOVES)
             except ValueError:
                 return  # anybody may have written it; who undoes says so
-            for move in entry.moves:
+            for move in record.moves if isinstance(record, MoveIntent) else ():
                 self._note(*_parts(move.source), *_parts(move.target))
         for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
             while len(known) > _REMEMBERED:

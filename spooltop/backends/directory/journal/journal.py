@@ -1,4 +1,4 @@
-"""The journal of operations: an intent line before each batch, a result line after it. One JSON object a line.
+"""The journal of messages: the record log whose steps are batches of moves.
 
 intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token meta}]
 result  schema line operation batch time between results[{outcome reason moved ino ctime}]
@@ -14,28 +14,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
+from spooltop.errors import AuditFailed
 from spooltop.model.jsonl import each_once, spelled_line, spelled_outcome
-from spooltop.model.plan import Outcome
+from spooltop.model.plan import ItemResult, Outcome, Plan
 from spooltop.model.text import bare_all, escape
-from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.model.vocabulary import Box, Json
 
-from ..storage.location import OPERATION, Place
+from ..storage.location import Place
 from ..storage.metadata import plain_meta
-from .outcomes import Came, Moved
+from .outcomes import BatchOutcome, MoveOutcome
+from .record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 
 __all__ = [
-    "Entry", "Move", "Operation", "Places", "decode", "encode_intent", "encode_result", "gather",
-    "spelled_alike", "spelled_moves", "unfinished",
+    "MOVES", "BatchJournal", "LoggedMove", "MoveIntent", "MoveLog", "MoveOperation", "Places", "encode_moves",
+    "encode_uniform_moves", "is_unfinished", "moves_of", "unfinished_lines",
 ]  # fmt: skip
 
 
-class Move(NamedTuple):
+class LoggedMove(NamedTuple):
     """One thing to do, as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
 
     source: Place | None
@@ -48,72 +50,39 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One batch of an operation, as one line or the other tells of it."""
+class MoveIntent(Intent):
+    """The intent of one batch. ``count`` messages are in all batches of the operation; ``force`` skips the check of holders."""
 
-    operation: str
-    batch: int
-    at: float
-    action: Action | None = None
-    user: str = ""
-    count: int = 0
-    force: bool = False
-    undoes: str | None = None
-    moves: tuple[Move, ...] = ()
-    results: tuple[Moved, ...] | None = None
-
-
-@dataclass(slots=True)
-class Operation:
-    """All that the journal holds of one operation. ``batches`` is number → (moves, results or None for a crash)."""
-
-    operation: str
-    action: Action
-    at: float
-    user: str
     count: int
     force: bool
-    undoes: str | None
-    trusted: bool
-    batches: dict[int, tuple[tuple[Move, ...], tuple[Moved, ...] | None]] = field(default_factory=dict)
+    moves: tuple[LoggedMove, ...]
 
-    @property
-    def open(self) -> bool:
-        """True where a batch has no result line."""
-        return any(results is None for _, results in self.batches.values())
-
-    @property
-    def unfinished(self) -> bool:
-        """True where it did not come to its end: a batch has no result line, or the last ones were never begun."""
-        return self.open or sum(len(moves) for moves, _ in self.batches.values()) < self.count
-
-    def steps(self) -> Iterable[tuple[Move, Moved | None]]:
-        """Each move with what came of it; None where no result was written; moves never reached are left out."""
-        for _, (moves, results) in sorted(self.batches.items()):
-            if results is None:
-                yield from ((move, None) for move in moves)
-            else:
-                yield from zip(moves, results, strict=False)
+    @classmethod
+    def decode(cls, head: Head) -> MoveIntent:
+        action, undoes = intent_head(head)
+        value = head.value
+        return cls(
+            head.operation, head.step, action, head.at, _text(value, "user"), undoes, int(_number(value, "count")),
+            value.get("force") is True, tuple(_move(one) for one in _list(value, "items")),
+        )  # fmt: skip
 
 
-def encode_intent(
-    operation: str,
-    action: Action,
-    batch: int,
-    at: float,
-    items: Iterable[str],
-    *,
-    user: str,
-    count: int,
-    force: bool,
-    undoes: str | None,
-) -> bytes:
-    """``items`` as ``spelled_moves`` gives them."""
-    head: dict[str, Json] = {
-        "schema": 1, "line": "intent", "operation": operation, "action": str(action), "batch": batch, "time": at,
-        "user": escape(user), "count": count, "force": force, "undoes": undoes,
-    }  # fmt: skip
-    return spelled_line(head, items=items)
+MoveOperation = LoggedOperation[MoveIntent, tuple[MoveOutcome, ...]]
+"""All that the journal holds of one operation on messages."""
+
+
+def is_unfinished(logged: MoveOperation) -> bool:
+    """True where it did not come to its end: a batch has no result line, or the last ones were never begun."""
+    return logged.open or sum(len(batch.moves) for batch, _ in logged.steps.values()) < logged.first.count
+
+
+def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | None]]:
+    """Each move with its outcome; None where no result was written; moves that were never reached are left out."""
+    for _, (batch, outcomes) in sorted(logged.steps.items()):
+        if outcomes is None:
+            yield from ((move, None) for move in batch.moves)
+        else:
+            yield from zip(batch.moves, outcomes, strict=False)
 
 
 class Places(NamedTuple):
@@ -124,7 +93,7 @@ class Places(NamedTuple):
     folders: Iterable[str]
 
 
-def spelled_moves(
+def encode_moves(
     sources: Places,
     targets: Places,
     inos: Iterable[int],
@@ -137,7 +106,7 @@ def spelled_moves(
     return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, each_once(_rest, tokens, metas))
 
 
-def spelled_alike(
+def encode_uniform_moves(
     source: tuple[Box, str],
     names: Sequence[str],
     target: tuple[Box, str],
@@ -147,7 +116,7 @@ def spelled_alike(
     ctimes_ns: Iterable[int],
     tokens: Iterable[str | None],
 ) -> list[str]:
-    """The same as ``spelled_moves``, of messages out of one (box, folder) into one, in half the time."""
+    """The same as ``encode_moves``, of messages out of one (box, folder) into one, in half the time."""
     here, there = _start(*source), _start(*target)
     rests = each_once(_rest, tokens, repeat(None, len(names)))
     around = f'"{here}', f'"{there}', '"'
@@ -187,7 +156,7 @@ def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
     return f'"token":{"null" if token is None else quoted(token)}{told}'
 
 
-def encode_result(operation: str, batch: int, at: float, came: Came) -> bytes:
+def _encode_result(operation: str, batch: int, at: float, came: BatchOutcome) -> bytes:
     ctime = 0 if came.between is None else "null"
     spelled = [f'{_AS_PLANNED}{ino},"ctime":{ctime}}}' for ino in came.inos]
     for place, one in came.others.items():
@@ -198,11 +167,11 @@ def encode_result(operation: str, batch: int, at: float, came: Came) -> bytes:
     return spelled_line(head, results=spelled)
 
 
-def _how(one: Moved) -> str:
+def _how(one: MoveOutcome) -> str:
     return f'{spelled_outcome(one.outcome, one.reason)},"moved":{"true" if one.moved else "false"}'
 
 
-_AS_PLANNED = f'{{{_how(Moved(Outcome.DONE, moved=True))},"ino":'
+_AS_PLANNED = f'{{{_how(MoveOutcome(Outcome.DONE, moved=True))},"ino":'
 
 
 _HEAD = re.compile(
@@ -210,7 +179,7 @@ _HEAD = re.compile(
 )
 
 
-def unfinished(data: bytes) -> Iterator[bytes]:
+def unfinished_lines(data: bytes) -> Iterator[bytes]:
     """Of the lines of a journal, each with its newline, those of batches without a result, found by how this program writes a
     line, without reading the rest of it. A line that it would not write so is among them."""
     waiting: dict[tuple[bytes, bytes], tuple[int, int]] = {}
@@ -230,47 +199,67 @@ def unfinished(data: bytes) -> Iterator[bytes]:
             yield data[start:end]
 
 
-def decode(line: bytes) -> Entry:
-    """One line. Raises ``ValueError`` for anything that is not exactly a journal line."""
-    value = json.loads(line)
-    if not isinstance(value, dict) or value.get("schema") != 1:
-        raise ValueError("no journal line")
-    operation = _text(value, "operation")
-    if not OPERATION.match(operation):
-        raise ValueError("no operation id")
-    batch, at = _number(value, "batch"), float(_number(value, "time", whole=False))
-    match value.get("line"):
-        case "intent":
-            undoes = value.get("undoes")
-            if undoes is not None and not (isinstance(undoes, str) and OPERATION.match(undoes)):
-                raise ValueError("undoes no operation")
-            return Entry(
-                operation, int(batch), at, Action(_text(value, "action")), _text(value, "user"), int(_number(value, "count")),
-                value.get("force") is True, undoes, tuple(_move(one) for one in _list(value, "items")),
-            )  # fmt: skip
-        case "result":
-            between = _between(value)
-            return Entry(operation, int(batch), at, results=tuple(_moved(one, between) for one in _list(value, "results")))
-        case _:
-            raise ValueError("neither intent nor result")
+def _outcomes(head: Head) -> tuple[MoveOutcome, ...]:
+    between = _between(head.value)
+    return tuple(_outcome(one, between) for one in _list(head.value, "results"))
 
 
-def gather(entries: Iterable[Entry], *, trusted: bool) -> dict[str, Operation]:
-    """Entries in the order of the file → operations by id, in order of their first intent."""
-    found: dict[str, Operation] = {}
-    for entry in entries:
-        known = found.get(entry.operation)
-        if entry.action is not None:
-            if known is None:
-                known = found[entry.operation] = Operation(
-                    entry.operation, entry.action, entry.at, entry.user, entry.count, entry.force, entry.undoes, trusted
-                )
-            known.batches.setdefault(entry.batch, (entry.moves, None))
-        elif known is not None and entry.batch in known.batches and entry.results is not None:
-            moves, results = known.batches[entry.batch]
-            if results is None:
-                known.batches[entry.batch] = (moves, entry.results)
-    return found
+MoveLog = RecordLog[MoveIntent, tuple[MoveOutcome, ...]]
+MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, _outcomes)
+"""The record type of the journal of messages."""
+
+
+class BatchJournal:
+    """Writes the journal of one operation, batch by batch."""
+
+    def __init__(self, plan: Plan, log: MoveLog, clock: Callable[[], float], user: str) -> None:
+        self._plan = plan
+        self._log = log
+        self._clock = clock
+        self._user = user
+        self._batch = 0
+        self._unsynced = False
+        self.lost = ""
+        """Why a line is missing from the journal, where the operation goes on without it."""
+
+    def write_intent(self, moves: Iterable[str]) -> None:
+        """Announces a batch; ``moves`` as ``encode_moves`` gives them. Raises ``AuditFailed``: then nothing of this batch may
+        happen. But a full disk does not stop what frees space."""
+        plan = self._plan
+        head: dict[str, Json] = {
+            "schema": 1, "line": "intent", "operation": plan.operation, "action": str(plan.action), "batch": self._batch,
+            "time": self._clock(), "user": escape(self._user), "count": plan.count, "force": plan.force, "undoes": plan.undoes,
+        }  # fmt: skip
+        try:
+            self._log.append(spelled_line(head, items=moves))
+            self._unsynced = False
+        except AuditFailed as error:
+            if not (plan.deletes and error.full):
+                raise
+            self.lost = f"deleted without a line in the journal: {error.what}"
+
+    def write_result(
+        self, outcomes: BatchOutcome, results: Sequence[ItemResult], *, last: bool
+    ) -> Iterator[Sequence[ItemResult]]:
+        """Writes the result line and yields ``results``, also where the line cannot be written. Synced where it is the ``last``;
+        else the next intent syncs it, or ``settle``."""
+        line = _encode_result(self._plan.operation, self._batch, self._clock(), outcomes)
+        self._batch += 1
+        try:
+            self._log.append(line, sync=last)
+            self._unsynced = not last
+        except AuditFailed as error:
+            yield results
+            if not (self._plan.deletes and error.full):
+                raise
+            return
+        yield results
+
+    def settle(self) -> None:
+        """Syncs what was not: no more batches follow soon. Raises ``AuditFailed``."""
+        if self._unsynced:
+            self._unsynced = False
+            self._log.append(b"")
 
 
 def _text(value: Mapping[str, object], key: str) -> str:
@@ -301,7 +290,7 @@ def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
     return found
 
 
-def _move(value: Mapping[str, object]) -> Move:
+def _move(value: Mapping[str, object]) -> LoggedMove:
     source, target, token = value.get("from"), value.get("to"), value.get("token")
     if "to" not in value or (source is None and target is None):
         raise ValueError("from nowhere to nowhere")
@@ -310,7 +299,7 @@ def _move(value: Mapping[str, object]) -> Move:
     meta = value.get("meta")
     if meta is not None and not isinstance(meta, dict):
         raise ValueError("meta is no object")
-    return Move(
+    return LoggedMove(
         None if source is None else Place.parse(_text(value, "from")),
         None if target is None else Place.parse(_text(value, "to")),
         int(_number(value, "ino")), int(_number(value, "size")), int(_number(value, "ctime")), token,
@@ -325,12 +314,12 @@ def _between(value: Mapping[str, object]) -> tuple[int, int]:
     return int(_checked(found[0], "between")), int(_checked(found[1], "between"))
 
 
-def _moved(value: Mapping[str, object], between: tuple[int, int]) -> Moved:
+def _outcome(value: Mapping[str, object], between: tuple[int, int]) -> MoveOutcome:
     if value.get("ctime", 0) is None:
         from_ns, until_ns = between
     else:
         from_ns = until_ns = int(_number(value, "ctime"))
-    return Moved(
+    return MoveOutcome(
         Outcome(_text(value, "outcome")), _text(value, "reason"), value.get("moved") is True,
         int(_number(value, "ino")), from_ns, until_ns,
     )  # fmt: skip

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from spooltop.model.plan import Outcome
 
-__all__ = ["Came", "Moved"]
+__all__ = ["BatchOutcome", "MoveOutcome"]
 
 
-class Moved(NamedTuple):
+class MoveOutcome(NamedTuple):
     """What came of one move. ``moved``: the file stands at its target now, or is deleted, whatever else went wrong; ``ino`` and
     ``ctime_ns`` are those it has there, 0 where that is not known. Where it was not looked at again its ctime is between
     ``ctime_ns`` and ``until_ns``."""
@@ -28,28 +28,28 @@ class Moved(NamedTuple):
         return self == (Outcome.DONE, "", True, self.ino, 0, 0)
 
 
-class Came:
+class BatchOutcome:
     """Of the moves that were tried. Nearly all are done and there is nothing else to say: only of the ``others`` is kept what
     came of each, by its place. ``inos`` are those of all that were tried.
 
     ``between`` (from, until, in ns) are the ctimes of those that were not looked at again; None where that does not matter.
     """
 
-    def __init__(self, inos: Sequence[int], others: Mapping[int, Moved], between: tuple[int, int] | None = None) -> None:
+    def __init__(self, inos: Sequence[int], others: Mapping[int, MoveOutcome], between: tuple[int, int] | None = None) -> None:
         self.inos = inos
         self.others = others
         self.between = between
 
     @classmethod
-    def of(cls, moved: Sequence[Moved]) -> Came:
+    def of(cls, moved: Sequence[MoveOutcome]) -> BatchOutcome:
         return cls([one.ino for one in moved], dict(enumerate(moved)))
 
     def __len__(self) -> int:
         return len(self.inos)
 
-    def __iter__(self) -> Iterator[Moved]:
+    def __iter__(self) -> Iterator[MoveOutcome]:
         for place, ino in enumerate(self.inos):
-            yield self.others.get(place) or Moved(Outcome.DONE, "", True, ino)
+            yield self.others.get(place) or MoveOutcome(Outcome.DONE, "", True, ino)
 
     def columns(self) -> tuple[list[Outcome], list[str], list[bool]]:
         """Outcome, reason and whether moved, of each."""
@@ -59,6 +59,6 @@ class Came:
             outcomes[place], reasons[place], there[place] = one[:3]
         return outcomes, reasons, there
 
-    def in_trouble(self, trouble: str) -> Came:
+    def in_trouble(self, trouble: str) -> BatchOutcome:
         """The same, where what was moved may not last."""
-        return Came.of([one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in self])
+        return BatchOutcome.of([one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in self])

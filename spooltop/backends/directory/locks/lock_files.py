@@ -7,6 +7,7 @@ the lock, and what is in it tells whose.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -18,18 +19,20 @@ from types import MappingProxyType
 from spooltop.model.observation import Lock, LockParty
 
 from ..liveness.processes import Processes
+from ..storage.access import closed_words
 from ..storage.filesystem import is_local, mount_of
 from .soft_lock_liveness import Judge, directory_lock, party, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
 
-__all__ = ["LockFiles", "LockLine", "LockTable", "is_lock_name", "parse_locks", "read_table"]
+__all__ = ["LockFiles", "LockLine", "LockTable", "folder_closed", "is_lock_name", "message_locks", "parse_locks", "read_table"]
 
 _LINE = re.compile(
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
 _SUFFIXES = (".lock", ".lck")
+_MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that everybody locks through the kernel."""
 _AT_MOST = 64
@@ -258,3 +261,34 @@ class LockFiles:
             if any(held.inode == line.inode and held.kind == line.kind for held in own):
                 heirs.append(pid)
         return heirs or [None]
+
+
+def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:
+    """Those among the names of one box, joined by ``/``, whose message stands there too: under its name, or claimed, under that
+    with a tail.
+
+    >>> message_locks([b"a/a.lock/b.lock", b"c.lock/c:2,P77"])
+    ('a.lock', 'c.lock')
+    """
+    known = list(chunks)
+    names = [name for chunk in known if _MESSAGE_LOCK in chunk for name in chunk.split(b"/") if name.endswith(_MESSAGE_LOCK)]
+    found = (name for name in sorted(names)[:_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known))
+    return tuple(os.fsdecode(name) for name in found)
+
+
+def _message_exists(message: bytes, chunks: list[bytes]) -> bool:
+    if not message:
+        return False
+    starts = (message + b",", message + b":")
+    among = (chunk.split(b"/") for chunk in chunks if message in chunk)
+    return any(name == message or name.startswith(starts) for names in among for name in names)
+
+
+def folder_closed(own: int, what: str, *command: str) -> str | None:
+    """Why this user may take nothing out of the open directory ``own``, called ``what``, or None. ``command`` are the words
+    behind ``spooltop`` for who may. In a sticky directory it depends on whose the file is, too."""
+    if os.fstatvfs(own).f_flag & os.ST_RDONLY:
+        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    if os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
+        return None
+    return closed_words(what, os.fstat(own), *command)

@@ -1,22 +1,112 @@
-"""Takes a lock away and puts it back: each step refuses where it is no longer what was shown."""
+"""Removes a lock and makes it again: each step refuses where the lock is no longer what was shown.
+
+The log of locks holds all that it takes to make a lock again, one JSON object a line:
+
+intent  schema line operation item action time user undoes path folder below names content link element mode uid gid mtime words
+result  schema line operation item time outcome reason
+
+An undo reads the user's own log alone; what somebody else may have written is only shown.
+"""
 
 from __future__ import annotations
 
+import base64
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeGuard
 
 from spooltop.engine.files import Files
+from spooltop.model.text import escape, unescape
+from spooltop.model.vocabulary import Action, Json
 
-from .records import Taken
+from ..journal.item_operator import ItemIntent
+from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time
 
-__all__ = ["Changed", "below", "pinned", "put_back", "same", "take_away"]
+__all__ = [
+    "CONTENT_MAX", "LOCKS", "Changed", "LockRecord", "Pin", "check_same", "opened_below", "pinned", "put_back", "take_away",
+]  # fmt: skip
 
+CONTENT_MAX = 1_024
+"""Bytes of a lock's content that are kept; a lock holds less."""
+_SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
+_TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
+_NUMBERS = ("mode", "uid", "gid")
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 Pin = tuple[int, int, int, int]
+"""Inode, size, mtime and ctime in ns: what identifies a lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockRecord(ItemIntent):
+    """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path), names
+    of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is the lock
+    as it is shown; ``mtime`` is in epoch seconds."""
+
+    path: str
+    folder: str
+    below: str
+    names: tuple[str, ...]
+    content: bytes
+    link: str
+    element: str
+    mode: int
+    uid: int
+    gid: int
+    mtime: float
+    words: str
+
+    @property
+    def is_ticket(self) -> bool:
+        """True for a ticket of a queue, which is not the thing that it queues for."""
+        return self.words.startswith("ticket ")
+
+    def encode(self) -> bytes:
+        members: dict[str, Json] = {
+            "item": self.step, "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
+            "path": escape(self.path), "folder": escape(self.folder), "below": escape(self.below),
+            "names": [escape(name) for name in self.names], "content": base64.b64encode(self.content).decode(),
+            "link": escape(self.link), "element": escape(self.element), "mode": self.mode, "uid": self.uid, "gid": self.gid,
+            "mtime": self.mtime, "words": escape(self.words),
+        }  # fmt: skip
+        return encode("intent", self.operation, members)
+
+    @classmethod
+    def decode(cls, head: Head) -> LockRecord:
+        value = head.value
+        action, undoes = intent_head(head, Action.UNLOCK, Action.UNDO)
+        names, mtime = value.get("names"), value.get("mtime")
+        if not all(isinstance(value.get(name), str) for name in (*_TEXTS, "content")):
+            raise ValueError("a field is missing")
+        if not all(_is_whole(value.get(name)) for name in _NUMBERS) or not is_time(mtime):
+            raise ValueError("a number is missing")
+        if not isinstance(names, list) or not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
+            raise ValueError("no names")
+        user, path, folder, below, link, element, words = (unescape(value[name]) for name in _TEXTS)
+        own = tuple(unescape(name) for name in names)
+        parts = [*own, *(below.split("/") if below else ()), *([element] if element else ())]
+        if not all(_SAFE.match(part) for part in parts) or not os.path.isabs(folder):
+            raise ValueError("a name that leads elsewhere")
+        content = base64.b64decode(value["content"], validate=True)
+        if len(content) > CONTENT_MAX:
+            raise ValueError("more than a lock holds")
+        return cls(
+            head.operation, head.step, action, head.at, user, undoes, path, folder, below, own, content, link, element,
+            value["mode"] & 0o777, value["uid"], value["gid"], float(mtime), words,
+        )  # fmt: skip
+
+
+LOCKS = RecordType("locks", "the journal of locks", "item", LockRecord.decode, ItemOutcome.decode)
+"""The record type of the log of locks."""
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 1 << 32
 
 
 class Changed(Exception):
@@ -28,7 +118,7 @@ def pinned(found: os.stat_result) -> Pin:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def same(one: Taken, folder: int, pin: Pin, files: Files) -> os.stat_result:
+def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_result:
     """The status of what is there still. Raises ``Changed``. A ticket's name is never used twice, and its file may be touched."""
     name, own = one.names[0], slice(1 if one.is_ticket else len(pin))
     try:
@@ -41,7 +131,7 @@ def same(one: Taken, folder: int, pin: Pin, files: Files) -> os.stat_result:
 
 
 @contextmanager
-def below(folder: int, path: str, files: Files) -> Iterator[int]:
+def opened_below(folder: int, path: str, files: Files) -> Iterator[int]:
     """The directory ``path`` below ``folder``, no link followed; ``folder`` itself for "". Raises ``OSError``."""
     opened: list[int] = []
     try:
@@ -55,7 +145,7 @@ def below(folder: int, path: str, files: Files) -> Iterator[int]:
             files.close(fd)
 
 
-def take_away(one: Taken, folder: int, pin: Pin, who: bytes, files: Files) -> None:
+def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) -> None:
     """Removes the lock in the open directory ``folder`` and syncs it. ``who`` is what a lock of this process would say. Raises
     ``Changed`` where another one stands there now, and ``OSError``.
 
@@ -63,7 +153,7 @@ def take_away(one: Taken, folder: int, pin: Pin, who: bytes, files: Files) -> No
     own, which excludes others meanwhile, and what was got is looked at; a wrong one is exchanged back.
     """
     first = one.names[0]
-    found = same(one, folder, pin, files)
+    found = check_same(one, folder, pin, files)
     if one.below or one.element or not _exchanged(first, folder, found, who, files):
         # A ticket's or a claim's name is never used twice, and a second name of an element is that element's whoever made it.
         for name in one.names:
@@ -104,7 +194,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
         files.unlink(draft, folder)
 
 
-def put_back(one: Taken, folder: int, files: Files) -> None:
+def put_back(one: LockRecord, folder: int, files: Files) -> None:
     """Makes the lock again, complete when it appears, with owner, mode and mtime as they were. Raises ``Changed`` where the place
     is taken, and ``OSError``."""
     first = one.names[0]
@@ -128,7 +218,7 @@ def put_back(one: Taken, folder: int, files: Files) -> None:
     files.sync_dir(folder)
 
 
-def _remake(one: Taken, draft: str, folder: int, files: Files) -> None:
+def _remake(one: LockRecord, draft: str, folder: int, files: Files) -> None:
     fd = files.create(draft, folder, 0o600)
     try:
         files.write_all(fd, one.content) if one.content else None

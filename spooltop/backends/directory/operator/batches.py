@@ -12,8 +12,8 @@ from spooltop.model.plan import Item, Outcome, Plan, told_of
 from spooltop.model.results import Columns, Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 
-from ..journal.journal import Places, spelled_alike, spelled_moves
-from ..journal.outcomes import Came
+from ..journal.journal import Places, encode_moves, encode_uniform_moves
+from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
 from ..storage.location import Place, Ref
 from ..storage.metadata import known_of
@@ -109,12 +109,12 @@ class Errands:
         boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
         if (alike := self.alike) is not None:
             goes = alike.to_box, alike.to_folder
-            return spelled_alike((alike.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
-        return spelled_moves(
+            return encode_uniform_moves((alike.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
+        return encode_moves(
             Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
         )
 
-    def results(self, ids: Sequence[str], came: Came, again: Callable[[], Results]) -> Results:
+    def results(self, ids: Sequence[str], came: BatchOutcome, again: Callable[[], Results]) -> Results:
         """``ids`` are those of the items, ``came`` what came of them, as far as it went. ``again`` has the same once more where
         all of them are done and there is nothing else to say."""
         count = len(came)

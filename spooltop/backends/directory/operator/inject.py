@@ -16,8 +16,8 @@ from spooltop.model.text import escape_text
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal.journal import Places, spelled_moves
-from ..journal.outcomes import Moved
+from ..journal.journal import Places, encode_moves
+from ..journal.outcomes import MoveOutcome
 
 __all__ = ["Payload", "inject_one", "new_names", "spelled_puts"]
 
@@ -86,10 +86,10 @@ def spelled_puts(names: Sequence[str]) -> list[str]:
     """As the journal announces them."""
     many = len(names)
     nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
-    return spelled_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
+    return encode_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
 
 
-def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:
+def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
     """One message, synced before it moves. Never raises ``OSError``; what could not be put leaves nothing in ``tmp``."""
     files = dirs.files
     made = moved = False
@@ -108,10 +108,11 @@ def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> Moved:
             files.close(fd)
         files.move(name, tmp, name, new, inode=ino)
         moved = True
-        return Moved(Outcome.DONE, "", True, ino, 0)
+        return MoveOutcome(Outcome.DONE, "", True, ino, 0)
     except OSError as error:
         moved = ino != 0 and _stands(dirs, name, ino)
-        return Moved(Outcome.FAILED, f"{'put, but: ' if moved else ''}{error.strerror or error}", moved, ino if moved else 0)
+        reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
+        return MoveOutcome(Outcome.FAILED, reason, moved, ino if moved else 0)
     finally:
         if made and not moved:
             _clean(dirs, name)

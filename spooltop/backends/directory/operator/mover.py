@@ -14,7 +14,7 @@ from spooltop.model.plan import Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
-from ..journal.outcomes import Came, Moved
+from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..storage.folders import Folder, Folders, drop_folder
 from ..storage.location import is_pinned
 from ..storage.name_lookup import Sight
@@ -31,7 +31,7 @@ _SHORT_NS = 100_000_000
 _TICK_NS = 20_000_000
 """How far the times of a file system can be behind the clock: they go by its ticks, of 10 ms at most."""
 _DONE = Outcome.DONE
-_moved = partial(tuple.__new__, Moved)
+_moved = partial(tuple.__new__, MoveOutcome)
 
 
 class Mover:
@@ -52,19 +52,19 @@ class Mover:
         self._emptied: set[str] = set()
         self._claims_last = False
 
-    def run(self, errands: Errands, stop: Callable[[], bool]) -> Came:
+    def run(self, errands: Errands, stop: Callable[[], bool]) -> BatchOutcome:
         """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
         self._look.prepare(errands.to_look_at())
         if not self._claims_last and errands.take_claims_away():
             self._sync_claims()
-        moved: list[Moved] = []
+        moved: list[MoveOutcome] = []
         for errand in errands:
             if moved and stop():
                 break
             if errands.alike is not None and (folders := self._both(errands.alike)) is not None:
                 return self._run_alike(errands, errands.alike, *folders, moved, stop)
             moved.append(self._move_one(errand))
-        return Came.of(moved)
+        return BatchOutcome.of(moved)
 
     def _sync_claims(self) -> None:
         """Makes the claims last that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power
@@ -89,8 +89,8 @@ class Mover:
             return None
 
     def _run_alike(
-        self, errands: Errands, alike: Alike, source: Folder, to: Folder, begun: Sequence[Moved], stop: Callable[[], bool]
-    ) -> Came:
+        self, errands: Errands, alike: Alike, source: Folder, to: Folder, begun: Sequence[MoveOutcome], stop: Callable[[], bool]
+    ) -> BatchOutcome:
         """Does for each what ``_move`` does, which gets those of which there is more to say than that they are done. ``begun`` is
         what came of the first ones."""
         files, fd, to_fd, way = self._files, source.fd, to.fd, alike.way
@@ -145,16 +145,16 @@ class Mover:
             place = len(errands)
         if changed:
             self._note(source, to)
-        return Came(errands.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
+        return BatchOutcome(errands.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
 
-    def _move_one(self, errand: Errand) -> Moved:
+    def _move_one(self, errand: Errand) -> MoveOutcome:
         """What came of it; never raises ``OSError``."""
         try:
             return self._move(errand)
         except OSError as error:
-            return Moved(Outcome.FAILED, _words(error))
+            return MoveOutcome(Outcome.FAILED, _words(error))
 
-    def _move(self, errand: Errand) -> Moved:
+    def _move(self, errand: Errand) -> MoveOutcome:
         box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, way, _ = errand
         files, folders = self._files, self.folders
         try:
@@ -163,18 +163,18 @@ class Mover:
         except FileNotFoundError:
             return self._gone(errand)
         if source.id != folder_id:
-            return Moved(Outcome.SKIPPED, f"{box} is another directory than in the plan")
+            return MoveOutcome(Outcome.SKIPPED, f"{box} is another directory than in the plan")
         if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(errand, found)):
-            return Moved(Outcome.SKIPPED, "changed since the plan")
+            return MoveOutcome(Outcome.SKIPPED, "changed since the plan")
         half_moved = False
         if found.st_nlink != 1:
             half_moved = found.st_nlink == 2 and self._half_moved(errand)
             if not half_moved:
-                return Moved(Outcome.SKIPPED, "has a second name (a hard link)")
+                return MoveOutcome(Outcome.SKIPPED, "has a second name (a hard link)")
         if not way.forced:
             why = self._look.why_not(box, name, token, planned)
             if why is not None:
-                return Moved(Outcome.SKIPPED, why)
+                return MoveOutcome(Outcome.SKIPPED, why)
         if to_box is None:
             return self._delete(errand, source)
         to = folders.of(to_box, to_folder, create=True)
@@ -202,21 +202,21 @@ class Mover:
         # Only where others take from does it matter whether it went on and came back.
         return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
-    def _refused(self, errand: Errand, source: Folder, to: Folder, error: OSError) -> Moved:
+    def _refused(self, errand: Errand, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
         """What the system said of a move, in our words."""
         name, ino = errand.name, errand.ino
         if isinstance(error, FileNotFoundError):
             if self._sight.inode(name, source.fd) == ino:
-                return Moved(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
+                return MoveOutcome(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
             return self._gone(errand)
         if isinstance(error, FileExistsError):
-            return Moved(Outcome.FAILED, f"{errand.to_box} already has a file of that name; it stays in {errand.box}")
+            return MoveOutcome(Outcome.FAILED, f"{errand.to_box} already has a file of that name; it stays in {errand.box}")
         if self._sight.inode(name, source.fd) == ino or self._sight.inode(errand.to_name, to.fd) != ino:
-            return Moved(Outcome.FAILED, _words(error))
+            return MoveOutcome(Outcome.FAILED, _words(error))
         self._note(source, to)
-        return Moved(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
+        return MoveOutcome(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
 
-    def _delete(self, errand: Errand, source: Folder) -> Moved:
+    def _delete(self, errand: Errand, source: Folder) -> MoveOutcome:
         """The message first: while it stands there, what is known of it does too."""
         name, ino = errand.name, errand.ino
         try:
@@ -225,15 +225,15 @@ class Mover:
             return self._gone(errand)
         except OSError as error:
             if self._sight.there(name, source.fd) is not False:
-                return Moved(Outcome.FAILED, _words(error))
+                return MoveOutcome(Outcome.FAILED, _words(error))
             self._note(source, None)
-            return Moved(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
+            return MoveOutcome(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
         self._note(source, None)
         if errand.folder:
             self._metas.drop(name, source.fd)
             if errand.box is Box.TRASH:
                 self._emptied.add(errand.folder)
-        return Moved(Outcome.DONE, "", True, ino)
+        return MoveOutcome(Outcome.DONE, "", True, ino)
 
     def sync(self) -> str:
         """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
@@ -287,11 +287,11 @@ class Mover:
     def _mended(self, errand: Errand, found: os.stat_result) -> bool:
         return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (errand.ino, errand.size)
 
-    def _gone(self, errand: Errand) -> Moved:
+    def _gone(self, errand: Errand) -> MoveOutcome:
         became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
         if became is not None and errand.to_box is Box.NEW:
-            return Moved(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
-        return Moved(Outcome.SKIPPED, errand.way.gone)
+            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
+        return MoveOutcome(Outcome.SKIPPED, errand.way.gone)
 
     def _half_moved(self, errand: Errand) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""

@@ -25,11 +25,11 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ..detect import identify
-from ..journal.batch_journal import Intent
-from ..journal.journal import Operation
+from ..journal.journal import MOVES, BatchJournal, MoveOperation, unfinished_lines
 from ..journal.log_files import LogFiles
-from ..journal.outcomes import Came, Moved
-from ..journal.records import FULL, STATE_DIR, Books
+from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
+from ..journal.outcomes import BatchOutcome, MoveOutcome
+from ..journal.record_log import RecordLog
 from ..storage.access import user_name
 from .batches import all_done, errands_of
 from .candidates import Rows, choose
@@ -121,16 +121,16 @@ class DirectoryOperator:
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        with self._telling(), self._open() as dirs, self._books(dirs) as books:
-            yield from self._perform(dirs, books, plan, stop)
+        with self._telling(), self._open() as dirs, self._logs(dirs) as logs:
+            yield from self._perform(dirs, BatchJournal(plan, RecordLog(logs, MOVES), self._clock, self._user), plan, stop)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
-        with self._telling(AuditFailed), self._open() as dirs, self._books(dirs) as books:
-            books.write_audit(line, sync=sync)
+        with self._telling(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
+            logs.append(AUDIT, line, sync=sync)
 
     def audit_logs(self) -> list[AuditLog]:
-        with self._telling(), self._open() as dirs, self._books(dirs) as books:
-            return books.audited()
+        with self._telling(), self._open() as dirs, self._logs(dirs) as logs:
+            return logs.audit_logs()
 
     def operations(self, progress: Progress) -> list[OperationRecord]:
         with self._telling(), self._open() as dirs:
@@ -142,26 +142,27 @@ class DirectoryOperator:
 
     # What one operation is made of
 
-    def _perform(self, dirs: SpoolDirs, books: Books, plan: Plan, stop: Callable[[], bool]) -> Iterator[Sequence[ItemResult]]:
+    def _perform(
+        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, stop: Callable[[], bool]
+    ) -> Iterator[Sequence[ItemResult]]:
         rate = plan.rate
         size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
-        intent = Intent(plan, books, self._clock, self._user)
         if plan.action is Action.INJECT:
-            batches = self._inject(dirs, intent, plan, size, stop)
+            batches = self._inject(dirs, journal, plan, size, stop)
         else:
-            batches = self._move_all(dirs, intent, plan, size, stop)
+            batches = self._move_all(dirs, journal, plan, size, stop)
         try:
             for place, results in enumerate(batches):
                 yield results
                 if rate is not None and (place + 1) * size < plan.count:
-                    intent.settle()  # it may be long until the next
+                    journal.settle()  # it may be long until the next
                     if not self._pause(size / rate, stop):
                         return
         finally:
-            intent.settle()
+            journal.settle()
 
     def _move_all(
-        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
+        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
         look = LastLook(dirs, self._again, hosts=self._hosts)
         interrupted = self._interrupted(dirs)
@@ -181,34 +182,34 @@ class DirectoryOperator:
                 return
             items = plan.items[start : start + size]
             errands = errands_of(mover.folders, plan, items, user=self._user, at=self._clock())
-            intent.write(errands.spelled())
+            journal.write_intent(errands.spelled())
             came = mover.run(errands, stop)
             trouble = mover.sync()
             if trouble:
                 came = came.in_trouble(trouble)
             results: Sequence[ItemResult] = errands.results(told_of(items).ids, came, partial(all_done, plan.items, start))
-            if intent.lost:
-                results = [one._replace(reason=intent.lost) if one.outcome is Outcome.DONE else one for one in results]
+            if journal.lost:
+                results = [one._replace(reason=journal.lost) if one.outcome is Outcome.DONE else one for one in results]
             last = len(came) < len(items) or start + size >= len(plan.items)
-            yield from intent.finish(came, results, last=last)
+            yield from journal.write_result(came, results, last=last)
             if len(came) < len(items):
                 return
 
     def _inject(
-        self, dirs: SpoolDirs, intent: Intent, plan: Plan, size: int, stop: Callable[[], bool]
+        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
         payload = Payload(plan.options)
         for start in range(0, plan.count, size):
             if stop():
                 return
             names = new_names(payload, min(size, plan.count - start), int(self._clock() * 1e6))
-            intent.write(spelled_puts(names))
-            moved: list[Moved] = []
+            journal.write_intent(spelled_puts(names))
+            moved: list[MoveOutcome] = []
             for place, name in enumerate(names):
                 if moved and stop():
                     break
                 moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
-            came = Came.of(moved)
+            came = BatchOutcome.of(moved)
             try:
                 if any(one.moved for one in moved):
                     self._files.sync_dir(dirs.box(Box.NEW))
@@ -216,7 +217,7 @@ class DirectoryOperator:
                 came = came.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
             results = [_injected(*pair) for pair in zip(names, came, strict=False)]
             last = len(came) < len(names) or start + size >= plan.count
-            yield from intent.finish(came, results, last=last)
+            yield from journal.write_result(came, results, last=last)
             if len(came) < len(names):
                 return
 
@@ -241,13 +242,14 @@ class DirectoryOperator:
             seconds -= _TICK
         return True
 
-    def _interrupted(self, dirs: SpoolDirs) -> list[Operation]:
-        with self._books(dirs) as books:
-            return books.interrupted()
+    def _interrupted(self, dirs: SpoolDirs) -> list[MoveOperation]:
+        """The operations with a batch that has no result, holding that batch alone; the rest of the journals is passed over."""
+        with self._logs(dirs) as logs:
+            return [logged for logged in RecordLog(logs, MOVES).read_some(unfinished_lines).values() if logged.open]
 
-    def _read(self, dirs: SpoolDirs, progress: Progress) -> tuple[Mapping[str, Operation], list[str]]:
-        with self._books(dirs) as books:
-            return books.read(progress)
+    def _read(self, dirs: SpoolDirs, progress: Progress) -> tuple[Mapping[str, MoveOperation], list[str]]:
+        with self._logs(dirs) as logs:
+            return RecordLog(logs, MOVES).read_required(progress)
 
     def _allowed(self, action: Action) -> None:
         reason = self.can().why_not(action)
@@ -257,8 +259,8 @@ class DirectoryOperator:
     def _open(self) -> SpoolDirs:
         return SpoolDirs(self._path, self._files)
 
-    def _books(self, dirs: SpoolDirs) -> closing[Books]:
-        return closing(Books(dirs, self._files, state_dir=self._state_dir))
+    def _logs(self, dirs: SpoolDirs) -> closing[SpoolLogs]:
+        return closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir))
 
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
@@ -270,5 +272,5 @@ class DirectoryOperator:
             raise kind(what, path=self._path, advice=advice(error)) from error
 
 
-def _injected(name: str, moved: Moved) -> ItemResult:
+def _injected(name: str, moved: MoveOutcome) -> ItemResult:
     return ItemResult(parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")

@@ -19,7 +19,7 @@ from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
-from ..journal.journal import Operation
+from ..journal.journal import MoveOperation, moves_of
 from ..journal.log_files import LogFiles, plain_now
 from ..storage.folders import Folders, drop_folder
 from ..storage.location import Place
@@ -43,18 +43,18 @@ class Repaired:
     inodes: set[int] = field(default_factory=set)
 
 
-def half_moved(operations: Iterable[Operation]) -> frozenset[int]:
+def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
     """The inodes that an interrupted operation was setting aside or putting back, so that they may have two names."""
     return frozenset(
         move.ino
         for operation in operations
         if operation.open
-        for move, result in operation.steps()
+        for move, result in moves_of(operation)
         if result is None and any(place is not None and place.box in ASIDE for place in (move.source, move.target))
     )
 
 
-def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[Operation]) -> Repaired:
+def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[MoveOperation]) -> Repaired:
     """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
     doubled = _doubled(dirs)
     if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
@@ -152,12 +152,12 @@ def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -
     return gone
 
 
-def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[tuple[Place, int]]:
+def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[tuple[Place, int]]:
     """Of what interrupted operations were moving: a name aside of what still stands in a box, and a name in ``tmp`` of what was
     put; each with its inode."""
     folders = Folders(dirs)
     for operation in operations:
-        for move, result in operation.steps():
+        for move, result in moves_of(operation):
             if result is not None:
                 continue
             if move.target is None:
@@ -176,13 +176,13 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[
                     yield place, move.ino
 
 
-def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[Place]:
+def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[Place]:
     """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still, or
     beside the folder, which is empty."""
     folders = Folders(dirs)
     looked_at: set[str] = set()
     for operation in operations:
-        for move, result in operation.steps():
+        for move, result in moves_of(operation):
             place = move.source
             if result is not None or move.target is not None or place is None or not place.folder:
                 continue
@@ -195,7 +195,7 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[Operation]) -> Iterator[P
                     yield place
 
 
-def _drop_second_names(dirs: SpoolDirs, operations: Iterable[Operation]) -> set[int]:
+def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> set[int]:
     files = dirs.files
     inodes: set[int] = set()
     for place, ino in list(_second_names(dirs, operations)):

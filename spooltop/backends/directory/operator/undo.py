@@ -12,7 +12,8 @@ from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from ..journal.journal import Move, Operation
+from ..journal.journal import LoggedMove, MoveOperation, is_unfinished, moves_of
+from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..storage.folders import Folders
 from ..storage.location import Place
 from .candidates import pin
@@ -26,7 +27,7 @@ class _Step:
     """One move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0
     where nobody noted them. What went on and came back between the two, a tenth of a second, passes for what stayed."""
 
-    move: Move
+    move: LoggedMove
     target: Place
     ino: int
     from_ns: int = 0
@@ -37,65 +38,56 @@ class _Step:
         return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
 
 
-def records(dirs: SpoolDirs, operations: Mapping[str, Operation], progress: Progress) -> list[OperationRecord]:
+def records(dirs: SpoolDirs, operations: Mapping[str, MoveOperation], progress: Progress) -> list[OperationRecord]:
     """One for each operation, newest first. What became of a batch without a result is found by looking. Raises ``Stopped``."""
-    undos = _undos(operations)
+    undos = undos_of(operations)
     folders = Folders(dirs)
-    out: list[OperationRecord] = []
+    found: list[OperationRecord] = []
     for told in operations.values():
-        results = [result for _, result in told.steps() if result is not None]
-        back = _taken_back(folders, undos.get(told.operation, ()))
-        unsure = [move for move, result in told.steps() if result is None]
+        own_undos = undos.get(told.operation, [])
+        results = [result for _, result in moves_of(told) if result is not None]
+        back = _taken_back(folders, own_undos)
+        unsure = [move for move, result in moves_of(told) if result is None]
         looked = sum(1 for move in unsure if move.target in back or _happened(folders, move))
-        progress.begin(f"moves of {told.operation} read", told.count)
+        first = told.first
+        progress.begin(f"moves of {told.operation} read", first.count)
         steps = list(progress.each(_moved(folders, told, taken_back=back)))
         left = [step for step in steps if step.target not in back]
-        undone_by = next((u.operation for u in reversed(undos.get(told.operation, [])) if any(_moved(folders, u))), None)
-        why_not = None
+        undone = undone_by(own_undos, lambda undo: any(_moved(folders, undo)))
         if not steps and any(_moved(folders, told, deleted=True)):
-            why_not = "deleted for good: nothing brings it back"
-        elif not steps:
-            why_not = "it changed nothing"
-        elif not left:
-            why_not = f"already undone by {undone_by}"
-        words = f"{told.action} {told.count}" + (f" of {told.undoes}" if told.undoes else "")
-        if told.action is Action.PURGE and any(move.target is None for move, _ in told.steps()):
+            why_not: str | None = "deleted for good: nothing brings it back"
+        else:
+            why_not = why_not_undo(changed=bool(steps), undone=None if left else undone, other=None)
+        words = f"{first.action} {first.count}" + (f" of {told.undoes}" if told.undoes else "")
+        if first.action is Action.PURGE and any(move.target is None for move, _ in moves_of(told)):
             words += " at once, without the trash"
+        unfinished = is_unfinished(told)
         if told.open:
             words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
-        elif told.unfinished:
-            words += f"; cut short: {told.count - len(results):,} were not tried"
-        out.append(
-            OperationRecord(
-                operation=told.operation,
-                action=told.action,
-                at=told.at,
-                user=told.user,
-                count=told.count,
-                done=sum(1 for result in results if result.outcome is Outcome.DONE) + looked,
-                skipped=sum(1 for result in results if result.outcome is Outcome.SKIPPED),
-                failed=sum(1 for result in results if result.outcome is Outcome.FAILED),
-                open=told.unfinished,
-                undone_by=undone_by,
-                why_not_undo=why_not,
+        elif unfinished:
+            words += f"; cut short: {first.count - len(results):,} were not tried"
+        outcomes = (result.outcome for result in results)
+        found.append(
+            operation_record(
+                told, outcomes, count=first.count, found=looked, unfinished=unfinished, undone=undone, why_not=why_not,
                 words=words,
             )
         )
-    out.reverse()  # in the order of the journal where two began at one moment
-    return sorted(out, key=lambda record: -record.at)
+    return newest_first(found)
 
 
 def undo_candidates(
-    dirs: SpoolDirs, operations: Mapping[str, Operation], undoes: str, progress: Progress, *, hosts: str = presence.ANY_MACHINE
-) -> Candidates:
+    dirs: SpoolDirs, operations: Mapping[str, MoveOperation], undoes: str, progress: Progress,
+    *, hosts: str = presence.ANY_MACHINE,
+) -> Candidates:  # fmt: skip
     """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing.
     ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
     told = operations.get(undoes)
     if told is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
-    undos = _undos(operations)
+    undos = undos_of(operations)
     folders = Folders(dirs)
-    progress.begin("moves read", told.count)
+    progress.begin("moves read", told.first.count)
     returned = _taken_back(folders, undos.get(undoes, ()))
     steps = list(progress.each(_moved(folders, told, taken_back=returned)))
     left = [step for step in steps if step.target not in returned]
@@ -143,20 +135,12 @@ def undo_candidates(
     return Candidates(items.short(), refused, tuple(notes))
 
 
-def _undos(operations: Mapping[str, Operation]) -> dict[str, list[Operation]]:
-    found: dict[str, list[Operation]] = {}
-    for told in operations.values():
-        if told.undoes is not None:
-            found.setdefault(told.undoes, []).append(told)
-    return found
-
-
 def _moved(
-    folders: Folders, told: Operation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
+    folders: Folders, told: MoveOperation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
 ) -> Iterator[_Step]:
     """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``. What an undo
     has ``taken_back`` had been moved, though nothing at its target tells so any more."""
-    for move, result in told.steps():
+    for move, result in moves_of(told):
         place = move.source if deleted else move.target
         if place is None or (move.target is None) is not deleted:
             continue
@@ -169,7 +153,7 @@ def _moved(
             yield _Step(move, place, result.ino)
 
 
-def _happened(folders: Folders, move: Move) -> bool:
+def _happened(folders: Folders, move: LoggedMove) -> bool:
     """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
     if move.source is None:
         return move.target is not None and _is(folders, move.target, move.ino)
@@ -178,7 +162,7 @@ def _happened(folders: Folders, move: Move) -> bool:
     return move.target is None or move.target.box is Box.NEW or _is(folders, move.target, move.ino)
 
 
-def _taken_back(folders: Folders, undos: Iterable[Operation]) -> set[Place | None]:
+def _taken_back(folders: Folders, undos: Iterable[MoveOperation]) -> set[Place | None]:
     """The places from which ``undos`` moved something back."""
     return {step.move.source for undo in undos for step in _moved(folders, undo)}
 

@@ -1,0 +1,219 @@
+"""Where the logs of a target lie, who may have written them, and how they are read back.
+
+The logs of a spool lie in ``.spooltop`` beside the boxes; but when root works on a spool that belongs to somebody else, below
+``state_dir``, where the owner of the spool cannot write. The logs in the spool itself are untrusted input to root then. The logs
+of cursor files, tickets and lock files alone lie below ``/var/lib/spooltop`` for root, else in the user's own state directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple, Protocol
+
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import encode_value
+from spooltop.errors import AuditFailed
+from spooltop.model.audit import AuditLog
+
+from .log_files import AppendLog, LogFiles, lines_of, open_path
+
+__all__ = ["AUDIT", "FULL", "JOURNAL", "STATE_DIR", "LogStore", "LogText", "SpoolLogs", "SpoolPathLogs", "StateLogs", "state_of"]
+
+STATE_DIR = "/var/lib/spooltop"
+"""Root's own directory, for the logs of other users' spools."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Error numbers that stop every change but those that free space."""
+
+AUDIT = "audit.jsonl"
+"""The name of every audit log."""
+
+JOURNAL = "journal.jsonl"
+"""The name of every journal of messages."""
+
+
+class LogText(NamedTuple):
+    """One log as it was read: ``data`` holds whole lines, each with its newline. ``torn``: the last line was cut off and is left
+    out. ``unread`` bytes before ``data`` were not read. ``trusted``: nobody else may write it. ``error``: why there is no data.
+    """
+
+    data: bytes
+    torn: bool = False
+    unread: int = 0
+    trusted: bool = True
+    error: OSError | None = None
+
+
+class LogStore(Protocol):
+    """The logs of one target, by file name."""
+
+    @property
+    def path(self) -> str:
+        """The path that errors name."""
+        ...
+
+    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+        """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
+        ``sync`` is off. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot be opened."""
+        ...
+
+    def read(self, name: str) -> Iterator[LogText]:
+        """Yields the logs called ``name``, the user's own first. Raises ``OSError`` where the store itself cannot be opened."""
+        ...
+
+    def audit_logs(self) -> list[AuditLog]:
+        """The audit logs, the user's own first. Raises ``OSError``."""
+        ...
+
+
+def state_of(state_dir: str, path: str) -> str:
+    """The directory below ``state_dir`` for the logs of ``path``, by its real path."""
+    real = os.path.realpath(path)
+    mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
+
+
+class SpoolLogs:
+    """The logs of an open spool as one user keeps them: a ``LogStore``. Holds a descriptor only below ``state_dir``; close it."""
+
+    def __init__(self, dirs: SpoolDirs, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
+        self._dirs = dirs
+        self._files = files
+        self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.like.st_uid != 0
+        self._state = state_of(state_dir, dirs.path)
+        self._state_fd: int | None = None
+
+    @property
+    def path(self) -> str:
+        return self._dirs.path
+
+    @property
+    def outside(self) -> bool:
+        """True where these logs lie outside the spool, because it belongs to somebody else."""
+        return self._outside
+
+    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+        try:
+            log = self._log(name, outside=self._outside, create=True)
+            assert log is not None  # create=True makes it or raises
+            log.append(line, sync=sync)
+        except OSError as error:
+            raise AuditFailed(
+                f"{name} cannot be written: {error.strerror or error}",
+                path=self._state if self._outside else self._dirs.path,
+                advice="nothing is changed without it; free space or mend its rights",
+                full=error.errno in FULL,
+            ) from error
+
+    def read(self, name: str) -> Iterator[LogText]:
+        for trusted in self._owners():
+            try:
+                log = self._log(name, outside=self._outside and trusted, create=False)
+                text = None if log is None else LogText(*log.whole(), trusted)
+            except OSError as error:
+                text = LogText(b"", trusted=trusted, error=error)
+            if text is not None:
+                yield text
+
+    def audit_logs(self) -> list[AuditLog]:
+        found: list[AuditLog] = []
+        for trusted in self._owners():
+            log = self._log(AUDIT, outside=self._outside and trusted, create=False)
+            if log is not None:
+                found.append(AuditLog(*log.lines(), trusted))
+        return found
+
+    def close(self) -> None:
+        if self._state_fd is not None:
+            self._files.close(self._state_fd)
+            self._state_fd = None
+
+    def _owners(self) -> tuple[bool, ...]:
+        """Whether each log is trusted: the user's own first, then that of the owner of the spool where it is another."""
+        return (True, False) if self._outside else (True,)
+
+    def _log(self, name: str, *, outside: bool, create: bool) -> AppendLog | None:
+        if not outside:
+            own = self._dirs.own(create=create)
+            return None if own is None else AppendLog(self._files, own, name, self._dirs.like)
+        if self._state_fd is None:
+            try:
+                self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)
+            except FileNotFoundError:
+                return None
+        found = self._files.fstat(self._state_fd)
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, "others may write its directory", self._state)
+        return AppendLog(self._files, self._state_fd, name, found)
+
+
+class SpoolPathLogs:
+    """The logs of the spool at ``path``, which is opened for each call: a ``LogStore``."""
+
+    def __init__(self, path: str, files: LogFiles, *, state_dir: str) -> None:
+        self.path = path
+        self._files = files
+        self._state_dir = state_dir
+
+    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+        with self._opened() as logs:
+            logs.append(name, line, sync=sync)
+
+    def read(self, name: str) -> Iterator[LogText]:
+        with self._opened() as logs:
+            yield from logs.read(name)
+
+    def audit_logs(self) -> list[AuditLog]:
+        with self._opened() as logs:
+            return logs.audit_logs()
+
+    @contextmanager
+    def _opened(self) -> Iterator[SpoolLogs]:
+        with SpoolDirs(self.path, self._files) as dirs, closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir)) as logs:
+            yield logs
+
+
+class StateLogs:
+    """The logs of a ``target`` without a spool, in a directory of this user's own below ``state_dir``: a ``LogStore``."""
+
+    def __init__(self, target: str, files: LogFiles, *, state_dir: str | None) -> None:
+        self._files = files
+        self._folder = None if state_dir is None else state_of(state_dir, target)
+
+    @property
+    def path(self) -> str:
+        return self._folder or ""
+
+    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+        if self._folder is None:
+            raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
+        fd = open_path(self._files, self._folder)
+        try:
+            found = self._files.fstat(fd)
+            if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise PermissionError(errno.EPERM, "others may write its directory")
+            AppendLog(self._files, fd, name, found).append(line, sync=sync)
+        finally:
+            self._files.close(fd)
+
+    def read(self, name: str) -> Iterator[LogText]:
+        """Yields one log at most: there is no other user's."""
+        if self._folder is None:
+            return
+        try:
+            fd = self._files.open_dir(self._folder, follow=True)
+        except FileNotFoundError:
+            return
+        try:
+            text = LogText(*AppendLog(self._files, fd, name, self._files.fstat(fd)).whole())
+        finally:
+            self._files.close(fd)
+        yield text
+
+    def audit_logs(self) -> list[AuditLog]:
+        return [AuditLog(lines_of(text.data), text.torn, text.unread, True) for text in self.read(AUDIT)]
