@@ -18,7 +18,7 @@ from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .closed import AfterClose, closed
 from .dirs import SpoolDirs
-from .files import UNSUPPORTED
+from .files import UNSUPPORTED, is_inode
 from .id_generator import Ids
 from .mail import refuse_mail
 from .names import LATEST, back_in_new, is_mail_name, parse
@@ -333,7 +333,7 @@ class Consumer:
                 files.swap(draft, tmp, claim.name, boxes.cur)
             except OSError as error:
                 # A server may have done it and yet report an error.
-                if self._content_inode(boxes, claim) != inode:
+                if not is_inode(files, claim.name, boxes.cur, inode, unseen=False):
                     drafts.discard(draft)
                     if error.errno in UNSUPPORTED:
                         what = "release: this file system cannot swap two files in one step, which changed content needs"
@@ -350,12 +350,6 @@ class Consumer:
             raise self.lost(claim) from None
         except OSError as error:
             raise in_words(error, self._path, "release") from error
-
-    def _content_inode(self, boxes: Boxes, claim: Claim) -> int | None:
-        try:
-            return self._inode(boxes, claim)
-        except OSError:
-            return None  # the first error is the one to report
 
     def release(self, claim: Claim, delay: float, ended: str | None = None) -> None:
         if type(delay) is not int and type(delay) is not float:

@@ -19,7 +19,7 @@ from itertools import islice
 from . import syscalls
 from .host import ORDERED, file_system
 
-__all__ = ["OFD_LOCKS", "READ_CAP", "UNSUPPORTED", "Files", "mode_like"]
+__all__ = ["OFD_LOCKS", "READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "is_inode", "mode_like"]
 
 READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
@@ -306,11 +306,8 @@ class Files:
     def has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int | None) -> bool:
         """True where a move that reported an error was done all the same. ``inode`` None: ``to`` can be nothing else."""
         try:
-            if self.stat(to, to_fd).st_ino != inode and inode is not None:
+            if not is_inode(self, to, to_fd, inode):
                 return False
-        except OSError:
-            return False  # the first error is the one to report
-        try:
             self.stat(name, dir_fd)
         except FileNotFoundError:
             return True
@@ -366,9 +363,27 @@ class Files:
                 return  # no longer ours to change
 
 
+REAL_FILES = Files()
+"""For those to whom nobody gives a ``Files``."""
+
+
 def mode_like(like: os.stat_result, directory: bool) -> int:
     """The mode of a new file or directory beside or in place of ``like``."""
     mode = stat.S_IMODE(like.st_mode)
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
     return mode & 0o666
+
+
+def is_inode(files: Files, name: str, dir_fd: int, inode: int | None, *, unseen: bool | None = None) -> bool:
+    """True where ``name`` is the file with this inode (None: whatever file), False where it is another or is gone. Where the
+    system does not tell, gives ``unseen``, or raises the ``OSError`` if that is None."""
+    try:
+        found = files.stat(name, dir_fd)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        if unseen is None:
+            raise
+        return unseen
+    return inode is None or found.st_ino == inode

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from .dirs import SpoolDirs
+from .files import is_inode
 from .names import DIED, Name, back_in_new, parse
 from .presence import ANY_MACHINE, CONSUMERS, Vantage, judge, look
 from .set_aside import entries, folder, reject
@@ -90,26 +91,19 @@ def _must_be_sticky(error: OSError) -> None:
 def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
     """True where the same file already stands where a cut-off move was taking it."""
     for name in dirs.files.list(dirs.box(Box.NEW)):
-        if _begins_alike(name, claim) and _is(dirs, name, dirs.box(Box.NEW), inode):
+        if _begins_alike(name, claim) and is_inode(dirs.files, name, dirs.box(Box.NEW), inode):
             return True
     for box in ASIDE:
         for entry in entries(dirs, box):
             if _begins_alike(entry.name, claim):
                 target = folder(dirs, box, entry.operation)
-                if target is not None and _is(dirs, entry.name, target, inode):
+                if target is not None and is_inode(dirs.files, entry.name, target, inode):
                     return True
     return False
 
 
 def _begins_alike(name: str, claim: Name) -> bool:
     return name.startswith(claim.base.partition(",")[0] or claim.base)
-
-
-def _is(dirs: SpoolDirs, name: str, dir_fd: int, inode: int) -> bool:
-    try:
-        return dirs.files.stat(name, dir_fd).st_ino == inode
-    except FileNotFoundError:
-        return False
 
 
 def _finish_puts(dirs: SpoolDirs) -> None:
@@ -122,11 +116,11 @@ def _finish_puts(dirs: SpoolDirs) -> None:
             found = files.stat(name, dirs.tmp)
             if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
                 continue
-            delivered = _is(dirs, name, dirs.box(Box.NEW), found.st_ino)
+            delivered = is_inode(dirs.files, name, dirs.box(Box.NEW), found.st_ino)
             if not delivered:
                 claimed = files.list(dirs.box(Box.CUR)) if claimed is None else claimed
                 delivered = any(
-                    other.startswith(name) and _is(dirs, other, dirs.box(Box.CUR), found.st_ino) for other in claimed
+                    other.startswith(name) and is_inode(dirs.files, other, dirs.box(Box.CUR), found.st_ino) for other in claimed
                 )
             if delivered:
                 files.unlink(name, dirs.tmp)

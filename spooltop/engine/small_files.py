@@ -11,15 +11,13 @@ import os
 import stat
 from typing import NamedTuple
 
-from .files import READ_CAP, Files
+from .files import READ_CAP, REAL_FILES, Files
 
 __all__ = ["IRREGULAR", "Content", "NotRegular", "open_regular", "read_small"]
 
 IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
 """What ``open_regular`` gives for something other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a
 socket (ENXIO)."""
-
-_REAL = Files()
 
 
 class NotRegular(OSError):
@@ -38,7 +36,7 @@ class Content(NamedTuple):
 
 
 def open_regular(
-    name: str, dir_fd: int | None = None, *, files: Files = _REAL, follow: bool = False
+    name: str, dir_fd: int | None = None, *, files: Files = REAL_FILES, follow: bool = False
 ) -> tuple[int, os.stat_result]:
     """A descriptor of a regular file, open for reading, and its status. ``follow``: a symbolic link is followed, for paths that
     a person gave.
@@ -60,7 +58,7 @@ def read_small(
     name: str,
     dir_fd: int | None = None,
     *,
-    files: Files = _REAL,
+    files: Files = REAL_FILES,
     limit: int = READ_CAP,
     whole: bool = False,
     follow: bool = False,

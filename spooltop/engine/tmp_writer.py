@@ -9,6 +9,7 @@ from typing import BinaryIO, NoReturn, TypeAlias
 from spooltop.errors import PutUnknown
 
 from .dirs import SpoolDirs
+from .files import is_inode
 from .names import parse
 
 __all__ = ["Data", "Drafts", "SourceFailed", "check_data"]
@@ -74,22 +75,14 @@ class Drafts:
 
     def undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
         """Raises what a move that reported ``error`` means, as ``deliver``."""
-        if not isinstance(error, FileExistsError) and self._stands(name, inode):
+        # Where it is not known to be absent it may have arrived.
+        if not isinstance(error, FileExistsError) and is_inode(self._files, name, self._new, inode, unseen=True):
             raise PutUnknown(
                 f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
             ) from error
         if not keep:
             self.discard(name)
         raise error
-
-    def _stands(self, name: str, inode: int | None) -> bool:
-        try:
-            found = self._files.stat(name, self._new)
-            return inode is None or found.st_ino == inode
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True  # not known to be absent
 
     def sync_names(self) -> None:
         """Makes the names in ``tmp`` last before a record of one does. Where directories do not wait for each other (btrfs) a

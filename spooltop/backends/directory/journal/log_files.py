@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import make_file
-from spooltop.engine.files import Files
+from spooltop.engine.files import Files, is_inode
 from spooltop.engine.syscalls import fallocate
 
 __all__ = [
@@ -85,8 +85,8 @@ def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list
     """The draft, if that is the one other name of the file ``found``."""
     if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
         return []
-    inodes = {other: files.stat(other, dir_fd).st_ino for other in files.list(dir_fd) if other.startswith(f".{name}.")}
-    return [other for other, inode in inodes.items() if inode == found.st_ino]
+    drafts = (other for other in files.list(dir_fd) if other.startswith(f".{name}."))
+    return [draft for draft in drafts if is_inode(files, draft, dir_fd, found.st_ino)]
 
 
 def open_path(files: Files, path: str) -> int:

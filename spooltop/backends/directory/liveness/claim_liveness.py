@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import REAL_FILES, is_inode
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
@@ -134,7 +135,7 @@ class Owners:
                 verdict, evidence, owner, here = Verdict.UNKNOWN, "its name tells no owner", Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
                 evidence = _also(evidence, idle)
-            if verdict is Verdict.DEAD and not self._stands(fd, claim):
+            if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
                 changed = True
                 continue
@@ -275,13 +276,6 @@ class Owners:
         if len(self.sentences) > 2 * len(self._claims) + 100:
             tokens = {claim.name.token for claim in self._claims.values()}
             self.sentences = {token: said for token, said in self.sentences.items() if token in tokens}
-
-    def _stands(self, fd: int, claim: _Claim) -> bool:
-        try:
-            found = os.stat(claim.name.raw, dir_fd=fd, follow_symlinks=False)
-        except OSError:
-            return False
-        return found.st_ino == claim.inode
 
 
 def _also(evidence: str, more: str) -> str:

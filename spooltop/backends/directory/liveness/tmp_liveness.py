@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
+from spooltop.engine.files import REAL_FILES, is_inode
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
@@ -177,7 +178,7 @@ class TmpFiles:
                 verdict, evidence, owner = self._idle(
                     file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, table.whole, taken
                 )
-            if verdict is Verdict.ABANDONED and not _stands(fd, key):
+            if verdict is Verdict.ABANDONED and not is_inode(REAL_FILES, key[0], fd, key[1], unseen=False):
                 gone.append(key)  # it was moved on while we looked
                 continue
             if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
@@ -261,13 +262,6 @@ class TmpFiles:
             return Owner()
         process = self._processes.process(pid, described=True)
         return Owner(pid=pid) if process is None else Owner(None, pid, process.since, process.command, process.user)
-
-
-def _stands(fd: int, key: tuple[str, int]) -> bool:
-    try:
-        return os.stat(key[0], dir_fd=fd, follow_symlinks=False).st_ino == key[1]
-    except OSError:
-        return False
 
 
 def _row(raw: str, found: os.stat_result) -> Row:

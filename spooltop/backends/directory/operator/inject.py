@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import is_inode
 from spooltop.errors import UsageError
 from spooltop.model.plan import Outcome
 from spooltop.model.redact import Redactor
@@ -110,19 +111,12 @@ def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
         moved = True
         return MoveOutcome(Outcome.DONE, "", True, ino, 0)
     except OSError as error:
-        moved = ino != 0 and _stands(dirs, name, ino)
+        moved = ino != 0 and is_inode(files, name, dirs.box(Box.NEW), ino, unseen=False)
         reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
         return MoveOutcome(Outcome.FAILED, reason, moved, ino if moved else 0)
     finally:
         if made and not moved:
             _clean(dirs, name)
-
-
-def _stands(dirs: SpoolDirs, name: str, ino: int) -> bool:
-    try:
-        return dirs.files.stat(name, dirs.box(Box.NEW)).st_ino == ino
-    except OSError:
-        return False  # not there, or not to be seen
 
 
 def _clean(dirs: SpoolDirs, name: str) -> None:

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from spooltop.engine import names, set_aside
 from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import is_inode
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..journal.journal import MoveOperation, moves_of
@@ -142,7 +143,7 @@ def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -
         if look.why_not(Box.CUR, name, token, Verdict.DEAD) is not None:
             continue
         try:
-            if files.stat(name, cur).st_ino == ino and files.stat(waiting, new).st_ino == ino:
+            if is_inode(files, name, cur, ino) and is_inode(files, waiting, new, ino):
                 files.unlink(name, cur)
                 gone[name, ino] = waiting
         except FileNotFoundError:
@@ -244,10 +245,6 @@ def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
     for fd in (dirs.tmp, dirs.new, dirs.cur):
         if fd is None:
             continue
-        for name in files.list(fd):
-            try:
-                if files.stat(name, fd).st_ino == ino:
-                    return True
-            except FileNotFoundError:
-                continue
+        if any(is_inode(files, name, fd, ino) for name in files.list(fd)):
+            return True
     return False

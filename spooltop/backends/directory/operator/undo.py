@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.files import is_inode
 from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
@@ -170,10 +171,9 @@ def _taken_back(folders: Folders, undos: Iterable[MoveOperation]) -> set[Place |
 def _is(folders: Folders, place: Place, ino: int) -> bool:
     """True where ``place`` holds the inode; 0 is any."""
     try:
-        found = folders.files.stat(place.name, folders.of(place.box, place.folder).fd)
+        return is_inode(folders.files, place.name, folders.of(place.box, place.folder).fd, ino or None)
     except OSError:
         return False  # not there, or not to be seen: nothing is known to stand there
-    return ino in (0, found.st_ino)
 
 
 def _cleared(dirs: SpoolDirs, place: Place) -> bool:
