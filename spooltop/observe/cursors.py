@@ -32,6 +32,8 @@ _NEAR = 3.0
 """Seconds within which a line of the journal is about a version that was read."""
 _SOURCES = 2_000
 _WRITES = 12_000
+_OTHERS = 64
+"""Other sources that are kept of one write. Where thousands change at once, a full list for each of them is quadratic."""
 _STATES = 10
 """Contents of a file that are remembered, each by a hash: a stale copy is not older."""
 _OFTEN = 2
@@ -229,6 +231,9 @@ class CursorWatch:
         # what the journal tells of stood in a write of its own, even where one look found both
         alone = {name for name in told if name in version.sections and _stands(file, name, version.sections[name])}
         held_by = source.lock_holders if newest else ()
+        others = [name for name in changed if name not in alone]
+        ahead = [name for name in others if steps.get(name, 0) > 0]
+        not_back = {name for name in others if steps.get(name, -1) >= 0}
         for name, value in version.sections.items():
             history = file.histories.get(name)
             plain = Write(version.inode, held_by=held_by, writer=version.writer, lock_there=source.lock_there)
@@ -238,10 +243,9 @@ class CursorWatch:
                 history.value = value  # the journal told of this write
             elif (not file.shared and not same) or name in changed or name in told:
                 # in a shared file a write that left this section as it was is as likely another source's
-                also = tuple(other for other in changed if other != name and other not in alone)
                 write = replace(
-                    plain, also=also, advanced=tuple(other for other in also if steps.get(other, 0) > 0),
-                    kept=any(steps.get(other, -1) >= 0 for other in also), exact=exact, repeated=first or file.is_repeated(),
+                    plain, also=_besides(others, name), advanced=_besides(ahead, name), kept=len(not_back) > (name in not_back),
+                    exact=exact, repeated=first or file.is_repeated(),
                 )  # fmt: skip
                 history.write(at, value, self._journaled(write, name, history, value, own))
             file.gone_since.pop(name, None)
@@ -409,6 +413,11 @@ class CursorWatch:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
         return judge(history, now, shared=file.shared, window=self._window, at_least=at_least)
+
+
+def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
+    """The first ``_OTHERS`` of ``names`` without ``name``."""
+    return tuple(itertools.islice((other for other in names if other != name), _OTHERS))
 
 
 def _stands(file: _File, name: str, value: Json) -> bool:

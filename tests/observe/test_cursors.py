@@ -414,3 +414,21 @@ def test_only_forward_moves_never_make_a_lost_update(steps: list[int]) -> None:
         history.write(T0 + n, value, Write(n, also=("other",), advanced=("other",), exact=True))
     assert history.lost_updates(T0 + len(steps)) == []
     assert not history.below_top
+
+
+def test_of_the_sources_that_change_in_one_write_each_keeps_a_bounded_list() -> None:
+    disk = CursorDisk()
+    names = [f"source-{number}" for number in range(200)]
+    disk.put(0, {name: 4 if name == "source-150" else 5 for name in names})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    disk.put(5, {"source-150": 5})
+    watcher.look(5.5)
+    disk.put(10, {name: 4 if name == "source-150" else 6 for name in names})
+    cursors = {cursor.source: cursor for cursor in watcher.look(10.5).cursors}
+    first, last, back = (cursors[f"source-{number}"].history[0].also_changed for number in (0, 199, 150))
+    assert (len(first), len(last), len(back)) == (64, 64, 64)
+    assert "source-0" not in first and "source-1" in first
+    assert last == back == tuple(names[:64])
+    assert cursors["source-150"].reverts == 1  # others went forward in the write that brought it back
+    assert cursors["source-0"].reverts == 0
