@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .startup.splash import Curtain, target
-from .startup.supervisor import stay_apart
+from .startup.splash import Splash, target
+from .startup.supervisor import fork_if_fs_may_hang
 
 TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
 if TYPE_CHECKING:
@@ -23,29 +23,29 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Does what the words of ``argv`` (without the program's name) say; returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    curtain = Curtain()
+    splash = Splash()
     try:
-        leave = stay_apart(words, target(words), os.environ)  # before there are threads
-        curtain = Curtain.drop(words, os.environ, ask=leave is None)  # before anything that takes time to load
-        if curtain.up:
+        leave = fork_if_fs_may_hang(words, target(words), os.environ)  # before there are threads
+        splash = Splash.show(words, os.environ, ask=leave is None)  # before anything that takes time to load
+        if splash.up:
             import gc
             import signal
 
             gc.disable()  # until the dashboard is loaded: nothing of that is garbage
 
-            signal.signal(signal.SIGTERM, curtain.end_by_signal)
-            signal.signal(signal.SIGHUP, curtain.end_by_signal)
+            signal.signal(signal.SIGTERM, splash.end_by_signal)
+            signal.signal(signal.SIGHUP, splash.end_by_signal)
         from .cli.main import run
         from .cli.terminal import Terminal
 
-        return run(words, Terminal(before_words=curtain.lift), dashboard=_dashboard(curtain, leave))
+        return run(words, Terminal(before_words=splash.hide), dashboard=_dashboard(splash, leave))
     except KeyboardInterrupt:
         return 128 + 2  # SIGINT while it was loaded: there is nothing to tell yet
     finally:
-        curtain.lift()
+        splash.hide()
 
 
-def _dashboard(curtain: Curtain, leave: Leave | None) -> Dashboard:
+def _dashboard(splash: Splash, leave: Leave | None) -> Dashboard:
     def dashboard(control: Control, options: Namespace) -> int:
         from dataclasses import replace
 
@@ -53,8 +53,8 @@ def _dashboard(curtain: Curtain, leave: Leave | None) -> Dashboard:
 
         mouse = not options.no_mouse
         drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
-        drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: curtain.counted)
-        code = tui.run(control, drawn, opening=curtain.hand_over)
+        drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted)
+        code = tui.run(control, drawn, opening=splash.hand_over)
         if leave is not None:
             sys.stdout.flush()
             leave(code)

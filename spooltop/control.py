@@ -1,8 +1,8 @@
 """Floor 3: the one door. A front end opens a target here and does everything else through the Control it gets.
 
 ``look``, ``listing``, ``read``, ``follow`` and ``holders`` belong to one thread (they share the reader's scan); ``plan``,
-``apply`` and ``operations`` may run in another, on a reader of their own; ``changes``, ``wake``, ``doing``, ``mute`` and
-``unmute`` may be called from any. All but ``wake``, ``doing`` and ``now`` may block.
+``apply`` and ``operations`` may run in another, on a reader of their own; ``changes``, ``wake``, ``current_step``, ``mute`` and
+``unmute`` may be called from any. All but ``wake``, ``current_step`` and ``now`` may block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .model.holders import Holders
     from .model.observation import Poll, Sight
     from .model.plan import OperationRecord, Plan, Result
-    from .model.protocols import Listing, ListQuery, Meanwhile, Reader
+    from .model.protocols import Listing, ListProgress, ListQuery, Reader
     from .model.row import Payload
     from .model.selection import Selection
     from .model.snapshot import Snapshot
@@ -153,11 +153,11 @@ class Control:
 
     @_while_open
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        """A list out of the scan of the last look; ``meanwhile`` hears of it while it is made. Raises
+        """A list out of the scan of the last look; ``progress`` hears of it while it is made. Raises
         ``UsageError`` for a filter that makes no sense."""
-        return self._reader.listing(query, cancelled, meanwhile)
+        return self._reader.listing(query, cancelled, progress)
 
     @_while_open
     def read(self, key: Key, limit: int = 65536) -> Payload:
@@ -196,9 +196,9 @@ class Control:
         return ended
 
     @_while_open
-    def doing(self) -> str:
+    def current_step(self) -> str:
         """What the look under way is at, in words ("readdir of new"): asked when it does not come back."""
-        return self._reader.doing()
+        return self._reader.current_step()
 
     @_while_open
     def plan(
@@ -216,7 +216,7 @@ class Control:
         action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
-        ``model.cursor_input.meant`` reads it off a text) and ``file`` (None where only one fits).
+        ``model.cursor_input.parse_value`` reads it off a text) and ``file`` (None where only one fits).
         """
         operations = self._operator(action)
         if action is Action.UNLOCK and any(map(self._in_redis, (*(selection.ids or ()), *(selection.keys or ())))):
@@ -229,9 +229,9 @@ class Control:
         )
 
     @_while_open
-    def paced(self, plan: Plan, rate: float | None) -> Plan:
+    def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """The same list, to be done at most ``rate`` items a second; None: as fast as it goes."""
-        return self._operator(plan.action).paced(plan, rate)
+        return self._operator(plan.action).with_rate(plan, rate)
 
     @_while_open
     def apply(
@@ -372,11 +372,11 @@ def open_control(
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
-    from .settings import gather, of
-    from .wiring import Wanted, lone_operations, poll_reader, redis_servers, spool_operations, to_syslog, writers_of
+    from .settings import from_environ, load
+    from .wiring import OperatorConfig, lone_operations, poll_reader, redis_servers, spool_operations, to_syslog, writers_of
 
     target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
-    found = gather(os.environ) if settings is None else of(settings)
+    found = load(os.environ) if settings is None else from_environ(settings)
     settings = found.words
     observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(settings)
@@ -389,7 +389,7 @@ def open_control(
     writers = writers_of(target.path) if asked else None
     limits = observer.thresholds
     redactor = Redactor(found.redact)
-    wanted = Wanted(
+    wanted = OperatorConfig(
         path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention,
         redactor, found.claims_hosts, found.claims_pids,
     )  # fmt: skip

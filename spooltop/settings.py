@@ -23,7 +23,7 @@ from .errors import UsageError
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
 
-__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "gather", "of"]
+__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "from_environ", "load"]
 
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
@@ -98,7 +98,7 @@ class Settings:
         return None
 
 
-def of(environ: Mapping[str, str]) -> Settings:
+def from_environ(environ: Mapping[str, str]) -> Settings:
     """The environment alone."""
     return Settings(dict(environ), {name: PREFIX + name.upper() for name in NAMES if PREFIX + name.upper() in environ})
 
@@ -112,10 +112,10 @@ def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*((os.path.join(base, "spooltop", "config.toml"),) if base else ()), SYSTEM_FILE)
 
 
-def gather(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
+def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
     """All that is set. A file that is not there is none. Raises ``UsageError`` for one that cannot be read or understood: who
     wrote ``read_only`` into it counts on it."""
-    found = of(environ)
+    found = from_environ(environ)
     words, origins = dict(found.words), dict(found.origins)
     for file in files_of(environ) if files is None else files:
         for name, text in _of_file(file).items():

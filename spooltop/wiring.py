@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from .model.redact import Redactor
     from .operate.operations import Operations
 
-__all__ = ["Wanted", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
+__all__ = ["OperatorConfig", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
 
 
-class Wanted(NamedTuple):
+class OperatorConfig(NamedTuple):
     """The operations that are wanted: of ``target``, given as ``path``. ``copies`` gets what is audited; a lock without a holder
     is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``; ``redactor`` hides values in plans,
     results and logs; ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``."""
@@ -79,7 +79,7 @@ def writers_of(path: str) -> WriterWatch:
     return writers
 
 
-def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
+def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
     """Of a spool that ``reader`` looks at. ``why`` nothing may be changed, None where it may."""
     from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.journal.log_files import LogFiles
@@ -117,7 +117,7 @@ def spool_operations(wanted: Wanted, reader: DirectoryReader, why: str | None, *
     )
 
 
-def lone_operations(wanted: Wanted, state: str | None) -> Operations:
+def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
     """Of cursors, tickets or lock files alone: there is no spool to keep the books in, so they lie in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator

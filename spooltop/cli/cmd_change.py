@@ -177,7 +177,7 @@ def change(
         found = trace.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
         told["trace"] = trace.as_json(found, began)
         words = trace.verdict(found, began, traced)
-        if all(map(trace.through, found.values())):
+        if all(map(trace.finished, found.values())):
             terminal.status("")
             if not args.json:
                 terminal.out(words)

@@ -6,7 +6,7 @@ import argparse
 
 from spooltop.control import Control
 from spooltop.errors import UsageError
-from spooltop.model.cursor_input import meant
+from spooltop.model.cursor_input import parse_value
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor
 from spooltop.model.text import escape, unescape
@@ -69,7 +69,7 @@ def _set(args: argparse.Namespace, context: Context) -> int:
 def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
     found = [one for one in control.look().cursors if one.source == source and (file is None or _is(one, file))]
     try:
-        read = meant(text, found[0].value if found else None, kind, found[0].field if found else None)
+        read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
         raise UsageError(f"{text!r} is no JSON", advice="a text is given with --type text, or in double quotes") from None
     return read.value, read.words

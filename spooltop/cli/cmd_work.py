@@ -23,7 +23,7 @@ from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.model.vocabulary import Box
-from spooltop.settings import gather
+from spooltop.settings import load
 
 from .cmd_create import open_spool
 from .context import Context
@@ -53,7 +53,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
     if shutil.which(args.command[0]) is None:
         raise UsageError(f"work: {args.command[0]!r} is no command that can be run", advice="give its path, or mend PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
-    with open_spool(args, what="work", hosts=gather(context.terminal.environ).claims_hosts) as spool:
+    with open_spool(args, what="work", hosts=load(context.terminal.environ).claims_hosts) as spool:
         worker = Worker(
             spool,
             args.command,

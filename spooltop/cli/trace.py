@@ -10,7 +10,7 @@ from spooltop.model.tracked import Followed
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
-__all__ = ["as_json", "through", "trace", "verdict"]
+__all__ = ["as_json", "finished", "trace", "verdict"]
 
 _EACH = 20
 """Of so many messages each step of each is told; of more only what it came to."""
@@ -32,13 +32,13 @@ def trace(
                     told.add((id, step, one.claimed_at))
                     say(f"{escape(id)}  {step}{words}")
         left = end - control.now()
-        if left <= 0 or all(through(one) or one.box in ASIDE for one in found.values()):
+        if left <= 0 or all(finished(one) or one.box in ASIDE for one in found.values()):
             return found
         control.changes(min(left, _LOOK))
         control.look()
 
 
-def through(one: Followed) -> bool:
+def finished(one: Followed) -> bool:
     """True where it was taken and ended: acked."""
     return one.gone_at is not None
 
@@ -50,7 +50,7 @@ def verdict(found: Mapping[str, Followed], began: float, seconds: float) -> str:
     if took:
         least, most = duration(took[0]), duration(took[-1])
         words += f", after {least}" + (f" to {most}" if most != least else "")
-    left = [one for one in found.values() if not through(one)]
+    left = [one for one in found.values() if not finished(one)]
     parts = []
     if waits := sum(1 for one in left if one.box is Box.NEW):
         parts.append(f"{waits:,} in new, nobody has it")

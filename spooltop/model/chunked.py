@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from .protocols import BATCH
 
-__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "spread"]
+__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "expand"]
 
 CHUNK = BATCH
 """What is announced, done and told together is unpacked once."""
@@ -35,7 +35,7 @@ def column_of(values: Sequence[Any]) -> Column:
     return (values[0],) if values.count(values[0]) == len(values) else list(values)
 
 
-def spread(column: Column, count: int) -> Sequence[Any]:
+def expand(column: Column, count: int) -> Sequence[Any]:
     """A value for each of ``count`` rows."""
     return column if isinstance(column, list) else column * count
 
@@ -55,7 +55,7 @@ class Chunked(Sequence[T]):
     @abstractmethod
     def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
 
-    def noted(self, more: Sequence[T]) -> None:
+    def observe(self, more: Sequence[T]) -> None:
         """Called with all that is added, for those who count."""
 
     def append(self, one: T) -> None:
@@ -63,20 +63,20 @@ class Chunked(Sequence[T]):
 
     def extend(self, more: Iterable[T]) -> None:
         more = tuple(more)
-        self.noted(more)
+        self.observe(more)
         self._open += more
         while len(self._open) >= CHUNK:
             whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
             self._chunks.append(zlib.compress(marshal.dumps(self.packed(whole)), 1))
 
-    def keep(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
+    def append_lazy(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
         """A whole chunk, when none is open, which ``again`` makes once more when it is asked for."""
         if self._open or len(more) != CHUNK:
             raise ValueError("not a chunk")
-        self.noted(more)
+        self.observe(more)
         self._chunks.append(again)
 
-    def short(self) -> Sequence[T]:
+    def as_list(self) -> Sequence[T]:
         """As a list, where one is as good."""
         return self if self._chunks else list(self._open)
 

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from .vocabulary import Json
 
-__all__ = ["each_once", "spelled_line", "spelled_outcome", "spelled_outcomes"]
+__all__ = ["encode_line", "encode_outcome", "encode_outcomes", "memoised"]
 
 _One = TypeVar("_One")
 _Other = TypeVar("_Other")
 
 
-def spelled_line(head: Mapping[str, Json], **lists: Iterable[str]) -> bytes:
+def encode_line(head: Mapping[str, Json], **lists: Iterable[str]) -> bytes:
     r"""``head``, which is not empty, and ``lists`` of what is JSON already. A batch has a thousand items of one shape: to spell
     them out takes a third of the time.
 
@@ -26,7 +26,7 @@ def spelled_line(head: Mapping[str, Json], **lists: Iterable[str]) -> bytes:
     return f"{json.dumps(head, separators=(',', ':'))[:-1]}{spelled}}}\n".encode()
 
 
-def each_once(spell: Callable[[_One, _Other], str], ones: Iterable[_One], others: Iterable[_Other]) -> Iterator[str]:
+def memoised(spell: Callable[[_One, _Other], str], ones: Iterable[_One], others: Iterable[_Other]) -> Iterator[str]:
     """What ``spell`` makes of each pair; a row of the same two objects, as in most batches, is spelled once.
 
     >>> list(each_once(lambda one, other: one + other, "aab", "xxx"))
@@ -40,11 +40,11 @@ def each_once(spell: Callable[[_One, _Other], str], ones: Iterable[_One], others
         yield spelled
 
 
-def spelled_outcome(outcome: str, reason: str) -> str:
+def encode_outcome(outcome: str, reason: str) -> str:
     """The members ``outcome`` and ``reason`` of a result."""
     return f'"outcome":"{outcome}","reason":{quoted(reason)}'
 
 
-def spelled_outcomes(outcomes: Iterable[str], reasons: Iterable[str]) -> Iterator[str]:
-    """``spelled_outcome`` of each."""
-    return each_once(spelled_outcome, outcomes, reasons)
+def encode_outcomes(outcomes: Iterable[str], reasons: Iterable[str]) -> Iterator[str]:
+    """``encode_outcome`` of each."""
+    return memoised(encode_outcome, outcomes, reasons)

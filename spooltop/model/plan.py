@@ -14,8 +14,21 @@ from .units import duration, pace
 from .vocabulary import Action, Box, Json, Ref, Verdict
 
 __all__ = [
-    "Candidates", "Confirm", "Item", "ItemResult", "OperationRecord", "Outcome", "Plan", "Refusal", "Result", "Told",
-    "boxes_of", "oldest_of", "told_of", "verdicts_of", "warnings_of",
+    "Candidates",
+    "Confirm",
+    "Item",
+    "ItemColumns",
+    "ItemResult",
+    "OperationRecord",
+    "Outcome",
+    "Plan",
+    "Refusal",
+    "Result",
+    "boxes_of",
+    "item_columns",
+    "oldest_of",
+    "verdicts_of",
+    "warnings_of",
 ]  # fmt: skip
 
 
@@ -55,7 +68,7 @@ def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
     return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
 
 
-class Told(NamedTuple):
+class ItemColumns(NamedTuple):
     """Of some items what logs and lists say of them, by columns."""
 
     ids: Sequence[str]
@@ -64,12 +77,12 @@ class Told(NamedTuple):
     words: Sequence[str]
 
 
-def told_of(items: Sequence[Item]) -> Told:
-    """Without making an item of each where they know it (``told``)."""
-    known = getattr(items, "told", None)
-    if isinstance(known, Told):
+def item_columns(items: Sequence[Item]) -> ItemColumns:
+    """Without making an item of each where they know it (``columns``)."""
+    known = getattr(items, "columns", None)
+    if isinstance(known, ItemColumns):
         return known
-    return Told(
+    return ItemColumns(
         [item.id for item in items], [item.name for item in items], [item.box for item in items], [item.words for item in items]
     )
 

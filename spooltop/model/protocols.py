@@ -17,7 +17,7 @@ from .selection import Selection
 from .tracked import Followed
 from .vocabulary import Action, Box, Json, Key
 
-__all__ = ["BATCH", "ListQuery", "Listing", "Meanwhile", "Operator", "Reader", "Sort"]
+__all__ = ["BATCH", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
 
 BATCH = 1_000
 """Most items that one intent line, one sync and one result line stand for."""
@@ -66,7 +66,7 @@ class Listing(Protocol):
         ...
 
 
-class Meanwhile(Protocol):
+class ListProgress(Protocol):
     """Whoever waits for a list and shows how far it has come."""
 
     def due(self) -> bool:
@@ -88,9 +88,9 @@ class Reader(Protocol):
         ...
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        """A list out of the last look's scan. ``meanwhile`` hears of it while it is made. Once ``cancelled`` was true it stays
+        """A list out of the last look's scan. ``progress`` hears of it while it is made. Once ``cancelled`` was true it stays
         so, and what was listed until then is not ``complete``."""
         ...
 
@@ -108,7 +108,7 @@ class Reader(Protocol):
         ``Unreadable`` where it is gone or none of this target."""
         ...
 
-    def doing(self) -> str:
+    def current_step(self) -> str:
         """What the look under way is at, in words ("readdir of new"): asked, from another thread, when it does not come back."""
         ...
 

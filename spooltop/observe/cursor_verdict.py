@@ -12,7 +12,7 @@ from ..model.text import escape, program
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
 
-__all__ = ["ASK_FOR_LOGS", "judge", "revert_words", "suspects", "suspects_of", "writers_of"]
+__all__ = ["ASK_FOR_LOGS", "judge", "revert_words", "suspected_writers", "suspects", "writers_of"]
 
 ASK_FOR_LOGS = "; idle or stopped? give --poll-log"
 """Where nothing but a file of several sources is known."""
@@ -111,7 +111,7 @@ def revert_words(
     return f"reverted {history.shown(last.old)}→{history.shown(last.new)}, {bound}{often}"
 
 
-def suspects_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
+def suspected_writers(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
     """(source, in how many of those writes it advanced), most first, of the lost updates that ``judge`` counts."""
     recent = [change for change in lost if change.at >= now - window] or lost
     times = Counter(source for change in recent for source in change.advanced)
@@ -128,7 +128,7 @@ def writers_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tu
 
 def suspects(lost: Sequence[Change], *, most: int = 2) -> str:
     """Which sources' advances those writes carried: who wrote is not seen, so this is said as what it is."""
-    times = suspects_of(lost, 0.0, window=0.0)
+    times = suspected_writers(lost, 0.0, window=0.0)
     if not times:
         return ""
     words = ", ".join(f"{escape(source)} advanced in {n} of {len(lost)}" for source, n in times[:most])

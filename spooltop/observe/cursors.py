@@ -20,7 +20,7 @@ from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age
 from .cursor_history import OFTEN, RING, Change, CursorHistory, Write, key_of
-from .cursor_verdict import judge, suspects_of, writers_of
+from .cursor_verdict import judge, suspected_writers, writers_of
 from .polls import PollHistory
 
 __all__ = ["CursorWatch"]
@@ -377,7 +377,7 @@ class CursorWatch:
                 reverts_is_bound=bool(unread or by_log),
                 history=_with_losses(history, lost),
                 lock_holders=file.lock_holders,
-                suspects=suspects_of(lost, now, window=self._window),
+                suspects=suspected_writers(lost, now, window=self._window),
                 reverted_by=writers_of(lost, now, window=self._window),
                 unsafe=tuple(self._unsafe_words(file, history)),
                 polls=polls.newest_first,

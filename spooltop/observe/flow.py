@@ -11,7 +11,7 @@ from spooltop.model.observation import Flow, Passage
 
 from ..model.snapshot import Percentiles, Rates
 
-__all__ = ["FEWEST", "WINDOW", "FlowRing", "percentiles"]
+__all__ = ["FEWEST", "WINDOW", "RateWindow", "percentiles"]
 
 WINDOW = 60.0
 """Seconds over which rates are told."""
@@ -32,7 +32,7 @@ class _Measured:
     worked: Percentiles
 
 
-class FlowRing:
+class RateWindow:
     """Keeps the flow of the last minute, and the passages that percentiles are made of."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from spooltop.model.vocabulary import Box
 from ..model.problem import Problem, Severity
 from ..model.text import escape
 from ..model.units import age, count, size
-from .rule_input import Seen
+from .rule_input import RuleInput
 
 __all__ = ["host_problems"]
 
@@ -19,13 +19,13 @@ _LITTLE = 0.05
 _VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
 
 
-def host_problems(seen: Seen) -> Iterator[Problem]:
+def host_problems(seen: RuleInput) -> Iterator[Problem]:
     yield from _blind(seen)
     yield from _disk(seen)
     yield from _clock(seen)
 
 
-def _blind(seen: Seen) -> Iterator[Problem]:
+def _blind(seen: RuleInput) -> Iterator[Problem]:
     if not seen.has_boxes:
         return
     for box, state in seen.sight.boxes.items():
@@ -39,7 +39,7 @@ def _blind(seen: Seen) -> Iterator[Problem]:
         yield Problem("blind", severity, text, view=_VIEWS.get(box, "aside"))
 
 
-def _disk(seen: Seen) -> Iterator[Problem]:
+def _disk(seen: RuleInput) -> Iterator[Problem]:
     disk, limits = seen.sight.disk, seen.thresholds
     if disk.readonly:
         yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
@@ -65,7 +65,7 @@ def _disk(seen: Seen) -> Iterator[Problem]:
             yield Problem("disk-full", Severity.WARNING, f"{count(disk.inodes_free)} inodes free")
 
 
-def _clock(seen: Seen) -> Iterator[Problem]:
+def _clock(seen: RuleInput) -> Iterator[Problem]:
     jump = seen.sight.clock_jumped
     if jump is not None:
         way = "forward" if jump > 0 else "back"

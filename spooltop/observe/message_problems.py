@@ -12,14 +12,14 @@ from ..model.selection import Selection
 from ..model.text import escape, program
 from ..model.units import age, at_most, count, fit, interval, rate
 from .failing import Failing
-from .rule_input import Seen
+from .rule_input import RuleInput
 
 __all__ = ["message_problems"]
 
 _ID_CELLS = 20
 
 
-def message_problems(seen: Seen) -> Iterator[Problem]:
+def message_problems(seen: RuleInput) -> Iterator[Problem]:
     if seen.mail:
         return
     yield from _new(seen)
@@ -28,7 +28,7 @@ def message_problems(seen: Seen) -> Iterator[Problem]:
     yield from _odd(seen)
 
 
-def _new(seen: Seen) -> Iterator[Problem]:
+def _new(seen: RuleInput) -> Iterator[Problem]:
     box = seen.sight.boxes.get(Box.NEW)
     if box is None or not box.count:
         return
@@ -72,7 +72,7 @@ def _new(seen: Seen) -> Iterator[Problem]:
         yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
 
 
-def _claims(seen: Seen) -> Iterator[Problem]:
+def _claims(seen: RuleInput) -> Iterator[Problem]:
     sight, limits = seen.sight, seen.thresholds
     of = {verdict: [row for row in sight.claims if row.verdict is verdict] for verdict in Verdict}
     # Of the attempts before, the name tells how the last one ended: one that failed was no death.
@@ -140,7 +140,7 @@ def _long_words(rows: Sequence[Row], now: float) -> str:
     return f"{len(rows)} claims held long by living consumers, longest {held}{by}"
 
 
-def _tmp(seen: Seen) -> Iterator[Problem]:
+def _tmp(seen: RuleInput) -> Iterator[Problem]:
     abandoned = [row for row in seen.sight.tmp if row.verdict is Verdict.ABANDONED]
     many = max(seen.sight.counts.abandoned, len(abandoned))
     if many:
@@ -154,7 +154,7 @@ def _tmp(seen: Seen) -> Iterator[Problem]:
         yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
 
 
-def _odd(seen: Seen) -> Iterator[Problem]:
+def _odd(seen: RuleInput) -> Iterator[Problem]:
     conflicts = len(seen.sight.conflicts)
     if conflicts:
         text = "1 id stands for two messages" if conflicts == 1 else f"{conflicts} ids stand for two messages each"

@@ -11,9 +11,9 @@ from ..model.snapshot import Snapshot
 from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
 from .failing import FailingWatch
-from .flow import FlowRing
+from .flow import RateWindow
 from .problems import problems
-from .rule_input import Seen
+from .rule_input import RuleInput
 from .state_problems import lock_problem
 from .thresholds import Thresholds
 from .visibility import not_judged, not_judged_codes, not_visible
@@ -29,7 +29,7 @@ class Observer:
 
     def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
-        self._flow = FlowRing()
+        self._flow = RateWindow()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
         self._failing = FailingWatch(self.thresholds.failing_attempts, self.thresholds.failing_releases)
@@ -60,7 +60,7 @@ class Observer:
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
         cursors = self._cursors.add(sight.cursors, now, sight.polls, sight.flow.arrived_by_source)
-        seen = Seen(
+        seen = RuleInput(
             sight=sight,
             rates=rates,
             trend=trend,

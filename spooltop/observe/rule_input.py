@@ -13,11 +13,11 @@ from .depth import Trend
 from .failing import Failing
 from .thresholds import Thresholds
 
-__all__ = ["Seen"]
+__all__ = ["RuleInput"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RuleInput:
     """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody took from it."""
 
     sight: Sight

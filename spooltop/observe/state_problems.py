@@ -13,7 +13,7 @@ from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age, count, fit, percent
 from .cursor_verdict import revert_words, writers_of
-from .rule_input import Seen
+from .rule_input import RuleInput
 from .thresholds import Thresholds
 
 __all__ = ["lock_problem", "state_problems"]
@@ -21,14 +21,14 @@ __all__ = ["lock_problem", "state_problems"]
 _NAME_CELLS = 40
 
 
-def state_problems(seen: Seen) -> Iterator[Problem]:
+def state_problems(seen: RuleInput) -> Iterator[Problem]:
     yield from _cursors(seen)
     yield from _locks(seen)
     yield from _given_up(seen)
     yield from _unsafe(seen)
 
 
-def _cursors(seen: Seen) -> Iterator[Problem]:
+def _cursors(seen: RuleInput) -> Iterator[Problem]:
     for path, (error, sources) in seen.cursor_watch.errors.items():
         text = f"{_base(path)} does not read: {escape(error)}"
         if sources:
@@ -50,7 +50,7 @@ def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int
     return Problem(code, severity, text, count, view="cursors", subject=cursor.source)
 
 
-def _reverted(seen: Seen, cursor: Cursor) -> str:
+def _reverted(seen: RuleInput, cursor: Cursor) -> str:
     found = seen.cursor_watch.lost_updates(cursor.file, cursor.source, seen.now)
     if not found or not found[1]:
         return cursor.evidence
@@ -67,7 +67,7 @@ def _reverted(seen: Seen, cursor: Cursor) -> str:
     return text
 
 
-def _given_up(seen: Seen) -> Iterator[Problem]:
+def _given_up(seen: RuleInput) -> Iterator[Problem]:
     sight, limits = seen.sight, seen.thresholds
     tries = sight.locks_had + sight.locks_given_up
     if tries >= limits.lock_tries and sight.locks_given_up * 100 > limits.lock_failures * tries:
@@ -93,7 +93,7 @@ def _taken(lock: Lock) -> float | None:
     return min((party.since for party in lock.holders if party.since is not None), default=None)
 
 
-def _locks(seen: Seen) -> Iterator[Problem]:
+def _locks(seen: RuleInput) -> Iterator[Problem]:
     stale: list[Lock] = []
     for lock in seen.sight.locks:
         taken, code = _taken(lock), lock_problem(lock, seen.now, seen.thresholds)
@@ -118,7 +118,7 @@ def _locks(seen: Seen) -> Iterator[Problem]:
         yield Problem("lock-stale", Severity.WARNING, text, len(stale), view="locks", subject=first.path)
 
 
-def _unsafe(seen: Seen) -> Iterator[Problem]:
+def _unsafe(seen: RuleInput) -> Iterator[Problem]:
     for path, names in seen.cursor_watch.unsafe.items():
         first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -9,14 +9,14 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
 from .flow import WINDOW
-from .rule_input import Seen
+from .rule_input import RuleInput
 
 __all__ = ["not_judged", "not_judged_codes", "not_visible"]
 
 _NAMED = 4
 
 
-def not_judged(seen: Seen) -> Iterator[str]:
+def not_judged(seen: RuleInput) -> Iterator[str]:
     if seen.has_boxes and not seen.mail and (seen.rates.arrived is None or seen.watched < WINDOW):
         yield f"rates (need {WINDOW:.0f}s)"
     waiting = [(cursor, seen.cursor_watch.moves(cursor.file, cursor.source)) for cursor in seen.cursors]
@@ -31,13 +31,13 @@ def not_judged(seen: Seen) -> Iterator[str]:
         yield f"cursors (need 2 writes of each source; {names}{more})"
 
 
-def not_judged_codes(seen: Seen) -> Iterator[str]:
+def not_judged_codes(seen: RuleInput) -> Iterator[str]:
     """The codes of problems that cannot be told yet, or not from here, in the order of the codes."""
     found = set(_codes(seen))
     return (code for code in CODES if code in found)
 
 
-def _codes(seen: Seen) -> Iterator[str]:
+def _codes(seen: RuleInput) -> Iterator[str]:
     sight, limits = seen.sight, seen.thresholds
     if seen.has_boxes and not seen.mail:
         boxes = sight.boxes
@@ -65,7 +65,7 @@ def _codes(seen: Seen) -> Iterator[str]:
         yield "lock-blocked"
 
 
-def not_visible(seen: Seen) -> Iterator[str]:
+def not_visible(seen: RuleInput) -> Iterator[str]:
     sight = seen.sight
     for box, state in sight.boxes.items() if seen.has_boxes else ():
         if state.count is None:

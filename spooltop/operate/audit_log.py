@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
 from spooltop.model.audit import AuditLine, AuditLog, AuditTrail
-from spooltop.model.jsonl import spelled_line, spelled_outcomes
-from spooltop.model.plan import Item, ItemResult, Outcome, told_of
+from spooltop.model.jsonl import encode_line, encode_outcomes
+from spooltop.model.plan import Item, ItemResult, Outcome, item_columns
 from spooltop.model.results import columns_of_results
 from spooltop.model.text import bare_all, unescape
 from spooltop.model.vocabulary import Box, Json
@@ -24,12 +24,12 @@ _LATEST = 253_402_300_800
 
 def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
     """What is about to happen to which messages."""
-    ids, names, boxes, words = told_of(items)
+    ids, names, boxes, words = item_columns(items)
     where = {box: f'"{box}/' for box in Box}
     told = [
         quoted(said) if said else f'{where[box]}{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
     ]
-    return spelled_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=told)
+    return encode_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=told)
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
@@ -40,12 +40,12 @@ def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes
         for id, name, how, now in zip(
             bare_all(ids),
             bare_all(names),
-            spelled_outcomes(outcomes, reasons),
+            encode_outcomes(outcomes, reasons),
             bare_all(became),
             strict=True,
         )
     ]
-    return spelled_line(head, results=told)
+    return encode_line(head, results=told)
 
 
 def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:

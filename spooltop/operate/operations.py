@@ -30,7 +30,7 @@ from .audit_log import after_line, before_line, trail_of
 from .confirm import confirm_for
 from .defaults import scope
 from .inject_file import with_file
-from .packed_results import Done
+from .packed_results import PackedResults
 from .shell_command import command_words, undo_words
 from .syslog import to_syslog
 
@@ -152,7 +152,7 @@ class Operations:
             doubtful = doubtful or not verdicts_of(found.items).isdisjoint(_DOUBTFUL)
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
-    def paced(self, plan: Plan, rate: float | None) -> Plan:
+    def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """The same list, at most ``rate`` items a second; None: as fast as it goes."""
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         if rate is not None:
@@ -175,7 +175,7 @@ class Operations:
         said in ``Result.notes``.
         """
         self._allowed(plan.action)
-        done = Done()
+        done = PackedResults()
         notes: list[str] = []
         stopped = False
         announced = 0
@@ -229,7 +229,7 @@ class Operations:
             action=plan.action,
             target=plan.target,
             finished_at=self._clock(),
-            items=done.short(),
+            items=done.as_list(),
             stopped=stopped or untried > 0,
             untried=untried,
             undo=self._undo(plan, bool(done.outcomes[Outcome.DONE])),

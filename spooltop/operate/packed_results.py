@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spooltop.model.chunked import CHUNK, Chunked, Column, column_of, spread
+from spooltop.model.chunked import CHUNK, Chunked, Column, column_of, expand
 from spooltop.model.plan import ItemResult, Outcome
 from spooltop.model.results import Results, columns_of_results
 
-__all__ = ["Done"]
+__all__ = ["PackedResults"]
 
 
-class Done(Chunked[ItemResult]):
+class PackedResults(Chunked[ItemResult]):
     """Results in the order of their items; ``outcomes`` and ``reasons`` count them."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Done(Chunked[ItemResult]):
         self.reasons: Counter[str] = Counter()
         """What else there is to say of those that are done, and of how many."""
 
-    def noted(self, more: Sequence[ItemResult]) -> None:
+    def observe(self, more: Sequence[ItemResult]) -> None:
         _, _, outcomes, reasons, _ = columns_of_results(more)
         self.outcomes.update(outcomes)
         if any(reasons):
@@ -32,7 +32,7 @@ class Done(Chunked[ItemResult]):
     def add(self, batch: Sequence[ItemResult]) -> None:
         """Without keeping those which can be had again."""
         if isinstance(batch, Results) and batch.again is not None and len(batch) == CHUNK and len(self) % CHUNK == 0:
-            self.keep(batch, batch.again)
+            self.append_lazy(batch, batch.again)
         else:
             self.extend(batch)
 
@@ -41,7 +41,7 @@ class Done(Chunked[ItemResult]):
         return [column_of(values) for values in (ids, names, [one.value for one in outcomes], reasons, became)]
 
     def unpacked(self, packed: list[Column]) -> list[ItemResult]:
-        ids, names, outcomes, reasons, became = (spread(column, CHUNK) for column in packed)
+        ids, names, outcomes, reasons, became = (expand(column, CHUNK) for column in packed)
         return list(map(ItemResult, ids, names, map(_OUTCOME.__getitem__, outcomes), reasons, became))
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from spooltop.model.plan import Item, Plan, boxes_of, told_of
+from spooltop.model.plan import Item, Plan, boxes_of, item_columns
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
@@ -46,7 +46,7 @@ def shell_lines(plan: Plan) -> list[str]:
         return [text]
     if plan.count > MOST_LINES and not plan.selection.named:
         return [f"{shlex.join(_ls_words(plan))} | {text}"]
-    ids, names, _, _ = told_of(plan.items)
+    ids, names, _, _ = item_columns(plan.items)
     seen = Counter(ids)
     lines = [id_word(id if seen[id] == 1 else name) for id, name in zip(ids, names, strict=True)]
     return [f"{text} <<'{_END}'", *(f"\\x{ord(_END[0]):02x}{_END[1:]}" if line == _END else line for line in lines), _END]

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # typing takes as long to load as all of this takes to ru
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Curtain", "target", "wanted"]
+__all__ = ["Splash", "target", "wanted"]
 
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
 """With one of these words the dashboard does not open, whatever else is said."""
@@ -45,8 +45,8 @@ def target(words: Sequence[str]) -> str:
     return paths[-1] if paths else "."
 
 
-class Curtain:
-    """Up from ``drop`` until ``hand_over`` (the dashboard draws now) or ``lift`` (something is to be said instead). It is down
+class Splash:
+    """Up from ``show`` until ``hand_over`` (the dashboard draws now) or ``hide`` (something is to be said instead). It is down
     from the start where nothing was painted; then all do nothing."""
 
     def __init__(self, fd: int | None = None, called: str = "", columns: int = 80) -> None:
@@ -58,27 +58,27 @@ class Curtain:
         """How many names stand in ``new``, once that is known."""
 
     @classmethod
-    def drop(
+    def show(
         cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2), ask: bool = True
-    ) -> Curtain:
+    ) -> Splash:
         """Paints where all three streams are a terminal and the words open the dashboard, and begins to count. ``ask`` False:
         the file system of the target may never answer."""
         try:
             if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ, ask)) is None:
                 return cls()
-            curtain = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
+            splash = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
         except OSError:
             return cls()  # a terminal that cannot be written to is told of by whoever needs it
         try:
-            _write(fds[2], _ENTER + curtain._line())
+            _write(fds[2], _ENTER + splash._line())
             if words[:1] != ["demo"]:
-                _thread.start_new_thread(curtain.count, (os.path.join(target(words), "new"),))
+                _thread.start_new_thread(splash.count, (os.path.join(target(words), "new"),))
         except OSError:
             return cls()
         except KeyboardInterrupt:
-            curtain.lift()
+            splash.hide()
             raise
-        return curtain
+        return splash
 
     def count(self, path: str) -> None:
         """Counts the names in ``path`` and paints their number while it is up. What goes wrong is told by the first look."""
@@ -113,7 +113,7 @@ class Curtain:
         with self._lock:
             self._fd = None
 
-    def lift(self) -> None:
+    def hide(self) -> None:
         """Gives the terminal back as it was."""
         # A signal may come while this thread holds the lock: it is waited for so long only as a write takes.
         held = self._lock.acquire(timeout=0.2)
@@ -128,7 +128,7 @@ class Curtain:
 
     def end_by_signal(self, number: int, frame: object) -> None:
         """A handler for signals that come while it is up."""
-        self.lift()
+        self.hide()
         sys.exit(128 + number)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Leave = Callable[[int], object]
     """Tells that the terminal is as it was and nothing is left to be done, with the exit code."""
 
-__all__ = ["may_hang", "stay_apart"]
+__all__ = ["fork_if_fs_may_hang", "may_hang"]
 
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
 """What file systems that ask another process or machine are called, or begin with."""
@@ -78,7 +78,7 @@ def _plain(field: str) -> str:
     return os.fsdecode(os.fsencode(field).decode("unicode_escape").encode("latin-1")) if "\\" in field else field
 
 
-def stay_apart(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:
+def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:
     """Goes on in a child where these words open ``target`` on a terminal and it may hang; the parent ends with the child's exit
     code. What is returned has to be called before anything is closed that may hang. Elsewhere there is no keeper: None."""
     bare = [word for word in words if not word.startswith("-")]

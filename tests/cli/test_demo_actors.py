@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, speed, writers
 from spooltop.cli.demo.command import BANNER, BANNER_KEPT, goodbye
-from spooltop.cli.demo.process_group import Family, Kin, fork
+from spooltop.cli.demo.process_group import Child, ProcessGroup, fork
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.engine import names as grammar
 from spooltop.model.plan import OperationRecord
@@ -30,20 +30,20 @@ def spool(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def kin() -> Iterator[Kin]:
+def kin() -> Iterator[Child]:
     """A demo that goes on as long as the test."""
     ends = [*os.pipe(), *os.pipe()]
-    yield Kin(ends[0], ends[3])
+    yield Child(ends[0], ends[3])
     for fd in ends:
         os.close(fd)
 
 
 @pytest.fixture
-def over() -> Iterator[Kin]:
+def over() -> Iterator[Child]:
     """A demo that has ended."""
     lifeline, write = os.pipe()
     os.close(write)
-    yield Kin(lifeline, -1)
+    yield Child(lifeline, -1)
     os.close(lifeline)
 
 
@@ -122,14 +122,14 @@ def test_the_same_row_always_reads_the_same() -> None:
     assert not any(map(consumers.is_poison, (sample_messages.row("teams", 1), b"\xff", b"[]", b"")))
 
 
-def test_a_worker_acks_until_the_demo_is_over(spool: str, kin: Kin) -> None:
+def test_a_worker_acks_until_the_demo_is_over(spool: str, kin: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.row("teams", 1))
         consumers.work(kin, claimed(box), 0.0)
         assert os.listdir(os.path.join(spool, "cur")) == []
 
 
-def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Kin) -> None:
+def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Child) -> None:
     with Spool(spool, durable=False) as box:
         for payload in (sample_messages.row("teams", 1), sample_messages.poison(2)):
             id = box.put(payload)
@@ -138,7 +138,7 @@ def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Kin) -
             claimed(box).ack()
 
 
-def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, kin: Kin) -> None:
+def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, kin: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.poison(1))
 
@@ -153,7 +153,7 @@ def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, ki
     assert grammar.parse(name, claimed=True).pid == pid
 
 
-def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Kin) -> None:
+def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.row("teams", 1))
         claim = claimed(box)
@@ -165,7 +165,7 @@ def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Kin) -> No
         assert os.listdir(os.path.join(spool, "cur")) == []
 
 
-def test_a_writer_dies_in_tmp(spool: str, kin: Kin) -> None:
+def test_a_writer_dies_in_tmp(spool: str, kin: Child) -> None:
     pid = fork("fetch_mail.py", lambda: writers.dying(spool)(kin))
     _, status = os.waitpid(pid, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
@@ -174,7 +174,7 @@ def test_a_writer_dies_in_tmp(spool: str, kin: Kin) -> None:
     assert os.listdir(os.path.join(spool, "new")) == []
 
 
-def test_everybody_ends_when_the_demo_is_over(spool: str, over: Kin) -> None:
+def test_everybody_ends_when_the_demo_is_over(spool: str, over: Child) -> None:
     began = time.monotonic() + 1000
     acts = [
         *pollers.pollers(spool, began).values(), consumers.worker(spool, 60, 60), consumers.slow(spool), writers.slow(spool),
@@ -186,26 +186,26 @@ def test_everybody_ends_when_the_demo_is_over(spool: str, over: Kin) -> None:
 
 
 def test_a_family_ends_and_counts(tmp_path: Path) -> None:
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         kin.report()
         kin.report()
         fork("sleeper", lambda: wait_for_ever(kin))
         wait_for_ever(kin)
 
-    family = Family.begin("parent", act, errors=str(tmp_path / "errors"))
+    family = ProcessGroup.begin("parent", act, errors=str(tmp_path / "errors"))
     assert family.end() == 2
     assert (tmp_path / "errors").read_text() == ""
 
 
 def test_a_child_that_fails_says_so_and_goes_no_further(tmp_path: Path) -> None:
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         raise ValueError("broken actor")
 
-    Family.begin("parent", act, errors=str(tmp_path / "errors")).end()
+    ProcessGroup.begin("parent", act, errors=str(tmp_path / "errors")).end()
     assert "ValueError: broken actor" in (tmp_path / "errors").read_text()
 
 
-def wait_for_ever(kin: Kin) -> None:
+def wait_for_ever(kin: Child) -> None:
     while kin.wait(60):
         continue
 

@@ -16,7 +16,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.redact import REDACTED, Redactor, redact, unredact
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.settings import Settings, files_of, gather, of
+from spooltop.settings import Settings, files_of, from_environ, load
 from tests.cli.streams import finish, spooltop
 
 
@@ -48,7 +48,7 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
         '[lock]\nblocked = "2m"\n'
     )
     system.write_text('claim_long = "30m"\ntmp_old = "40m"\nread_only = "/var/spool/prod*"\nsyslog = true\npoison_deaths = 5\n')
-    found = gather({"SPOOLTOP_TMP_OLD": "50m", "HOME": "/home/ann"}, [str(own), str(system)])
+    found = load({"SPOOLTOP_TMP_OLD": "50m", "HOME": "/home/ann"}, [str(own), str(system)])
     assert {name: value for name, value in found.words.items() if name.startswith("SPOOLTOP_")} == {
         "SPOOLTOP_TMP_OLD": "50m", "SPOOLTOP_CLAIM_LONG": "20m", "SPOOLTOP_REDACT": "token:password",
         "SPOOLTOP_LOCK_BLOCKED": "2m", "SPOOLTOP_READ_ONLY": "/var/spool/prod*", "SPOOLTOP_SYSLOG": "1",
@@ -58,7 +58,7 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
     assert found.words["HOME"] == "/home/ann"
     assert found.syslog and found.redact == ("token", "password")
     assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only("/var/spool/prod7/memex") or "")
-    empty = gather({"SPOOLTOP_READ_ONLY": ""}, [str(own), str(system)])
+    empty = load({"SPOOLTOP_READ_ONLY": ""}, [str(own), str(system)])
     assert empty.why_read_only("/var/spool/prod7/memex") is None
 
 
@@ -69,10 +69,10 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
 def test_what_is_vouched_for_of_claims_is_one_of_two_words(tmp_path: Path, table: str, word: str, ask: Any) -> None:
     own = tmp_path / "own.toml"
     own.write_text(f'[claims]\n{table} = "{word}"\n')
-    assert ask(gather({}, [str(own)])) == word
-    assert [ask(of(environ)) for environ in ({}, {f"SPOOLTOP_CLAIMS_{table.upper()}": " any "})] == ["any", "any"]
+    assert ask(load({}, [str(own)])) == word
+    assert [ask(from_environ(environ)) for environ in ({}, {f"SPOOLTOP_CLAIMS_{table.upper()}": " any "})] == ["any", "any"]
     with pytest.raises(UsageError, match=f"SPOOLTOP_CLAIMS_{table.upper()}=here is neither any nor {word}"):
-        ask(of({f"SPOOLTOP_CLAIMS_{table.upper()}": "here"}))
+        ask(from_environ({f"SPOOLTOP_CLAIMS_{table.upper()}": "here"}))
 
 
 def test_a_word_that_is_no_value_of_claims_pids_ends_the_command(spool: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
     assert files_of({"HOME": "/h", "XDG_CONFIG_HOME": "/x"})[0] == "/x/spooltop/config.toml"
     assert files_of({"HOME": "/h", "XDG_CONFIG_HOME": "x"})[0] == "/h/.config/spooltop/config.toml"
     assert files_of({}) == ("/etc/spooltop.toml",)
-    assert gather({}, [str(tmp_path / "none"), str(tmp_path / "none" / "below")]) == Settings({})
+    assert load({}, [str(tmp_path / "none"), str(tmp_path / "none" / "below")]) == Settings({})
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_file_that_makes_no_sense_is_no_silence(tmp_path: Path, text: str, sai
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as error:
-        gather({}, [str(file)])
+        load({}, [str(file)])
     assert said in str(error.value) and str(file) in str(error.value) and str(error.value).isprintable()
 
 
@@ -117,9 +117,9 @@ def test_a_file_of_settings_that_is_none_is_named_and_not_waited_for(tmp_path: P
     os.truncate(tmp_path / "huge", 10 << 30)
     for name, said in (("fifo", "no plain file"), ("huge", "larger than 1 MiB"), (".", "no plain file")):
         with pytest.raises(UsageError, match=said):
-            gather({}, [str(tmp_path / name)])
+            load({}, [str(tmp_path / name)])
     with pytest.raises(UsageError, match="neither yes nor no"):
-        _ = of({"SPOOLTOP_SYSLOG": "maybe"}).syslog
+        _ = from_environ({"SPOOLTOP_SYSLOG": "maybe"}).syslog
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's home needs root")
@@ -141,9 +141,9 @@ def test_settings_in_a_home_of_somebody_else_are_none_but_ones_own_unreadable_ar
         os.setuid(65534)
         code = 1
         try:
-            gather({}, [str(files[0])])
+            load({}, [str(files[0])])
             code = 2
-            gather({}, [str(files[1])])
+            load({}, [str(files[1])])
         except UsageError:
             code += 1
         os._exit(code)
@@ -251,7 +251,7 @@ def test_wide_encodings_are_redacted(codec: str, before: bytes) -> None:
 
 def test_either_separator_is_taken() -> None:
     for text in ("token:password", "token,password", "token, password", ":token::password,"):
-        assert of({"SPOOLTOP_REDACT": text}).redact == ("token", "password")
+        assert from_environ({"SPOOLTOP_REDACT": text}).redact == ("token", "password")
 
 
 SECRET = "s3cret"

@@ -140,7 +140,7 @@ def test_a_claim_that_had_ended_before_still_says_that(tmp_path: Path) -> None:
 # Closed by one thread in the middle of a call of another
 
 
-class Meanwhile:
+class ListProgress:
     """Before ``operation`` closes ``mail`` in another thread and opens ``bills``, which gets every number that became free."""
 
     def __init__(self, path: Path, operation: str) -> None:
@@ -174,8 +174,8 @@ class Meanwhile:
 
 @pytest.mark.parametrize("operation", ["create", "write", "rename_noreplace", "sync_dir"])
 def test_a_put_under_way_ends_in_its_own_spool(tmp_path: Path, operation: str) -> None:
-    meanwhile = Meanwhile(tmp_path, operation)
-    id = meanwhile.during(lambda: meanwhile.mail.put(b"letter"))
+    progress = ListProgress(tmp_path, operation)
+    id = progress.during(lambda: progress.mail.put(b"letter"))
     with Spool(tmp_path / "mail") as again, again.claim() or pytest.fail("nothing to claim") as claim:
         assert (claim.id, claim.data) == (id, b"letter")
 
@@ -183,15 +183,15 @@ def test_a_put_under_way_ends_in_its_own_spool(tmp_path: Path, operation: str) -
 @pytest.mark.parametrize("chosen", [{"id": "a"}, {"key": "b"}])
 @pytest.mark.parametrize("operation", ["create", "rename_noreplace", "sync_dir"])
 def test_a_put_of_a_chosen_id_or_key_under_way_does_too(tmp_path: Path, operation: str, chosen: dict[str, Any]) -> None:
-    meanwhile = Meanwhile(tmp_path, operation)
-    id = meanwhile.during(lambda: meanwhile.mail.put(b"letter", **chosen))
+    progress = ListProgress(tmp_path, operation)
+    id = progress.during(lambda: progress.mail.put(b"letter", **chosen))
     with Spool(tmp_path / "mail") as again:
         assert again.peek() == id
 
 
 def test_a_group_under_way_does_too(tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path, "rename_noreplace")
-    ids = meanwhile.during(lambda: meanwhile.mail.put_many([b"1", b"2", b"3"]))
+    progress = ListProgress(tmp_path, "rename_noreplace")
+    ids = progress.during(lambda: progress.mail.put_many([b"1", b"2", b"3"]))
     with Spool(tmp_path / "mail") as again:
         assert [claim.id for claim in again.claims() if claim.ack() is None] == ids
 
@@ -199,15 +199,15 @@ def test_a_group_under_way_does_too(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:claim on:ResourceWarning")
 @pytest.mark.parametrize("operation", ["open_read", "content"])
 def test_a_look_into_a_claim_under_way_gives_what_was_there_or_says_it_is_gone(tmp_path: Path, operation: str) -> None:
-    meanwhile = Meanwhile(tmp_path, operation)
-    meanwhile.mail.put(b"letter")
-    claim = meanwhile.mail.claim()
+    progress = ListProgress(tmp_path, operation)
+    progress.mail.put(b"letter")
+    claim = progress.mail.claim()
     assert claim is not None
     if operation == "content":
-        assert meanwhile.during(lambda: claim.data) == b"letter"
+        assert progress.during(lambda: claim.data) == b"letter"
     else:  # closing gave it back before it was opened
         with pytest.raises(ClaimLost):
-            meanwhile.during(lambda: claim.data)
+            progress.during(lambda: claim.data)
 
 
 ENDS: dict[str, Callable[[Spool, Claim], object]] = {
@@ -232,18 +232,18 @@ ENDS: dict[str, Callable[[Spool, Claim], object]] = {
     ],
 )
 def test_an_end_under_way_is_done_or_lost_and_never_elsewhere(tmp_path: Path, end: str, operation: str, lost: bool) -> None:
-    meanwhile = Meanwhile(tmp_path, operation)
-    meanwhile.mail.put(b"first")
-    with meanwhile.mail.claim() or pytest.fail("nothing to claim") as claim:
+    progress = ListProgress(tmp_path, operation)
+    progress.mail.put(b"first")
+    with progress.mail.claim() or pytest.fail("nothing to claim") as claim:
         claim.reject("on purpose")  # makes its directory
-    meanwhile.mail.put(b"letter")
-    held = meanwhile.mail.claim()
+    progress.mail.put(b"letter")
+    held = progress.mail.claim()
     assert held is not None
     if lost:
         with pytest.raises(ClaimLost):
-            meanwhile.during(lambda: ENDS[end](meanwhile.mail, held))
+            progress.during(lambda: ENDS[end](progress.mail, held))
     else:
-        meanwhile.during(lambda: ENDS[end](meanwhile.mail, held))
+        progress.during(lambda: ENDS[end](progress.mail, held))
     with Spool(tmp_path / "mail") as again:
         assert again.depth() == (1 if lost or end == "release" else 0)
         assert len(places(tmp_path / "mail")) == 1 + (lost or end in ("release", "reject"))
@@ -251,12 +251,12 @@ def test_an_end_under_way_is_done_or_lost_and_never_elsewhere(tmp_path: Path, en
 
 @pytest.mark.filterwarnings("ignore:claim on:ResourceWarning")
 def test_a_release_that_was_closed_after_it_changed_the_content_says_so_and_the_new_content_went_back(tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path, "sync_dir")
-    meanwhile.mail.put(b"old")
-    held = meanwhile.mail.claim()
+    progress = ListProgress(tmp_path, "sync_dir")
+    progress.mail.put(b"old")
+    held = progress.mail.claim()
     assert held is not None
     with pytest.raises(Closed, match="was closed while the claim"):
-        meanwhile.during(lambda: held.release(data=b"new"))
+        progress.during(lambda: held.release(data=b"new"))
     with Spool(tmp_path / "mail") as again, again.claim() or pytest.fail("nothing to claim") as claim:
         assert (claim.data, claim.attempt) == (b"new", 2)
     assert places(tmp_path / "mail") == {}
@@ -264,12 +264,12 @@ def test_a_release_that_was_closed_after_it_changed_the_content_says_so_and_the_
 
 @pytest.mark.parametrize("operation", ["list", "scan"])
 def test_a_listing_under_way_is_of_its_own_spool(tmp_path: Path, operation: str) -> None:
-    meanwhile = Meanwhile(tmp_path, operation)
-    meanwhile.mail.put_many([b"1", b"2"])
+    progress = ListProgress(tmp_path, operation)
+    progress.mail.put_many([b"1", b"2"])
     if operation == "list":
-        assert meanwhile.during(meanwhile.mail.recover) == []
+        assert progress.during(progress.mail.recover) == []
     else:
-        assert meanwhile.during(meanwhile.mail.depth) == 2
+        assert progress.during(progress.mail.depth) == 2
 
 
 @pytest.mark.parametrize("at", [1, 2])

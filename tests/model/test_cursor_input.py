@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.cursor_input import meant
+from spooltop.model.cursor_input import parse_value
 from spooltop.model.vocabulary import Json
 
 
@@ -40,7 +40,7 @@ from spooltop.model.vocabulary import Json
     ],
 )  # fmt: skip
 def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: str) -> None:
-    found = meant(text, present, kind)
+    found = parse_value(text, present, kind)
     assert (found.value, type(found.value), found.words) == (value, type(value), words)
 
 
@@ -50,7 +50,7 @@ def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: 
 )
 def test_json_that_is_none(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        meant(text, 5, "json")
+        parse_value(text, 5, "json")
 
 
 VALUES = st.recursive(
@@ -62,12 +62,12 @@ VALUES = st.recursive(
 
 @given(VALUES, VALUES)
 def test_what_is_given_as_json_is_taken_as_it_is(value: Json, present: Json) -> None:
-    assert json.dumps(meant(json.dumps(value), present, "json").value) == json.dumps(value)
+    assert json.dumps(parse_value(json.dumps(value), present, "json").value) == json.dumps(value)
 
 
 @given(st.text(max_size=12) | st.text("0123456789.eE+-[]{}\"", max_size=12), VALUES)
 def test_any_text_is_itself_or_the_json_that_it_spells(text: str, present: Json) -> None:
-    value = meant(text, present).value
+    value = parse_value(text, present).value
     assert json.loads(json.dumps(value, allow_nan=False)) == value
     if not isinstance(present, dict):
         assert value == text or json.dumps(value) == json.dumps(json.loads(text))

@@ -311,9 +311,9 @@ def test_a_plan_is_paced_without_another_look():
     operate = operations(fake)
     plan = operate.plan(Action.REQUEUE, Selection(everything=True), options={"hold_poison": True})
     fake.rows = []
-    slow = operate.paced(plan, 0.5)
+    slow = operate.with_rate(plan, 0.5)
     assert (slow.rate, slow.command[3:]) == (0.5, ("--hold-poison", "--rate", "0.5", "id1", "id2"))
-    assert operate.paced(slow, None) == plan
+    assert operate.with_rate(slow, None) == plan
 
 
 def test_close_closes_the_operator():

@@ -15,7 +15,7 @@ from spooltop.model.observation import BoxState, Disk, Lock, LockParty, Sight, V
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
-from spooltop.model.protocols import ListQuery, Meanwhile
+from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor, Rates, Snapshot
@@ -184,16 +184,16 @@ class FakeControl:
         self._changed.set()
 
     def listing(
-        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> FakeListing:
         narrowing = query.parse(wanted.filter)
         rows = [row for row in self.chosen(wanted.selection or Selection(box=wanted.box)) if row.box is wanted.box]
         rows = [row for row in rows if narrowing.match(row, self.time)]
         rows.sort(key=lambda row: self._order(row, wanted.sort.column), reverse=wanted.sort.descending)
-        while not self.at_once.wait(0.01) and meanwhile is not None and not cancelled():
-            if meanwhile.due():
+        while not self.at_once.wait(0.01) and progress is not None and not cancelled():
+            if progress.due():
                 found = rows[1::2] if wanted.filter else []
-                meanwhile.advanced(0.45, found, len(found))
+                progress.advanced(0.45, found, len(found))
         return FakeListing(wanted, rows, self.generation)
 
     def _order(self, row: Row, column: str) -> float | str:
@@ -257,7 +257,7 @@ class FakeControl:
     def _box_of(self, id: str) -> Box | None:
         return next((row.box for row in self.rows if row.id == id), None)
 
-    def doing(self) -> str:
+    def current_step(self) -> str:
         return "readdir of new"
 
     def plan(
@@ -297,7 +297,7 @@ class FakeControl:
             command=("spooltop", str(action), self.target, *(item.row.id for item in items)),
         )  # fmt: skip
 
-    def paced(self, plan: Plan, rate: float | None) -> Plan:
+    def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         self.gate.wait()
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         slowly = () if rate is None else ("--rate", f"{rate:g}")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.protocols import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.tui.change_filter import Steady
@@ -87,7 +87,7 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
 
     class Listing(FakeControl):
         def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
         ) -> FakeListing:
             found = super().listing(query, cancelled)
             found.timed = timed
@@ -130,7 +130,7 @@ class BrokenOff(FakeControl):
     keys: list[Wish]
 
     def listing(
-        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> FakeListing:
         found = super().listing(wanted, cancelled)
         if self.keys:
@@ -168,7 +168,7 @@ class Overtaken(FakeControl):
     keys: list[Wish]
 
     def listing(
-        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> FakeListing:
         found = super().listing(wanted, cancelled)
         found.timed = False
@@ -205,12 +205,12 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
 
     class Hearing(FakeControl):
         def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
         ) -> FakeListing:
-            heard.append(meanwhile is not None)
-            if meanwhile is not None:
-                meanwhile.advanced(0.25, [], 0)
-                meanwhile.advanced(0.5, self.rows[3:9], 6)
+            heard.append(progress is not None)
+            if progress is not None:
+                progress.advanced(0.25, [], 0)
+                progress.advanced(0.5, self.rows[3:9], 6)
             return super().listing(query, cancelled)
 
     control = Hearing([waiting(n) for n in range(20)])
@@ -257,7 +257,7 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
 
     class Seeking(FakeControl):
         def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
         ) -> FakeListing:
             found = Sought(query, self.of(query.box), self.generation)
             found.timed = False

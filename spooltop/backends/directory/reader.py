@@ -20,7 +20,7 @@ from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
 from spooltop.model.observation import BoxState, CursorSource, Disk, Sight, Watch
 from spooltop.model.progress import Progress
-from spooltop.model.protocols import Listing, ListQuery, Meanwhile
+from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import Followed
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
@@ -216,7 +216,7 @@ class DirectoryReader:
         )
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         now = self._clock()
         scan = self._scans.get(query.box)
@@ -230,7 +230,7 @@ class DirectoryReader:
                 query, scan.names, self._stat(query.box), now=now, complete=scan.complete and not scan.error,
                 generation=self._generation, put_us=quick_put_us, times=dict(self._boxes.times(query.box)), cancelled=cancelled,
                 known=before[2] if before is not None and before[:2] == (scan.number, column) else None, box=query.box,
-                row=new_row if query.box is Box.NEW else _mail_row, meanwhile=meanwhile,
+                row=new_row if query.box is Box.NEW else _mail_row, progress=progress,
             )  # fmt: skip
             if listing.order is not None:
                 self._orders[query.box] = (scan.number, column, listing.order)
@@ -299,7 +299,7 @@ class DirectoryReader:
         """When the last claim was made, as far as that was seen, epoch seconds. May be asked from any thread."""
         return self._traffic.last_claim_at
 
-    def doing(self) -> str:
+    def current_step(self) -> str:
         return self._boxes.doing or self._doing
 
     def changes(self, timeout: float) -> bool:

@@ -16,7 +16,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Can
 from spooltop.model.holders import Holders
 from spooltop.model.observation import BoxState, CursorSource, Lock, Sight, Watch
-from spooltop.model.protocols import Listing, ListQuery, Meanwhile
+from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import Followed
 from spooltop.model.vocabulary import LIVE, Action, Key
@@ -141,7 +141,7 @@ class LoneReader:
         return None if folder_closed(self._above, "the directory above", self._path) is None else own
 
     def listing(
-        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, meanwhile: Meanwhile | None = None
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         return _Nothing(query)
 
@@ -157,7 +157,7 @@ class LoneReader:
         with named_folders(self._named) as named:
             return who_has_path(str(key), [*folders, *named], self._processes)
 
-    def doing(self) -> str:
+    def current_step(self) -> str:
         return f"reading {self._path}"
 
     def changes(self, timeout: float) -> bool:

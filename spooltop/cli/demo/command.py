@@ -18,7 +18,7 @@ from ...model.text import escape
 from .. import render_json, render_text
 from ..context import Context
 from . import demo_dir, pollers, scenario, speed
-from .process_group import Family
+from .process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from ...control import Control
@@ -44,7 +44,7 @@ def demo(args: argparse.Namespace, context: Context) -> int:
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGHUP, _interrupt)
         errors = os.path.join(ground.spool, pollers.LOGS, "demo.log")
-        family = Family.begin("spooltop-demo", scenario.play(ground.spool, kept=ground.base is None), errors=errors)
+        family = ProcessGroup.begin("spooltop-demo", scenario.play(ground.spool, kept=ground.base is None), errors=errors)
         try:
             logs = os.path.join(ground.spool, pollers.LOGS, "poll-*.log")
             with context.open(ground.spool, watch=True, settings=speed.SETTINGS, poll_logs=[logs]) as control:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ...engine import Claim, Spool
 from ...errors import ClaimLost
 from . import speed
-from .process_group import Kin
+from .process_group import Child
 
 __all__ = ["is_poison", "slow", "work", "worker"]
 
@@ -19,10 +19,10 @@ _AWAKE = 1.0
 """Seconds after which a consumer that finds nothing looks whether the demo goes on."""
 
 
-def worker(spool: str, quickest: float, slowest: float) -> Callable[[Kin], None]:
+def worker(spool: str, quickest: float, slowest: float) -> Callable[[Child], None]:
     """Takes between ``quickest`` and ``slowest`` seconds for a message."""
 
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
             while kin.wait(0):
                 claim = box.claim(timeout=_AWAKE)
@@ -32,10 +32,10 @@ def worker(spool: str, quickest: float, slowest: float) -> Callable[[Kin], None]
     return act
 
 
-def slow(spool: str) -> Callable[[Kin], None]:
+def slow(spool: str) -> Callable[[Child], None]:
     """Holds one message for a minute, alive and without using the processor, then the next."""
 
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
             while kin.wait(speed.SLOW_CLAIM_PAUSE):
                 claim = box.claim(timeout=_AWAKE)
@@ -54,7 +54,7 @@ def is_poison(data: bytes) -> bool:
     return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
 
 
-def work(kin: Kin, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
+def work(kin: Child, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
     """Acks after ``seconds``; with a message that kills the process is killed after ``poison`` seconds instead. Gives the claim
     back where the demo is over before that."""
     try:

@@ -7,24 +7,24 @@ import os
 from collections.abc import Callable
 
 from . import speed
-from .process_group import Kin
+from .process_group import Child
 
 __all__ = ["LOCK", "holder", "waiter"]
 
 LOCK = "import.lock"
 
 
-def holder(spool: str) -> Callable[[Kin], None]:
+def holder(spool: str) -> Callable[[Child], None]:
     """Holds the lock for long, again and again."""
     return lambda kin: _share(kin, spool, 0.0, speed.LOCK_HELD)
 
 
-def waiter(spool: str) -> Callable[[Kin], None]:
+def waiter(spool: str) -> Callable[[Child], None]:
     """Wants it just for a moment, and so waits for it most of the time."""
     return lambda kin: _share(kin, spool, speed.LOCK_PAUSE / 3, speed.LOCK_PAUSE / 3)
 
 
-def _share(kin: Kin, spool: str, after: float, held: float) -> None:
+def _share(kin: Child, spool: str, after: float, held: float) -> None:
     fd = os.open(os.path.join(spool, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         while kin.wait(after):

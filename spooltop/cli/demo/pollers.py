@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Json
 from ...engine import CursorFile, Spool
 from ...errors import SpooltopError
 from . import speed
-from .process_group import Kin
+from .process_group import Child
 from .sample_messages import FIELDS, NEWEST, SOURCES, row
 
 __all__ = ["CURSORS", "LOGS", "Poller", "begin", "pollers", "section"]
@@ -32,7 +32,7 @@ _LOG_MOST = 64 << 10
 _UNTOUCHED = 4
 """Rounds that imessage may stand still; then four new rows arrive."""
 
-Act = Callable[[Kin], None]
+Act = Callable[[Child], None]
 
 
 def begin(spool: str) -> None:
@@ -146,7 +146,7 @@ class Poller:
         return new
 
 
-def _turns(kin: Kin, first: float) -> Iterator[int]:
+def _turns(kin: Child, first: float) -> Iterator[int]:
     """Counts the polls from ``first`` on as they become due; those that were slept through are left out."""
     for turn in count(max(0, int((time.monotonic() - first) / speed.POLL))):
         due = first + turn * speed.POLL
@@ -159,7 +159,7 @@ def _turns(kin: Kin, first: float) -> Iterator[int]:
 def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int]) -> Act:
     every = round(speed.ROUND / speed.POLL)
 
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         poller = Poller(spool, source)
         for turn in _turns(kin, first):
             if turn % every == 0:
@@ -172,7 +172,7 @@ def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int
     return act
 
 
-def _imessage(kin: Kin, poller: Poller, first: float) -> None:
+def _imessage(kin: Child, poller: Poller, first: float) -> None:
     """Four rows arrive once. That they are new again and again is the doing of ``email``."""
     still = 0
     for turn in _turns(kin, first):
@@ -183,7 +183,7 @@ def _imessage(kin: Kin, poller: Poller, first: float) -> None:
         still = 0 if poller.poll() else still + 1
 
 
-def _email(kin: Kin, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
+def _email(kin: Child, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
     """Reads the whole file early in a round, then the mail, which takes its time, and writes the whole file back."""
     turn = max(0, int((time.monotonic() - began) / speed.ROUND))
     while kin.until(began + turn * speed.ROUND + speed.EMAIL_READS):

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
 
-__all__ = ["Family", "Kin", "fork"]
+__all__ = ["Child", "ProcessGroup", "fork"]
 
 _KILLED_AFTER = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class Child:
     """What every process of the demo holds besides what it works on: descriptors of the two pipes."""
 
     lifeline: int
@@ -46,7 +46,7 @@ class Kin:
             return  # the demo is over: nobody counts any more
 
 
-class Family:
+class ProcessGroup:
     """The first child, which starts all others, seen from the demo."""
 
     def __init__(self, pid: int, lifeline: int, reports: int) -> None:
@@ -56,7 +56,7 @@ class Family:
         self._told = 0
 
     @classmethod
-    def begin(cls, title: str, act: Callable[[Kin], None], *, errors: str) -> Family:
+    def begin(cls, title: str, act: Callable[[Child], None], *, errors: str) -> ProcessGroup:
         """Forks ``act`` off. Call it before there are threads. Tracebacks of children go to the end of the file ``errors``."""
         their_end, lifeline = os.pipe()
         reports, written = os.pipe()
@@ -68,7 +68,7 @@ class Family:
             os.close(reports)
             os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
             _own_streams(errors)
-            act(Kin(their_end, written))
+            act(Child(their_end, written))
 
         sys.stdout.flush()
         sys.stderr.flush()

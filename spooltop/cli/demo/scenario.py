@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from spooltop.engine import Spool, names
 
 from . import consumers, lockers, pollers, sample_messages, speed, writers
-from .process_group import Kin, fork
+from .process_group import Child, fork
 
 __all__ = ["Stage", "play"]
 
@@ -19,7 +19,7 @@ WORKERS = ("worker-1.py", "worker-2.py")
 CONSUMERS = (*WORKERS, "indexer.py")
 LITTERER = "fetch_mail.py"
 
-Act = Callable[[Kin], None]
+Act = Callable[[Child], None]
 
 
 def play(spool: str, *, kept: bool) -> Act:
@@ -32,7 +32,7 @@ class Stage:
     """``running`` are the actors by pid, ``due`` the moments (``time.monotonic``) at which they start again, ``dead`` the
     pids that have a claim and ended, ``poison`` is the id of the message that kills whoever takes it."""
 
-    kin: Kin
+    kin: Child
     spool: str
     running: dict[int, str] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from ...engine import Spool
 from . import sample_messages, speed
-from .process_group import Kin
+from .process_group import Child
 
 __all__ = ["dying", "slow"]
 
@@ -22,7 +22,7 @@ class Export(io.RawIOBase):
     """A mailbox that comes in piece by piece, each after ``every`` seconds. ``last`` is called where a piece more is wanted than
     there are."""
 
-    def __init__(self, kin: Kin, pieces: int, every: float, last: Callable[[], object]) -> None:
+    def __init__(self, kin: Child, pieces: int, every: float, last: Callable[[], object]) -> None:
         super().__init__()
         self._kin = kin
         self._left = pieces
@@ -41,10 +41,10 @@ class Export(io.RawIOBase):
         return self._piece if self._kin.wait(self._every) else b""
 
 
-def slow(spool: str) -> Callable[[Kin], None]:
+def slow(spool: str) -> Callable[[Child], None]:
     """Writes one message for half a minute, then, after a pause, the next."""
 
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
             while kin.wait(speed.SLOW_PAUSE / 4):
                 box.put(_export(kin, speed.SLOW_CHUNKS, speed.SLOW_CHUNK_EVERY, lambda: None), source="email")
@@ -54,15 +54,15 @@ def slow(spool: str) -> Callable[[Kin], None]:
     return act
 
 
-def dying(spool: str) -> Callable[[Kin], None]:
+def dying(spool: str) -> Callable[[Child], None]:
     """Writes the beginning of a message and is killed."""
 
-    def act(kin: Kin) -> None:
+    def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
             box.put(_export(kin, 1, 0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)), source="email")
 
     return act
 
 
-def _export(kin: Kin, pieces: int, every: float, last: Callable[[], object]) -> BinaryIO:
+def _export(kin: Child, pieces: int, every: float, last: Callable[[], object]) -> BinaryIO:
     return cast("BinaryIO", Export(kin, pieces, every, last))  # the engine asks for read(size) only

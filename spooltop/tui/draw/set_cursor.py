@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spooltop.model.cursor_input import Meant
+from spooltop.model.cursor_input import ParsedValue
 from spooltop.model.snapshot import Cursor
 
 from .one_cursor import verdict_words
@@ -17,7 +17,7 @@ _WIDEST = 100
 _LABEL = 8
 
 
-def setting_lines(cursor: Cursor, text: str, value: Meant | None, width: int, height: int) -> list[Line]:
+def setting_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: int, height: int) -> list[Line]:
     """A panel of at most ``height`` lines. ``text`` is what was typed so far (raw), ``value`` what it means."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
@@ -37,7 +37,7 @@ def setting_lines(cursor: Cursor, text: str, value: Meant | None, width: int, he
     return framed(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
 
 
-def _stored(value: Meant, room: int) -> str:
+def _stored(value: ParsedValue, room: int) -> str:
     """The value as it will stand in the file, and how the text was read."""
     text = shown(json.dumps(value.value, ensure_ascii=False))
     words = f", {value.words}"

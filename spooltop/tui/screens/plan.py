@@ -211,7 +211,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if rate is not None:
             self.options["rate"] = rate
         # The words of a command are made of a million ids in the other thread, too.
-        self._ask(partial(self.session.control.paced, plan, rate))
+        self._ask(partial(self.session.control.with_rate, plan, rate))
 
     # What it looks like
 

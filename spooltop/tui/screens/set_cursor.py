@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from spooltop.model.cursor_input import Meant, meant
+from spooltop.model.cursor_input import ParsedValue, parse_value
 from spooltop.model.plan import Result
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor
@@ -42,9 +42,9 @@ class SettingScreen(TableScreen[None]):
         return next((one for one in cursors if (one.source, one.file) == (was.source, was.file)), was)
 
     @property
-    def value(self) -> Meant | None:
+    def value(self) -> ParsedValue | None:
         """What is typed, as it would be stored."""
-        return meant(self.edit.text, self.present.value, field=self.present.field) if self.edit.text.strip() else None
+        return parse_value(self.edit.text, self.present.value, field=self.present.field) if self.edit.text.strip() else None
 
     @property
     def edited(self) -> LineEdit:

@@ -17,7 +17,7 @@ LONGEST = 1.0
 
 
 class Waiting:
-    """A ``model.kind.Meanwhile``: ``show`` gets the share that is done, the rows and the count, when that is due."""
+    """A ``model.kind.ListProgress``: ``show`` gets the share that is done, the rows and the count, when that is due."""
 
     def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:
         self._monotonic = monotonic

@@ -133,7 +133,7 @@ class Looker:
 
     def looking_at(self) -> str:
         """What that is at, in words."""
-        return self._at or self._control.doing()
+        return self._at or self._control.current_step()
 
     def want(self, wish: Wish) -> None:
         """What the screen shows from now on. Served at once, even between two looks."""

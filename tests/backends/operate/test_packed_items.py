@@ -17,7 +17,7 @@ from spooltop.backends.directory.storage.location import Place, Ref
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.chunked import CHUNK
-from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, oldest_of, told_of, verdicts_of, warnings_of
+from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, item_columns, oldest_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
@@ -102,7 +102,7 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
         assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
         assert together.spelled() == single.spelled()
         assert len(list(together)) == CHUNK
-    assert [list(column) for column in told_of(batch)] == [list(column) for column in told_of(list(batch))]
+    assert [list(column) for column in item_columns(batch)] == [list(column) for column in item_columns(list(batch))]
     one = Batch.of(batch[:1])
     assert (list(one), one[0], one[-1]) == (batch[:1], batch[0], batch[0])
     for outside in (1, -2):
@@ -152,7 +152,7 @@ def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, or
     (cur / plan.items[3].name).unlink()
     (cur / plan.items[5].name).write_text("more")
     os.link(cur / plan.items[7].name, desk.path / "second name")
-    desk.put(f"{plan.items[9].id},n=1,e=died", "meanwhile")
+    desk.put(f"{plan.items[9].id},n=1,e=died", "progress")
     result = operations.apply(plan)
     odd = {
         3: (Outcome.SKIPPED, "gone or requeued by another"),

@@ -13,7 +13,7 @@ from spooltop.backends.directory.listing.order import Order
 from spooltop.backends.directory.listing.preview import AT_ONCE
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import quick_put_us
-from spooltop.model.protocols import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
@@ -40,13 +40,13 @@ class Hearing:
         self.told.append((share, [row.name for row in rows], count))
 
 
-def listed(query: ListQuery, meanwhile: Meanwhile | None, known: Order | None = None) -> NameListing:
+def listed(query: ListQuery, progress: ListProgress | None, known: Order | None = None) -> NameListing:
     packed = PackedNames()
     packed.extend([name.encode() for name in NAMES])
     found = os.stat(__file__)
     return NameListing(
         query, packed, lambda raw: found, now=0.0, complete=True, generation=1, put_us=quick_put_us, times={},
-        cancelled=lambda: False, meanwhile=meanwhile, known=known,
+        cancelled=lambda: False, progress=progress, known=known,
     )  # fmt: skip
 
 

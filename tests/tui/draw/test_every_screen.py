@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.audit import AuditLine, AuditTrail
-from spooltop.model.cursor_input import meant
+from spooltop.model.cursor_input import parse_value
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.observation import CursorSection, Lock, LockParty
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
@@ -106,7 +106,7 @@ def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list
         now = dict.fromkeys(ids, "waits in new, place 3 of 4,310")
         yield height, follow_lines(ids, steps, now, width, height, since=NOW, zone=ZONE, scroll=4)
     cursor = replace(values.trouble().cursors[0], source=name, file=name, shown=escape(name))
-    yield height, setting_lines(cursor, name, meant(name, name), width, height)
+    yield height, setting_lines(cursor, name, parse_value(name, name), width, height)
     yield height, setting_lines(cursor, "", None, width, height)
     trail = trail_for(name)
     for record in asked.operations():

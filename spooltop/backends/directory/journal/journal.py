@@ -21,7 +21,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
 from spooltop.errors import AuditFailed
-from spooltop.model.jsonl import each_once, spelled_line, spelled_outcome
+from spooltop.model.jsonl import encode_line, encode_outcome, memoised
 from spooltop.model.plan import ItemResult, Outcome, Plan
 from spooltop.model.text import bare_all, escape
 from spooltop.model.vocabulary import Box, Json
@@ -103,7 +103,7 @@ def encode_moves(
     metas: Iterable[Mapping[str, Json] | None],
 ) -> list[str]:
     """The items of an intent line, each JSON."""
-    return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, each_once(_rest, tokens, metas))
+    return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, memoised(_rest, tokens, metas))
 
 
 def encode_uniform_moves(
@@ -118,7 +118,7 @@ def encode_uniform_moves(
 ) -> list[str]:
     """The same as ``encode_moves``, of messages out of one (box, folder) into one, in half the time."""
     here, there = _start(*source), _start(*target)
-    rests = each_once(_rest, tokens, repeat(None, len(names)))
+    rests = memoised(_rest, tokens, repeat(None, len(names)))
     around = f'"{here}', f'"{there}', '"'
     return _items(bare_all(names), bare_all(to_names), inos, sizes, ctimes_ns, rests, around)
 
@@ -142,7 +142,7 @@ def _items(
 
 def _spelled(places: Places) -> Iterator[str]:
     """As ``str`` of each would give it, quoted."""
-    for start, name in zip(each_once(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
+    for start, name in zip(memoised(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
         yield f'"{start}{name}"' if start else "null"
 
 
@@ -164,11 +164,11 @@ def _encode_result(operation: str, batch: int, at: float, came: BatchOutcome) ->
     head: dict[str, Json] = {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}
     if came.between is not None:
         head["between"] = list(came.between)
-    return spelled_line(head, results=spelled)
+    return encode_line(head, results=spelled)
 
 
 def _how(one: MoveOutcome) -> str:
-    return f'{spelled_outcome(one.outcome, one.reason)},"moved":{"true" if one.moved else "false"}'
+    return f'{encode_outcome(one.outcome, one.reason)},"moved":{"true" if one.moved else "false"}'
 
 
 _AS_PLANNED = f'{{{_how(MoveOutcome(Outcome.DONE, moved=True))},"ino":'
@@ -231,7 +231,7 @@ class BatchJournal:
             "time": self._clock(), "user": escape(self._user), "count": plan.count, "force": plan.force, "undoes": plan.undoes,
         }  # fmt: skip
         try:
-            self._log.append(spelled_line(head, items=moves))
+            self._log.append(encode_line(head, items=moves))
             self._unsynced = False
         except AuditFailed as error:
             if not (plan.deletes and error.full):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model import query as filters
-from spooltop.model.protocols import ListQuery, Meanwhile, Sort
+from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
 
@@ -152,7 +152,7 @@ class NameListing:
         known: Order | None = None,
         box: Box = Box.NEW,
         row: Callable[[str, os.stat_result | None], Row] = new_row,
-        meanwhile: Meanwhile | None = None,
+        progress: ListProgress | None = None,
     ) -> None:
         self.query = query
         self.complete = complete
@@ -167,7 +167,7 @@ class NameListing:
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
         reverse = query.sort.descending != by_age
-        ahead = Ahead(meanwhile, lambda raw: row(raw, look(raw)), backwards=reverse)
+        ahead = Ahead(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
         order = self._ordered(query, now, values, cancelled, ahead)
         self._order = array("I") if order is None else order.places(reverse=reverse)
         self.complete = complete and order is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spooltop.model.protocols import Meanwhile
+from spooltop.model.protocols import ListProgress
 from spooltop.model.row import Row
 
 __all__ = ["AT_ONCE", "Ahead"]
@@ -14,11 +14,11 @@ AT_ONCE = 150
 
 
 class Ahead:
-    """Tells ``meanwhile`` when that is due; nothing where it is None. Of the names that ``take`` got it keeps the first by name,
+    """Tells ``progress`` when that is due; nothing where it is None. Of the names that ``take`` got it keeps the first by name,
     or the last (``backwards``): most names begin with their time. ``row`` makes the row of a name."""
 
-    def __init__(self, meanwhile: Meanwhile | None, row: Callable[[str], Row], *, backwards: bool) -> None:
-        self._meanwhile = meanwhile
+    def __init__(self, progress: ListProgress | None, row: Callable[[str], Row], *, backwards: bool) -> None:
+        self._meanwhile = progress
         self._row = row
         self._backwards = backwards
         self._names: list[str] = []
@@ -45,11 +45,11 @@ class Ahead:
 
     def at(self, share: float) -> None:
         """``share`` of this stage is done."""
-        meanwhile = self._meanwhile
-        if meanwhile is not None and meanwhile.due():
+        progress = self._meanwhile
+        if progress is not None and progress.due():
             self._cut()
             rows = [self._row(raw) for raw in self._names]
-            meanwhile.advanced(self._from + share * (self._to - self._from), rows, self._count)
+            progress.advanced(self._from + share * (self._to - self._from), rows, self._count)
 
     def _cut(self) -> None:
         self._names.sort(reverse=self._backwards)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from spooltop.model.chunked import CHUNK, spread
-from spooltop.model.plan import Item, Outcome, Plan, told_of
+from spooltop.model.chunked import CHUNK, expand
+from spooltop.model.plan import Item, Outcome, Plan, item_columns
 from spooltop.model.results import Columns, Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 
@@ -132,8 +132,8 @@ class Errands:
 def all_done(items: Sequence[Item], start: int) -> Results:
     """Of the chunk of a plan that begins there, whose messages are alike, when all are done."""
     chunk = Batch.of(items[start : start + CHUNK])
-    told, refs = told_of(chunk), chunk.refs
-    became = told.names if refs.target_box == (None,) else spread(refs.target_name, CHUNK)
+    told, refs = item_columns(chunk), chunk.refs
+    became = told.names if refs.target_box == (None,) else expand(refs.target_name, CHUNK)
     return Results(Columns(told.ids, told.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
 
 
@@ -204,10 +204,10 @@ def _all_alike(ways: _Ways, refs: Refs, count: int) -> Errands | None:
     source = BOX[box]
     columns = (
         (source,), names, ("",), refs.ino, refs.size, refs.ctime_ns, (folder_id,), refs.token, (to_box,), to_names, (to_folder,),
-        list(map(VERDICT.__getitem__, spread(refs.verdict, count))), (ways.usual(source, to_folder),), (None,),
+        list(map(VERDICT.__getitem__, expand(refs.verdict, count))), (ways.usual(source, to_folder),), (None,),
     )  # fmt: skip
     alike = None if to_box is None else Alike(source, folder_id, to_box, to_folder, ways.usual(source, to_folder))
-    return Errands([spread(column, count) for column in columns], alike)
+    return Errands([expand(column, count) for column in columns], alike)
 
 
 def _errand(folders: Folders, ways: _Ways, item: Item) -> Errand:

@@ -253,7 +253,7 @@ class _Chooser:
 
     @property
     def items(self) -> Sequence[Item]:
-        return self._items.short()
+        return self._items.as_list()
 
     def _why_not(
         self, row: Row, ref: Ref, links: int, kind: str, goal: Goal, doubled: bool

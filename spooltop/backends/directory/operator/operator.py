@@ -16,7 +16,7 @@ from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Can
-from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, told_of
+from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, item_columns
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import BATCH
 from spooltop.model.redact import Redactor
@@ -187,7 +187,7 @@ class DirectoryOperator:
             trouble = mover.sync()
             if trouble:
                 came = came.in_trouble(trouble)
-            results: Sequence[ItemResult] = errands.results(told_of(items).ids, came, partial(all_done, plan.items, start))
+            results: Sequence[ItemResult] = errands.results(item_columns(items).ids, came, partial(all_done, plan.items, start))
             if journal.lost:
                 results = [one._replace(reason=journal.lost) if one.outcome is Outcome.DONE else one for one in results]
             last = len(came) < len(items) or start + size >= len(plan.items)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, overload
 
-from spooltop.model.chunked import CHUNK, Chunked, Column, columns_of, spread
-from spooltop.model.plan import Item, Told
+from spooltop.model.chunked import CHUNK, Chunked, Column, columns_of, expand
+from spooltop.model.plan import Item, ItemColumns
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
@@ -29,7 +29,7 @@ class PackedItems(Chunked[Item]):
         self.boxes: set[Box] = set()
         self.verdicts: set[Verdict | None] = set()
 
-    def noted(self, more: Sequence[Item]) -> None:
+    def observe(self, more: Sequence[Item]) -> None:
         for one in more:
             if (since := one.row.in_box_since) is not None and (self.oldest_at is None or since < self.oldest_at):
                 self.oldest_at = since
@@ -93,12 +93,12 @@ class Batch(Sequence[Item]):
         return _made([column[index] if isinstance(column, list) else column[0] for column in self._columns])
 
     def __iter__(self) -> Iterator[Item]:
-        return map(_made, zip(*[spread(column, self._count) for column in self._columns], strict=True))
+        return map(_made, zip(*[expand(column, self._count) for column in self._columns], strict=True))
 
     @property
-    def told(self) -> Told:
-        ids, names, boxes, words = (spread(self._columns[number], self._count) for number in (_ID, _NAME, _ROW_BOX, _WORDS))
-        return Told(ids, names, [BOX[word] for word in boxes], words)
+    def columns(self) -> ItemColumns:
+        ids, names, boxes, words = (expand(self._columns[number], self._count) for number in (_ID, _NAME, _ROW_BOX, _WORDS))
+        return ItemColumns(ids, names, [BOX[word] for word in boxes], words)
 
     @property
     def refs(self) -> Refs:

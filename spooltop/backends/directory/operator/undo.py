@@ -133,7 +133,7 @@ def undo_candidates(
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
             items.append(Item(row, ref))
-    return Candidates(items.short(), refused, tuple(notes))
+    return Candidates(items.as_list(), refused, tuple(notes))
 
 
 def _moved(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.startup.splash import Curtain, wanted
+from spooltop.startup.splash import Splash, wanted
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -62,16 +62,16 @@ def test_a_hostile_path_is_not_written_to_the_terminal(spool: str) -> None:
 
 def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[int, int]) -> None:
     ours, theirs = ends
-    curtain = Curtain.drop([spool], XTERM, (theirs,) * 3)
-    assert curtain.up
+    splash = Splash.show([spool], XTERM, (theirs,) * 3)
+    assert splash.up
     painted = until(ours, b"new 0  looking...\x1b[K")
     assert painted.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J spooltop ") and painted.count(b"looking...") == 2
-    curtain.lift()
+    splash.hide()
     assert os.read(ours, 4096).endswith(b"\x1b[?1049l")
-    again = Curtain.drop([spool], XTERM, (theirs,) * 3)
+    again = Splash.show([spool], XTERM, (theirs,) * 3)
     assert until(ours, b"new 0  looking...\x1b[K")
     again.hand_over()
-    again.lift()
+    again.hide()
     os.write(theirs, b"next")
     assert os.read(ours, 4096) == b"next"
 
@@ -81,25 +81,25 @@ def test_it_counts_what_waits_however_many_and_of_whatever_names(spool: str, end
     for number in range(12_000):
         os.close(os.open(f"{spool}/new/{'m' * (1 + number % 3 * (number > 9_000) * 9)}{number}", os.O_CREAT))
     os.close(os.open(f"{spool}/new/.hidden", os.O_CREAT))
-    curtain = Curtain.drop([spool], XTERM, (theirs,) * 3)
+    splash = Splash.show([spool], XTERM, (theirs,) * 3)
     until(ours, b"new 12,000  looking...\x1b[K")
-    curtain.hand_over()
-    assert curtain.counted == 12_000
+    splash.hand_over()
+    assert splash.counted == 12_000
 
 
 def test_nothing_is_counted_onto_the_dashboard(spool: str, ends: tuple[int, int]) -> None:
     ours, theirs = ends
-    curtain = Curtain(theirs, spool)
-    curtain.hand_over()
-    curtain.count(f"{spool}/new")
-    assert curtain.counted == 0
+    splash = Splash(theirs, spool)
+    splash.hand_over()
+    splash.count(f"{spool}/new")
+    assert splash.counted == 0
     os.write(theirs, b"next")
     assert os.read(ours, 4096) == b"next"
 
 
 def test_nothing_is_painted_where_a_stream_is_no_terminal(spool: str, ends: tuple[int, int], tmp_path: Path) -> None:
     with open(tmp_path / "out", "wb") as file:
-        assert not Curtain.drop([spool], XTERM, (ends[1], file.fileno(), ends[1])).up
+        assert not Splash.show([spool], XTERM, (ends[1], file.fileno(), ends[1])).up
 
 
 def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> None:

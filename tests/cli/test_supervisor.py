@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.startup.supervisor import may_hang, stay_apart
+from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang
 
 LINE = "30 1 0:40 / {point} rw,relatime - {kind} server rw\n"
 TABLE = LINE.format(point="/", kind="ext4") + LINE.format(point="/sys/fs/fuse/connections", kind="fusectl")
@@ -47,4 +47,4 @@ def test_links_that_lead_nowhere_are_given_up(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_apart_without_a_terminal(tmp_path: Path) -> None:
-    assert stay_apart([str(tmp_path)], str(tmp_path), {"TERM": "xterm"}) is None
+    assert fork_if_fs_may_hang([str(tmp_path)], str(tmp_path), {"TERM": "xterm"}) is None
