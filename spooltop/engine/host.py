@@ -7,8 +7,11 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
+from spooltop.model.mountinfo import parse_mounts
+
 __all__ = [
-    "LOCAL", "MOUNTED_ONCE", "ORDERED", "Machine", "command_line", "command_of", "file_system", "flock_holders", "is_network",
+    "LOCAL", "MOUNTED_ONCE", "ORDERED", "Machine", "boot_id", "command_line", "command_of", "file_system", "flock_holders",
+    "is_network",
     "process_start", "sees_all_pids", "this_machine",
 ]  # fmt: skip
 
@@ -41,8 +44,13 @@ class Machine:
 @cache
 def this_machine() -> Machine:
     return Machine(
-        os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"), _link("/proc/self/ns/pid"), _machine_id()
+        os.uname().nodename, boot_id(), _link("/proc/self/ns/pid"), _machine_id()
     )
+
+
+def boot_id(proc: str = "/proc") -> str:
+    """The id of this boot of the machine, empty where ``proc`` (a mount of procfs) does not tell."""
+    return _read(f"{proc}/sys/kernel/random/boot_id")
 
 
 def sees_all_pids() -> bool:
@@ -97,15 +105,11 @@ def file_system(fd: int) -> str:
     """
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:
-            number = next(line.split()[1] for line in info if line.startswith("mnt_id:"))
+            number = next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-            for line in table:
-                before, _, after = line.partition(" - ")
-                if before.split(" ", 1)[0] == number:
-                    return after.split(" ", 1)[0]
-    except (OSError, IndexError, StopIteration):
+            return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
+    except (OSError, ValueError, IndexError, StopIteration):
         return "?"
-    return "?"
 
 
 def is_network(kind: str) -> bool:

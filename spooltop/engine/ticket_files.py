@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +12,10 @@ from .atomic import write_new
 from .files import Files
 from .host import file_system, is_network, sees_all_pids
 from .ticket_base import BaseTicketQueue, log
+from .ticket_names import FileTicket, file_tickets, parse_file_ticket
 
 __all__ = ["FileTicketQueue"]
 
-MEMBER = re.compile(r"(?P<ticket>[0-9]{20,25})\.(?P<pid>[0-9]{1,10})\.(?P<token>[0-9a-f]{32})\Z")
-"""The name of a ticket."""
 _SEQ = "seq"
 
 
@@ -84,7 +82,7 @@ class FileTicketQueue(BaseTicketQueue):
 
     def _next(self, folder: int, seq: int) -> int:
         # The counter may have been lost in a crash; who waits has not.
-        ticket = 1 + max(_number(self._files.read(seq, 64)), max((t for t, _ in self._members(folder)), default=0))
+        ticket = 1 + max(_number(self._files.read(seq, 64)), max((ticket.number for ticket in self._tickets(folder)), default=0))
         self._count(seq, ticket)
         return ticket
 
@@ -120,12 +118,12 @@ class FileTicketQueue(BaseTicketQueue):
         except FileNotFoundError:
             return False
 
-    def _members(self, folder: int) -> list[tuple[int, str]]:
+    def _tickets(self, folder: int) -> list[FileTicket]:
         try:
             names = self._files.list(folder)
         except FileNotFoundError:
             return []  # the directory was removed since it was opened: it was empty
-        return sorted((int(found[1]), found[0]) for name in names if (found := MEMBER.match(name)))
+        return file_tickets(names)
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
@@ -141,11 +139,11 @@ class FileTicketQueue(BaseTicketQueue):
 
     def is_head(self, ticket: int) -> bool:
         with self._opened() as folder:
-            members = [] if folder is None else self._members(folder)
-            return bool(members) and members[0][0] == ticket
+            tickets = [] if folder is None else self._tickets(folder)
+            return bool(tickets) and tickets[0].number == ticket
 
     def remove(self, member: str) -> None:
-        if not MEMBER.match(member):
+        if parse_file_ticket(member) is None:
             return
         try:
             with self._opened() as folder:
@@ -157,11 +155,11 @@ class FileTicketQueue(BaseTicketQueue):
 
     def _freshen(self, head: str, folder: int) -> None:
         """Who comes after ``head`` is as old as its becoming the head: who waited long is not stale for it."""
-        members = self._members(folder) if self.stale_timeout is not None else []
-        if len(members) < 2 or members[0][1] != head:
+        tickets = self._tickets(folder) if self.stale_timeout is not None else []
+        if len(tickets) < 2 or tickets[0].name != head:
             return
         try:
-            os.utime(members[1][1], (self._clock(), self._clock()), dir_fd=folder, follow_symlinks=False)
+            os.utime(tickets[1].name, (self._clock(), self._clock()), dir_fd=folder, follow_symlinks=False)
         except OSError:
             return  # it left, or belongs to another user: its file tells when it came, as before
 
@@ -173,11 +171,10 @@ class FileTicketQueue(BaseTicketQueue):
 
     def cleanup_stale(self) -> None:
         with self._opened() as folder:
-            members = [] if folder is None else self._members(folder)
-            if folder is None or not members:
+            tickets = [] if folder is None else self._tickets(folder)
+            if folder is None or not tickets:
                 return
-            name = members[0][1]
-            pid = int(name.split(".")[1])
+            number, name, pid = tickets[0]
             if self._judges and self._gone(pid) and self._local(folder):
                 self._freshen(name, folder)
                 self._unlink(name, folder)
@@ -189,18 +186,18 @@ class FileTicketQueue(BaseTicketQueue):
             except FileNotFoundError:
                 return
             if age >= self.stale_timeout:
-                log(f"{self.queue_dir}: ticket {members[0][0]} evicted after {age:.0f} s; pid {pid} may still be at work")
+                log(f"{self.queue_dir}: ticket {number} evicted after {age:.0f} s; pid {pid} may still be at work")
                 self._freshen(name, folder)
                 self._unlink(name, folder)
 
     def is_empty(self) -> bool:
         with self._opened() as folder:
-            return folder is None or not self._members(folder)
+            return folder is None or not self._tickets(folder)
 
     def maybe_cleanup(self) -> None:
         try:
             with self._counting() as (folder, _):
-                if self._members(folder):
+                if self._tickets(folder):
                     return
                 self._unlink(_SEQ, folder)
             os.rmdir(self.queue_dir)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .ticket_base import BaseTicketQueue, log
+from .ticket_names import parse_redis_ticket
 
 __all__ = ["RedisTicketQueue"]
 
@@ -53,8 +54,6 @@ if gone == 1 and head[1] == ARGV[1] and tonumber(ARGV[3]) > 0 and redis.call('ZC
 end
 return gone
 """
-_EPOCH_MS = 1_000_000_000_000
-"""A smaller ``ts_ms`` is no time since the epoch but a monotonic clock's, as stouputils writes: it says nothing here."""
 
 
 class RedisTicketQueue(BaseTicketQueue):
@@ -157,13 +156,13 @@ class RedisTicketQueue(BaseTicketQueue):
         head = self._head() if self.stale_timeout is not None else None
         if head is None or self.stale_timeout is None:
             return
-        parts = head.split(":")
-        if len(parts) != 3 or not parts[2].isdecimal() or int(parts[2]) < _EPOCH_MS:
+        ticket = parse_redis_ticket(head)
+        if ticket is None or ticket.at_ms is None:
             return
         since = self.client.get(self._since)
-        age = self._clock() - max(int(parts[2]), int(since or 0)) / 1000
+        age = self._clock() - max(ticket.at_ms, int(since or 0)) / 1000
         if age >= self.stale_timeout and self._take_out(head):
-            log(f"{self.name}: ticket {parts[0]} evicted after {age:.0f} s; its holder may still be at work")
+            log(f"{self.name}: ticket {ticket.number} evicted after {age:.0f} s; its holder may still be at work")
 
     def is_empty(self) -> bool:
         return bool(self.ensure_client().zcard(self._keys[1]) == 0)

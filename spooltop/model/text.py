@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 
-__all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "suppressed_words", "unescape"]
+__all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "program_of", "suppressed_words", "unescape"]
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
-_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|dash|sh|env)[0-9.]*")
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
 
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
@@ -60,7 +60,7 @@ def bare_all(names: Sequence[str]) -> Sequence[str]:
     r"""``escape`` of each as it stands between the quotes of a string of JSON; they themselves where none needs either.
 
     >>> print(*bare_all(['a', 'b"', 'c\\x1b']))
-    a b\\" c\\\\x1b
+    a b\" c\\\\x1b
     """
     together = "".join(names)
     if together.isascii() and not together.encode().translate(None, _BARE):
@@ -114,12 +114,35 @@ def program(command: str) -> str:
     >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
     ('worker.py', 'rsync', 'sh', 'worker')
     """
-    words = command.split()
-    if not words:
-        return command
-    first = words[0].rsplit("/", 1)[-1] or words[0]
-    script = words[1].rsplit("/", 1)[-1] if len(words) > 1 and not words[1].startswith("-") else ""
-    return script if script and _INTERPRETERS.fullmatch(first) else first
+    return program_of(command.split()).removesuffix(" -c") or command
+
+
+def program_of(arguments: Sequence[str]) -> str:
+    """What a process with these arguments is called by people; "" where there are none. Not escaped.
+
+    >>> program_of(["/usr/bin/python3", "-m", "worker"]), program_of(["python3", "-u", "/srv/worker.py", "x"])
+    ('worker', 'worker.py')
+    >>> program_of(["/bin/sh", "-c", "a b"]), program_of(["-bash"])
+    ('sh -c', 'bash')
+    """
+    if not arguments or not arguments[0]:
+        return ""
+    name = _base(arguments[0].lstrip("-")) or arguments[0]
+    if not _INTERPRETERS.fullmatch(name):
+        return name
+    rest = iter(arguments[1:])
+    for word in rest:
+        if word == "-m":
+            return next(rest, name)
+        if word == "-c":
+            return f"{name} -c"
+        if not word.startswith("-"):
+            return _base(word) or name
+    return name
+
+
+def _base(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
 
 
 def suppressed_words(by_source: Mapping[str, int]) -> str:

@@ -43,12 +43,11 @@ def _heard() -> tuple[Signals, ...]:
 def may_hang(path: str, mountinfo: str) -> bool:
     """Whether ``path`` leads to a file system that asks somebody else, by the text of ``/proc/self/mountinfo`` (proc(5)). Asks
     no such file system anything."""
-    points: dict[str, bool] = {}
-    for line in mountinfo.splitlines():
-        front, _, back = line.partition(" - ")
-        fields, kind = front.split(" "), back.partition(" ")[0]
-        if len(fields) > 4:
-            points[_plain(fields[4])] = kind.startswith(_REMOTE) and kind != _CONTROL
+    from spooltop.model.mountinfo import parse_mounts
+
+    points = {
+        point: kind.startswith(_REMOTE) and kind != _CONTROL for _, _, point, kind, _ in parse_mounts(mountinfo.splitlines())
+    }
     if not any(points.values()):
         return False
     left, at, links = os.path.abspath(path).split("/")[::-1], "/", 0
@@ -71,11 +70,6 @@ def may_hang(path: str, mountinfo: str) -> bool:
         left += to.split("/")[::-1]
         at = "/" if to.startswith("/") else os.path.dirname(at)
     return False
-
-
-def _plain(field: str) -> str:
-    """A path of mountinfo without its octal escapes."""
-    return os.fsdecode(os.fsencode(field).decode("unicode_escape").encode("latin-1")) if "\\" in field else field
 
 
 def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import spooltop.engine
-from spooltop.engine import atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files, tickets
+from spooltop.engine import atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files, ticket_names, tickets
 
 HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
 
@@ -21,7 +21,9 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
     assert "spooltop" in loaded and HEAVY & set(loaded) == set()
 
 
-@pytest.mark.parametrize("module", [spooltop.engine, atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files])
+@pytest.mark.parametrize(
+    "module", [spooltop.engine, atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files, ticket_names]
+)
 def test_the_examples_run(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0 and outcome.failed == 0

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model import query, units
+from spooltop.model import mountinfo, query, selection, text, units
 from spooltop.model.units import age, cells, clock_time, count, duration, fit, interval, parse_age, percent, rate, size, span
 
 TIMES = st.floats(min_value=-1e6, max_value=1e18) | st.just(float("inf"))
 
 
-@pytest.mark.parametrize("module", [units, query], ids=["units", "query"])
+@pytest.mark.parametrize("module", [mountinfo, query, selection, text, units], ids=lambda module: module.__name__)
 def test_examples_in_the_docs_hold(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0

@@ -14,7 +14,7 @@ from typing import Literal
 from spooltop.model.vocabulary import LIVE, Box
 
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
-from ...engine.ticket_files import MEMBER
+from ...engine.ticket_names import file_tickets
 from ...errors import NotASpool, Unreadable
 from . import hints
 from .locks.lock_files import is_lock_name
@@ -79,7 +79,7 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Tar
         return Target("cursors", path)
     if "seq" in names and all(name == "seq" or name.startswith(".") for name in names):
         return Target("tickets", path)  # a queue in which nobody waits
-    if any(MEMBER.match(name) for name in names) and _is_file(fd, "seq"):
+    if file_tickets(names) and _is_file(fd, "seq"):
         return Target("tickets", path)
     if hints.spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):

@@ -5,12 +5,12 @@ Nothing is written there but what every client says of itself when it connects.
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from spooltop.engine.ticket_names import EPOCH_MS, parse_redis_ticket
 from spooltop.model.observation import Lock, LockParty
 
 from ...errors import UsageError
@@ -19,9 +19,6 @@ from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPas
 
 __all__ = ["RedisTickets"]
 
-_MEMBER = re.compile(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
-_EPOCH_MS = 1_000_000_000_000
-"""A smaller ``ts_ms`` is a monotonic clock's, as stouputils writes: it is no time."""
 _UNKNOWN = "Redis tells no process: whether its holder lives is not known"
 _LEAST = 1.0
 """Seconds between two looks."""
@@ -149,7 +146,7 @@ class RedisTickets:
             why = f"{escape(key)} is no queue of tickets" if "WRONGTYPE" in str(number) else escape(str(number))
             return Lock(path, "redis", verdict="unknown", evidence=why)
         waiting = _whole(number) - 1
-        tickets = [member for raw in _listed(listed) if _MEMBER.match(member := _text(_bytes(raw)))]
+        tickets = [member for raw in _listed(listed) if parse_redis_ticket(member := _text(_bytes(raw)))]
         if not tickets:
             if self._named or _whole(counted):
                 return Lock(path, "redis", verdict="free", evidence="nobody has a ticket")
@@ -164,11 +161,11 @@ class RedisTickets:
     def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:
         """When it came or became the head, epoch seconds. Where only another clock tells that, when it was first seen, but at
         that look itself None."""
-        found = _MEMBER.match(member)
-        came = int(found[3]) if found is not None else 0
+        ticket = parse_redis_ticket(member)
+        came = 0 if ticket is None else ticket.at_ms or 0
         told = head_since if isinstance(head_since, bytes) else b""
         became = int(told) if told.isdigit() and len(told) <= 20 else 0
-        if max(came, became) >= _EPOCH_MS:
+        if max(came, became) >= EPOCH_MS:
             return max(came, became) / 1000
         seen = self._seen_before.get((name, member))
         self._seen[name, member] = self._clock() if seen is None else seen
@@ -226,8 +223,8 @@ def _without_secrets(parts: SplitResult) -> str:
 
 def _words(member: str) -> str:
     """``ticket 7 1e6f71c9``: its number and the beginning of its token."""
-    found = _MEMBER.match(member)
-    return f"ticket {int(found[1])} {escape(found[2][:8])}".rstrip() if found is not None else escape(member)
+    ticket = parse_redis_ticket(member)
+    return escape(member) if ticket is None else f"ticket {ticket.number} {escape(ticket.token[:8])}".rstrip()
 
 
 def _text(value: bytes) -> str:

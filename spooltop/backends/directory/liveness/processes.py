@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from spooltop.engine.host import Machine, this_machine
+from spooltop.engine.host import Machine, boot_id, this_machine
+from spooltop.model.text import program_of
 
-__all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes", "short_command"]
+__all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes"]
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _PID_AT_MOST = 1 << 22
 _FAMILY_AT_MOST = 64
-_INTERPRETERS = ("python", "pypy", "bash", "dash", "sh", "perl", "ruby", "node", "php")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +66,6 @@ class Descriptors:
     all_seen: bool
 
 
-def short_command(arguments: list[str]) -> str | None:
-    """``python3 -u /srv/worker.py x`` → ``worker.py``: what a person calls the process.
-
-    >>> short_command(["/usr/bin/python3", "-m", "worker"])
-    'worker'
-    """
-    if not arguments or not arguments[0]:
-        return None
-    name = os.path.basename(arguments[0].lstrip("-")) or arguments[0]
-    if not name.startswith(_INTERPRETERS):
-        return name
-    rest = iter(arguments[1:])
-    for word in rest:
-        if word == "-m":
-            return next(rest, name)
-        if word == "-c":
-            return f"{name} -c"
-        if not word.startswith("-"):
-            return os.path.basename(word) or name
-    return name
-
-
 class Processes:
     """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept."""
 
@@ -95,7 +73,7 @@ class Processes:
         self._proc = proc
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._boot_id: str | None = None
+        self._boot_id = ""
 
     def wall(self) -> float:
         """The wall clock that the kernel stamps files with, epoch seconds."""
@@ -108,14 +86,15 @@ class Processes:
     def host(self) -> str:
         return socket.gethostname()
 
-    def boot_id(self) -> str | None:
-        if self._boot_id is None:
-            self._boot_id = self._text("sys/kernel/random/boot_id")
+    def boot_id(self) -> str:
+        """Empty where it is not told."""
+        if not self._boot_id:
+            self._boot_id = boot_id(self._proc)
         return self._boot_id
 
     def machine(self) -> Machine:
         """This machine, and the pid namespace of this process, as a presence file names them."""
-        return Machine(self.host(), self.boot_id() or "", f"pid:[{self.namespace()}]", this_machine().machine_id)
+        return Machine(self.host(), self.boot_id(), f"pid:[{self.namespace()}]", this_machine().machine_id)
 
     def namespace(self) -> int | None:
         """The inode of this process's pid namespace, None where it is not told."""
@@ -350,7 +329,7 @@ def _described(pid: int) -> tuple[str | None, str | None, float | None]:
             since = one.create_time()
             command = one.name() or None
             user = one.username()
-            command = short_command(one.cmdline()) or command
+            command = program_of(one.cmdline()) or command
     except psutil.Error:
         return command, user, since  # it ended, or hides something: what was learnt until then is known
     return command, user, since

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from spooltop.engine.ticket_files import MEMBER
+from spooltop.engine.ticket_names import file_tickets, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.capabilities import Can
 from spooltop.model.observation import Lock
@@ -40,7 +40,7 @@ from .lock_files import LockFiles, message_locks, read_table
 from .removal import CONTENT_MAX, LOCKS, Changed, LockRecord, Pin, check_same, opened_below, pinned, put_back, take_away
 from .soft_lock_liveness import Judge, soft_lock
 from .soft_locks import read_marker
-from .ticket_queues import members_in, orphaned, ticket_queue
+from .ticket_queues import orphaned, ticket_queue
 
 __all__ = ["STALE_AFTER", "LockOperator"]
 
@@ -200,16 +200,14 @@ class LockOperator(ItemOperator[LockRecord]):
         path = "" if own_queue else os.path.basename(lock.path)
         items: list[Item] = []
         with opened_below(fd, path, self._files) as own:
-            for name in members_in(self._files.list(own)):
-                found = MEMBER.match(name)
-                pid = int(found["pid"]) if found is not None else 0
+            for number, name, pid in file_tickets(self._files.list(own)):
                 if not (force and not items) and self._processes.exists(pid) is not False:
                     break
                 refusal = _rights(own, name, row, self._path, self._files)
                 if refusal is not None:
                     return [], [refusal]
                 ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
-                ticket = f"{escape(os.path.basename(lock.path))}/{int(name.partition('.')[0])}"
+                ticket = f"{escape(os.path.basename(lock.path))}/{number}"
                 items.append(Item(replace(row, id=ticket, name=name), ref, lock.evidence if force else "", ref.record.words))
                 if force:
                     break
@@ -269,10 +267,10 @@ class LockOperator(ItemOperator[LockRecord]):
 
     def _freshen(self, queue: int, head: str) -> None:
         """Who comes next is as old as its becoming the head: who waited long is not stale for it."""
-        members = members_in(self._files.list(queue))
-        if members[:1] == [head] and len(members) > 1:
+        tickets = file_tickets(self._files.list(queue))
+        if len(tickets) > 1 and tickets[0].name == head:
             try:
-                os.utime(members[1], (self._clock(), self._clock()), dir_fd=queue, follow_symlinks=False)
+                os.utime(tickets[1].name, (self._clock(), self._clock()), dir_fd=queue, follow_symlinks=False)
             except OSError:
                 return  # it left, or belongs to another user: its file tells when it came, as before
 
@@ -312,7 +310,7 @@ class LockOperator(ItemOperator[LockRecord]):
         try:
             with opened_below(fd, one.below, self._files) as own:
                 why = self._blocked(one, fd, own)
-                waiting = len(members_in(self._files.list(own))) if one.is_ticket else 0
+                waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
         except OSError as error:
             return Refusal(row, f"its directory is not there any more: {error.strerror}")
         if why:
@@ -339,7 +337,8 @@ class LockOperator(ItemOperator[LockRecord]):
                 last = self._files.read(fd, 64).strip()
             finally:
                 self._files.close(fd)
-            if not last.isdigit() or int(last) < int(one.names[0].partition(".")[0]):
+            ticket = parse_file_ticket(one.names[0])
+            if not last.isdigit() or ticket is None or int(last) < ticket.number:
                 return "the queue has begun anew since, and its number may be another's now"
         elif one.below:
             lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())

@@ -7,22 +7,17 @@ import stat
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spooltop.engine.ticket_files import MEMBER
+from spooltop.engine.ticket_names import FileTicket, file_tickets
 from spooltop.model.observation import Lock, LockParty
 from spooltop.model.vocabulary import Verdict
 
 from ..liveness.processes import Processes
 from .soft_lock_liveness import Judge, party
 
-__all__ = ["members_in", "orphaned", "ticket_queue"]
+__all__ = ["orphaned", "ticket_queue"]
 
 _AT_MOST = 1_000
 _SUFFIX = ".queue"
-
-
-def members_in(names: Iterable[str]) -> list[str]:
-    """The tickets among some names, in their order."""
-    return sorted(filter(MEMBER.match, names), key=lambda name: (int(name.partition(".")[0]), name))
 
 
 def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
@@ -34,10 +29,10 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
     try:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
         names = os.listdir(fd)
-        members = members_in(names)[:_AT_MOST]
-        if not members and "seq" not in names:
+        tickets = file_tickets(names)[:_AT_MOST]
+        if not tickets and "seq" not in names:
             return None
-        parties = [party for member in members if (party := _party(member, fd, judge.processes)) is not None]
+        parties = [party for ticket in tickets if (party := _party(ticket, fd, judge.processes)) is not None]
     except OSError:
         return None  # not ours to look into, or cleaned up meanwhile
     finally:
@@ -74,13 +69,11 @@ def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
     return tuple(told(lock) for lock in found)
 
 
-def _party(member: str, fd: int, processes: Processes) -> LockParty | None:
-    found = MEMBER.match(member)
+def _party(ticket: FileTicket, fd: int, processes: Processes) -> LockParty | None:
     try:
-        status = os.stat(member, dir_fd=fd, follow_symlinks=False)
+        status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
     except OSError:
         return None  # served meanwhile
-    if found is None or not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    pid = int(found["pid"])
-    return party(pid, status.st_mtime, processes)
+    return party(ticket.pid, status.st_mtime, processes)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spooltop.engine import host
+from spooltop.model.mountinfo import parse_mounts
 
 __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
-
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +24,9 @@ class Mount:
 
 
 def parse_mountinfo(text: str) -> dict[int, Mount]:
-    """Mounts by their number. A line that makes no sense is left out: the kernel may add fields, never remove them."""
-    mounts: dict[int, Mount] = {}
-    for line in text.splitlines():
-        front, dash, back = line.partition(" - ")
-        fields, tail = front.split(" "), back.split(" ")
-        if not dash or len(fields) < 6 or len(tail) < 3:
-            continue
-        major, _, minor = fields[2].partition(":")
-        if not (fields[0].isdigit() and major.isdigit() and minor.isdigit()):
-            continue
-        point = _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), fields[4])
-        readonly = "ro" in fields[5].split(",") or "ro" in tail[2].split(",")
-        mounts[int(fields[0])] = Mount(int(fields[0]), (int(major), int(minor)), point, tail[0], readonly)
-    return mounts
+    """Mounts by their number."""
+    mounts = (Mount(*fields) for fields in parse_mounts(text.splitlines()))
+    return {mount.number: mount for mount in mounts}
 
 
 def mount_of(fd: int, proc: str = "/proc") -> Mount | None:

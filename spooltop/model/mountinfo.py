@@ -1,0 +1,39 @@
+"""The parser of ``/proc/self/mountinfo``, proc(5). Imports nothing: it runs before the first paint."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["parse_mounts"]
+
+
+def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], str, str, bool]]:
+    """Yields the mounts in their order: number, device (major, minor), mount point, kind of file system, and whether it is
+    read-only. A line that makes no sense is left out: the kernel may add fields, never remove them.
+
+    >>> line = "40 27 0:39 /a /srv/a\\\\040b ro,relatime - btrfs /dev/sda rw,compress"
+    >>> list(parse_mounts([line, "nonsense"]))
+    [(40, (0, 39), '/srv/a b', 'btrfs', True)]
+    """
+    for line in lines:
+        front, dash, back = line.partition(" - ")
+        fields, tail = front.split(" "), back.split(" ")
+        if not dash or len(fields) < 6 or len(tail) < 3:
+            continue
+        major, _, minor = fields[2].partition(":")
+        if not (fields[0].isdigit() and major.isdigit() and minor.isdigit()):
+            continue
+        readonly = "ro" in fields[5].split(",") or "ro" in tail[2].rstrip("\n").split(",")
+        yield int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], readonly
+
+
+def _unescaped(field: str) -> str:
+    """A path without its octal escapes (blank, tab, newline, backslash, ``#``)."""
+    first, *rest = field.split("\\")
+    return first + "".join(chr(int(part[:3], 8)) + part[3:] if _is_octal(part[:3]) else "\\" + part for part in rest)
+
+
+def _is_octal(digits: str) -> bool:
+    return len(digits) == 3 and all("0" <= digit <= "7" for digit in digits)
