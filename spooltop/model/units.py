@@ -246,11 +246,20 @@ def pace(rate: float) -> str:
 
 
 def _width(char: str) -> int:
+    """Cells of one character, as the dashboard's toolkit counts them too: a test compares the two."""
     if char.isascii():
         return 1 if char.isprintable() else 0
-    if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc", "Cs"):
+    if unicodedata.category(char) in _MARKS or _is_jamo_mark(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+_MARKS = frozenset(("Mn", "Me", "Mc", "Cf", "Cc", "Cs"))
+
+
+def _is_jamo_mark(char: str) -> bool:
+    """True for vowels and final consonants of Hangul, which join the syllable before them (UAX #29)."""
+    return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
 
 
 def cells(text: str) -> int:

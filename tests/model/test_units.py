@@ -8,6 +8,7 @@ import doctest
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import get_character_cell_size
 
 from spooltop.errors import UsageError
 from spooltop.model import mountinfo, query, selection, text, units
@@ -141,3 +142,19 @@ def test_names_are_cut_at_the_left() -> None:
     assert fit("1795222801446548.4290.vm", 10) == "…8.4290.vm"
     assert fit("1795222801446548.4290.vm", 10, mark="..") == "...4290.vm"
     assert fit("\u0301e\u0301", 3, "right") == "  \u0301e\u0301"
+
+
+NEWER = [
+    *range(0x2630, 0x2638), *range(0x268A, 0x2690), *range(0x4DC0, 0x4E00), *range(0x1D300, 0x1D357), *range(0x1D360, 0x1D377),
+]  # fmt: skip
+"""Wide only from Unicode 16 on, which the interpreter's table may not know yet."""
+FILLERS = [0x3164, 0xFFA0]
+SKIN_TONES = [*range(0x1F3FB, 0x1F400)]
+"""Drawn alone they are two cells wide; behind an emoji they have none."""
+
+
+def test_a_character_has_one_width_on_the_command_line_and_in_the_dashboard() -> None:
+    excepted = {*NEWER, *FILLERS, *SKIN_TONES}
+    characters = (chr(code) for code in range(0x110000) if code not in excepted)
+    differing = [char for char in characters if char.isprintable() and cells(char) != get_character_cell_size(char)]
+    assert differing == []
