@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .model.row import Payload
     from .model.selection import Selection
     from .model.snapshot import Snapshot
-    from .model.tracked import Followed
+    from .model.tracked import TrackedMessage
     from .model.vocabulary import Json, Key
     from .observe.mutes import MuteFile
     from .observe.observer import Observer
@@ -167,7 +167,7 @@ class Control:
         return replace(payload, data=self._redactor.data(payload.data)) if self._redactor else payload
 
     @_while_open
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
         Of more than 1,000 the first. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)

@@ -62,13 +62,13 @@ def writers_of(path: str) -> WriterWatch:
     """Raises ``Refused`` where the kernel does not tell who writes."""
     from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.liveness.processes import Processes
-    from .model.observation import LockParty
+    from .model.observation import LockHolder
 
     processes = Processes()
 
-    def described(pid: int) -> LockParty:
+    def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)
-        return LockParty(pid) if process is None else LockParty(pid, process.command, process.user)
+        return LockHolder(pid) if process is None else LockHolder(pid, process.command, process.user)
 
     writers = WriterWatch(described)
     try:

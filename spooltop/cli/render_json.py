@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spooltop.model.observation import BoxState, CursorSection, Lock, LockParty
+from spooltop.model.observation import BoxState, CursorSection, Lock, LockHolder
 from spooltop.model.vocabulary import Box, Key
 
 from ..model.holders import Holders
@@ -82,7 +82,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "duplicates_suppressed": {escape(source): many for source, many in sight.suppressed.items()},
         "last_claim_at": sight.last_claim_at,
         "who": {"user": sight.who.user, "uid": sight.who.uid, "words": sight.who.words},
-        "refusals": {str(action): reason for action, reason in sight.can.refusals.items()},
+        "refusals": {str(action): reason for action, reason in sight.capabilities.refusals.items()},
         "watch": {"mode": sight.watch.mode, "reason": sight.watch.reason, "watched_for": snapshot.watched_for},
         "not_judged": list(snapshot.not_judged_codes),
         "not_visible": list(snapshot.not_visible),
@@ -297,7 +297,7 @@ def _lock(lock: Lock) -> dict[str, Any]:
     }
 
 
-def _party(party: LockParty) -> dict[str, Any]:
+def _party(party: LockHolder) -> dict[str, Any]:
     return {
         "pid": party.pid,
         "command": None if party.command is None else escape(party.command),

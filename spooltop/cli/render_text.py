@@ -6,7 +6,7 @@ import datetime
 import json
 from collections.abc import Iterable, Sequence
 
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ..model.expiry import expired_words, kept_words
@@ -37,12 +37,12 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
     )
     you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
-    why_not = sight.can.why_not(_CHANGES_ALONE.get(sight.layout, Action.REQUEUE))
+    why_not = sight.capabilities.why_not(_CHANGES_ALONE.get(sight.layout, Action.REQUEUE))
     lines = [
         f"spooltop {escape(target)}",
         f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
         f"{room} · {you}",
-        *([f"read-only: {printable(why_not)}"] if why_not and not sight.can.change else []),
+        *([f"read-only: {printable(why_not)}"] if why_not and not sight.capabilities.change else []),
         "",
         *_problems(snapshot),
     ]
@@ -190,7 +190,7 @@ def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     return lines
 
 
-def _party(one: LockParty) -> str:
+def _party(one: LockHolder) -> str:
     return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.control import Control
 from spooltop.model.text import escape
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
@@ -20,7 +20,7 @@ _LOOK = 0.25
 
 def trace(
     control: Control, ids: Sequence[str], began: float, seconds: float, say: Callable[[str], None]
-) -> Mapping[str, Followed]:
+) -> Mapping[str, TrackedMessage]:
     """Follows ``ids``, put since ``began`` (epoch seconds), until all went through or ``seconds`` are over: where each is."""
     end = control.now() + seconds
     told: set[tuple[str, str, float | None]] = set()
@@ -38,12 +38,12 @@ def trace(
         control.look()
 
 
-def finished(one: Followed) -> bool:
+def finished(one: TrackedMessage) -> bool:
     """True where it was taken and ended: acked."""
     return one.gone_at is not None
 
 
-def verdict(found: Mapping[str, Followed], began: float, seconds: float) -> str:
+def verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -> str:
     """``3 of 3 went through, after 12ms to 0.8s``, and what the others wait for."""
     took = sorted(_since(one, one.gone_at, began) for one in found.values() if one.gone_at is not None)
     words = f"{len(took):,} of {len(found):,} went through"
@@ -63,7 +63,7 @@ def verdict(found: Mapping[str, Followed], began: float, seconds: float) -> str:
     return words if not parts else f"{words}; after {duration(seconds)} {', '.join(parts)}"
 
 
-def as_json(found: Mapping[str, Followed], began: float) -> list[Json]:
+def as_json(found: Mapping[str, TrackedMessage], began: float) -> list[Json]:
     """One object for each, times in epoch seconds, null where not seen."""
     return [
         {
@@ -74,7 +74,7 @@ def as_json(found: Mapping[str, Followed], began: float) -> list[Json]:
     ]  # fmt: skip
 
 
-def _steps(one: Followed, began: float) -> list[tuple[str, str]]:
+def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
     """Where it was since it was put, as far as it was seen, in order: each step, and what is told of it when it is new."""
     claimed: list[tuple[str, str]] = []
     if one.claimed_at is not None:
@@ -90,5 +90,5 @@ def _steps(one: Followed, began: float) -> list[tuple[str, str]]:
     return [(f"set aside in {one.box}", "")] if one.box is not None else []
 
 
-def _since(one: Followed, at: float, began: float) -> float:
+def _since(one: TrackedMessage, at: float, began: float) -> float:
     return max(0.0, at - (began if one.put_at is None else one.put_at))

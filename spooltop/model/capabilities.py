@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from .vocabulary import Action
 
-__all__ = ["Can"]
+__all__ = ["Capabilities"]
 
 _NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Can:
+class Capabilities:
     """For each action that is not available, the reason in words that say what to do. What is not named is allowed."""
 
     refusals: Mapping[Action, str] = field(default_factory=dict)
@@ -28,6 +28,6 @@ class Can:
         return any(action not in self.refusals for action in Action if action not in _NO_MESSAGES)
 
     @staticmethod
-    def nothing(reason: str) -> Can:
+    def nothing(reason: str) -> Capabilities:
         """Read-only, for one reason."""
-        return Can(dict.fromkeys(Action, reason))
+        return Capabilities(dict.fromkeys(Action, reason))

@@ -8,13 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .capabilities import Can
+from .capabilities import Capabilities
 from .row import Row
 from .vocabulary import DIED, Box, Json, Key
 
 __all__ = [
-    "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "CursorSection", "CursorSource", "CursorVersion", "CursorWrite", "Disk", "Flow",
-    "Lock", "LockParty", "Passage", "Poll", "Return", "Sight", "SourceAges", "Tried", "VerdictCounts", "Watch", "Who",
+    "AGE_BOUNDS",
+    "AHEAD",
+    "Ages",
+    "BoxState",
+    "Completion",
+    "CursorSection",
+    "CursorSource",
+    "CursorVersion",
+    "CursorWrite",
+    "Disk",
+    "Flow",
+    "Lock",
+    "LockHolder",
+    "Poll",
+    "Return",
+    "Sight",
+    "SourceAges",
+    "Tried",
+    "VerdictCounts",
+    "Viewer",
+    "Watch",
 ]  # fmt: skip
 
 
@@ -88,7 +107,7 @@ class Ages:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Completion:
     """One message that was finished: put, claimed and gone at these times, None where not known."""
 
     put_at: float | None
@@ -151,7 +170,7 @@ class Flow:
     requeued: int = 0
     done: int = 0
     arrived_by_source: Mapping[str, int] = field(default_factory=dict)
-    passages: tuple[Passage, ...] = ()
+    completions: tuple[Completion, ...] = ()
     exact: bool = True
     measured: bool = False
     retried: int = 0
@@ -176,7 +195,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class LockParty:
+class LockHolder:
     """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when this was first seen."""
 
     pid: int | None
@@ -193,8 +212,8 @@ class Lock:
 
     path: str
     kind: str
-    holders: tuple[LockParty, ...] = ()
-    waiters: tuple[LockParty, ...] = ()
+    holders: tuple[LockHolder, ...] = ()
+    waiters: tuple[LockHolder, ...] = ()
     verdict: str = "unknown"
     evidence: str = ""
     failed: bool = False
@@ -209,7 +228,7 @@ class CursorWrite:
     source: str
     old: Json
     new: Json
-    writer: LockParty
+    writer: LockHolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +242,7 @@ class CursorVersion:
     sections: Mapping[str, Json]
     inode: int = 0
     unread: int | None = None
-    writer: LockParty | None = None
+    writer: LockHolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +258,7 @@ class CursorSource:
     inode: int = 0
     mtime: float = 0.0
     size: int = 0
-    lock_holders: tuple[LockParty, ...] = ()
+    lock_holders: tuple[LockHolder, ...] = ()
     litter: tuple[str, ...] = ()
     """Temporary files beside it that tell of an unsafe writer, names as on disk."""
     journal: tuple[CursorWrite, ...] = ()
@@ -247,7 +266,7 @@ class CursorSource:
     of them were published before the file was read."""
     lock_there: bool | None = None
     """Whether ``.cursors.lock`` stands beside it: without it nobody locks by it. None: not looked."""
-    writer: LockParty | None = None
+    writer: LockHolder | None = None
     """Who published what was read, where the kernel was asked to tell (fanotify(7)) and did."""
     earlier: tuple[CursorVersion, ...] = ()
     """What it held since the look before and holds no more, oldest first."""
@@ -283,9 +302,9 @@ class CursorSection:
     value: Json
     inode: int
     also_changed: tuple[str, ...] = ()
-    held_by: tuple[LockParty, ...] = ()
+    held_by: tuple[LockHolder, ...] = ()
     shown: str = ""
-    writer: LockParty | None = None
+    writer: LockHolder | None = None
     """Who wrote it, where the journal or the kernel tells; nobody is guessed."""
     lock_there: bool | None = None
     back: bool = False
@@ -297,7 +316,7 @@ class CursorSection:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Viewer:
     """Who runs this, and what they may do, in words: ("memex", "read-write")."""
 
     user: str
@@ -358,8 +377,8 @@ class Sight:
     last_claim_at: float | None = None
     ages: Ages | None = None
     """Of what waits in ``new``; None where that is not visible or is no queue."""
-    who: Who = field(default_factory=lambda: Who("?", -1))
-    can: Can = field(default_factory=Can)
+    who: Viewer = field(default_factory=lambda: Viewer("?", -1))
+    capabilities: Capabilities = field(default_factory=Capabilities)
     watch: Watch = field(default_factory=Watch)
     clock_jumped: float | None = None
     """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""

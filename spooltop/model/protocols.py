@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .audit import AuditLog
-from .capabilities import Can
+from .capabilities import Capabilities
 from .holders import Holders
 from .observation import Sight
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .progress import Progress
 from .row import Payload, Row
 from .selection import Selection
-from .tracked import Followed
+from .tracked import TrackedMessage
 from .vocabulary import Action, Box, Json, Key
 
 __all__ = ["BATCH", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
@@ -83,8 +83,8 @@ class Reader(Protocol):
     """Looks at one spool. Not thread-safe but for ``changes`` and ``wake``: one thread looks."""
 
     def see(self, *, rescan: bool = False) -> Sight:
-        """One look. Scans what may have changed (everything with ``rescan``); never raises for what the spool does: what is
-        not visible is said in the Sight."""
+        """One look. Scans what may have changed (everything with ``rescan``); never raises for what the spool does:
+        the Observation says what is not visible."""
         ...
 
     def listing(
@@ -98,7 +98,7 @@ class Reader(Protocol):
         """The first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` where it is gone or no file."""
         ...
 
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Where the messages with these ids are as of the last look, by id; at most 1,000 of them. Keeps an eye on them until
         asked for others (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
         ...
@@ -126,7 +126,7 @@ class Reader(Protocol):
 class Operator(Protocol):
     """Changes one spool. ``perform`` is the only thing that changes anything."""
 
-    def can(self) -> Can: ...
+    def capabilities(self) -> Capabilities: ...
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .observation import CursorSection, Lock, LockParty, Poll, Sight
+from .observation import CursorSection, Lock, LockHolder, Poll, Sight
 from .problem import Problem
 from .vocabulary import Box, Json
 
@@ -82,7 +82,7 @@ class Cursor:
     reverts_is_bound: bool = False
     """True where there may have been more: not all writes were read, or a poll log tells of more than the file."""
     history: tuple[CursorSection, ...] = ()
-    lock_holders: tuple[LockParty, ...] = ()
+    lock_holders: tuple[LockHolder, ...] = ()
     suspects: tuple[tuple[str, int], ...] = ()
     """Other sources that advanced in the very writes that reverted it, with in how many of ``reverts_recent``, most first."""
     unsafe: tuple[str, ...] = ()

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from .vocabulary import Box, Verdict
 
-__all__ = ["Followed"]
+__all__ = ["TrackedMessage"]
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class TrackedMessage:
     """Where the message with one id is, as far as it was seen. Times are epoch seconds.
 
     ``box`` is where it stands now; None where it is in no box (``gone_at`` says since when at the latest) or not found yet.

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 
 class Action(StrEnum):
-    """What an operation does. A kind of spool says by ``Can`` which of them it has."""
+    """What an operation does. A kind of spool says by ``Capabilities`` which of them it has."""
 
     REQUEUE = "requeue"
     PURGE = "purge"

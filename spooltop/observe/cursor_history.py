@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from spooltop.model.observation import CursorSection, CursorWrite, LockParty
+from spooltop.model.observation import CursorSection, CursorWrite, LockHolder
 from spooltop.model.vocabulary import Json
 
 from ..model.cursor_values import direction, order, pick, shown
@@ -45,8 +45,8 @@ class Write:
     kept: bool = False
     exact: bool | None = None
     repeated: bool = True
-    held_by: tuple[LockParty, ...] = ()
-    writer: LockParty | None = None
+    held_by: tuple[LockHolder, ...] = ()
+    writer: LockHolder | None = None
     lock_there: bool | None = None
     journaled: bool = False
 
@@ -70,7 +70,7 @@ class Change:
         return self.write.advanced
 
     @property
-    def writer(self) -> LockParty | None:
+    def writer(self) -> LockHolder | None:
         return self.write.writer
 
 

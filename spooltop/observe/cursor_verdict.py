@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spooltop.model.observation import LockParty
+from spooltop.model.observation import LockHolder
 
 from ..model.text import escape, program
 from ..model.units import age, interval
@@ -140,7 +140,7 @@ def _written_by(lost: Sequence[Change]) -> str:
     return "".join(f"; {n} written by {name}" for name, n in times[:1])
 
 
-def _name(writer: LockParty | None) -> str:
+def _name(writer: LockHolder | None) -> str:
     if writer is None:
         return "?"
     return escape(program(writer.command)) if writer.command else f"pid {writer.pid}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from spooltop.model.observation import CursorSection, CursorSource, CursorVersion, CursorWrite, LockParty, Poll
+from spooltop.model.observation import CursorSection, CursorSource, CursorVersion, CursorWrite, LockHolder, Poll
 from spooltop.model.vocabulary import Json
 
 from ..model.snapshot import Cursor
@@ -54,7 +54,7 @@ class _File:
     error_since: float = 0.0
     good_at: float | None = None
     away_since: float | None = None
-    lock_holders: tuple[LockParty, ...] = ()
+    lock_holders: tuple[LockHolder, ...] = ()
     lock_there: bool | None = None
     journaled: bool = False
     """True once the journal told of a write."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spooltop.model.observation import Flow, Passage
+from spooltop.model.observation import Completion, Flow
 
 from ..model.snapshot import Percentiles, Rates
 
@@ -39,7 +39,7 @@ class RateWindow:
         self._flows: deque[Flow] = deque()
         self._before: float | None = None
         """Since when the flow was that the first one follows, where that was measured."""
-        self._passages: deque[Passage] = deque(maxlen=_MOST_PASSAGES)
+        self._passages: deque[Completion] = deque(maxlen=_MOST_PASSAGES)
         self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
 
@@ -56,7 +56,7 @@ class RateWindow:
             self._before = None
             return
         self._flows.append(flow)
-        self._passages.extend(flow.passages)
+        self._passages.extend(flow.completions)
         while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
             self._before = self._flows.popleft().since
         self._prefer_exact(flow.until)

@@ -29,7 +29,7 @@ class WaitingWatch:
         depth = None if box is None or box.error else box.count
         flow = sight.flow
         times = [row.in_box_since for row in sight.claims if row.in_box_since is not None]
-        times += [passage.claimed_at for passage in flow.passages if passage.claimed_at is not None]
+        times += [passage.claimed_at for passage in flow.completions if passage.claimed_at is not None]
         if sight.last_claim_at is not None:
             times.append(sight.last_claim_at)
         # Where no event can be missing they tell each claim: what else leaves the box is moved by an operator.

@@ -263,7 +263,7 @@ def _things(scene: Scene) -> str:
 
 
 def _allowed(scene: Scene, action: Action) -> str | None:
-    reason = scene.can.why_not(action)
+    reason = scene.capabilities.why_not(action)
     if reason and scene.snapshot is not None and scene.snapshot.sight.layout == "mail":
         reason = "this is a mail folder, nothing in it is stuck; 1 Overview says how to open it as a job spool"
     return f"{action}: {reason}" if reason else None

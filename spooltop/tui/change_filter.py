@@ -46,7 +46,7 @@ def signature(snapshot: Snapshot) -> Hashable:
             for cursor in snapshot.cursors
         ),
         tuple((lock.path, lock.verdict, lock.holders, lock.waiters) for lock in sight.locks),
-        tuple(sorted(sight.can.refusals.items())),
+        tuple(sorted(sight.capabilities.refusals.items())),
         sight.disk.readonly,
         sight.watch.mode,
         sight.watch.reason,

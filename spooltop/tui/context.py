@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.observation import BoxState, Lock
 from spooltop.model.plan import Confirm, Plan
 from spooltop.model.problem import Problem
@@ -113,8 +113,10 @@ class Scene:
     frozen: bool = False
 
     @property
-    def can(self) -> Can:
-        return self.snapshot.sight.can if self.snapshot is not None else Can.nothing("nothing has been seen yet")
+    def capabilities(self) -> Capabilities:
+        if self.snapshot is None:
+            return Capabilities.nothing("nothing has been seen yet")
+        return self.snapshot.sight.capabilities
 
     @property
     def target_box(self) -> Box | None:

@@ -12,7 +12,7 @@ from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Json, Key
 
 __all__ = ["PAYLOAD_LIMIT", "Control"]
@@ -35,7 +35,7 @@ class Control(Protocol):
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing: ...
     def read(self, key: Key, limit: int = PAYLOAD_LIMIT) -> Payload: ...
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]: ...
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]: ...
     def current_step(self) -> str: ...
     def plan(
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.observation import CursorWrite, Flow, LockParty, Poll
+from spooltop.model.observation import CursorWrite, Flow, LockHolder, Poll
 from spooltop.model.snapshot import Cursor
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
 from .sights import T0, CursorDisk, look
 
-EMAIL = LockParty(4312, "python3 /opt/memex/poll_email.py")
+EMAIL = LockHolder(4312, "python3 /opt/memex/poll_email.py")
 TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]
 
 
@@ -29,7 +29,7 @@ class Put(NamedTuple):
     new: int = 0
     logs: tuple[int, str, str] | None = None
     journal: tuple[str, Json, Json] | None = None
-    writer: LockParty | None = None
+    writer: LockHolder | None = None
     gone: tuple[str, ...] = ()
     error: str = ""
 
@@ -45,7 +45,7 @@ def play(script: Sequence[Put], until: float, *, shared: bool = True) -> Cursor:
         disk.error = step.error
         told: dict[str, Any] = {"writer": step.writer}
         if step.journal is not None:
-            told["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockParty(1)),)
+            told["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockHolder(1)),)
         rest: dict[str, Any] = {}
         if step.logs is not None:
             rest["polls"] = (Poll("a", T0 + step.at, *step.logs),)
@@ -234,7 +234,7 @@ def test_nothing_written_under_the_lock_is_ever_a_lost_update(moves: list[tuple[
         at = 10.0 * (n + 1)
         old = disk.sections[name]
         assert isinstance(old, int)
-        lines.append(CursorWrite(T0 + at, name, old, old + step, LockParty(7)))
+        lines.append(CursorWrite(T0 + at, name, old, old + step, LockHolder(7)))
         disk.put(at, {name: old + step})
         if (n + 1) % together == 0:
             snapshot = observer.add(look(at + 1, cursors=(disk.read(journal=tuple(lines)),)))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.cursor_values import direction, order, pick, shown
-from spooltop.model.observation import CursorWrite, LockParty
+from spooltop.model.observation import CursorWrite, LockHolder
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
@@ -128,11 +128,11 @@ def test_a_line_by_another_process_is_not_of_the_write_that_was_seen() -> None:
     watcher = Watcher(disk)
     watcher.look(1)
     disk.put(5, {"imessage": 6})
-    watcher.look(6, writer=LockParty(1111))
-    line = CursorWrite(T0 + 6.5, "imessage", 5, 6, LockParty(2222))
-    history = watcher.look(7, writer=LockParty(1111), journal=(line,)).cursors[0].history
+    watcher.look(6, writer=LockHolder(1111))
+    line = CursorWrite(T0 + 6.5, "imessage", 5, 6, LockHolder(2222))
+    history = watcher.look(7, writer=LockHolder(1111), journal=(line,)).cursors[0].history
     seen = next(one for one in history if one.at == T0 + 5)
-    assert (seen.writer, seen.journaled) == (LockParty(1111), False)
+    assert (seen.writer, seen.journaled) == (LockHolder(1111), False)
 
 
 def test_lost_twice_within_the_window_is_reverted_though_it_went_past_both() -> None:
@@ -308,7 +308,7 @@ def test_who_held_the_lock_is_kept_with_each_write() -> None:
     watcher = Watcher(disk)
     watcher.look(1)
     disk.put(5, {"imessage": 6})
-    holder = LockParty(5200, "poller")
+    holder = LockHolder(5200, "poller")
     assert watcher.look(6, lock_holders=(holder,)).cursors[0].history[0].held_by == (holder,)
 
 

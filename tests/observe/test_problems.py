@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model import query
-from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Who
+from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockHolder, Sight, VerdictCounts, Viewer
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells
@@ -245,7 +245,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
     ],
 )  # fmt: skip
 def test_the_disk(disk: Disk, code: str | None, severity: Severity | None, words: str) -> None:
-    found = told(look(0, disk=disk, who=Who("memex", 1000)))
+    found = told(look(0, disk=disk, who=Viewer("memex", 1000)))
     assert [(problem.code, problem.severity, problem.text) for problem in found.values()] == (
         [(code, severity, words)] if code else []
     )
@@ -308,8 +308,8 @@ def test_after_a_jump_watching_begins_anew() -> None:
 
 
 def test_a_lock_that_others_wait_for() -> None:
-    holder = LockParty(5200, "worker.py", since=T0)
-    lock = Lock("/var/spool/memex/a.lock", "flock", (holder,), (LockParty(1), LockParty(2)), "blocked")
+    holder = LockHolder(5200, "worker.py", since=T0)
+    lock = Lock("/var/spool/memex/a.lock", "flock", (holder,), (LockHolder(1), LockHolder(2)), "blocked")
     assert told(look(60, locks=(lock,))) == {}
     problem = told(look(150, locks=(lock,)))["lock-blocked"]
     assert problem.text == "a.lock held 2m by 5200 worker.py, 2 wait"
@@ -317,7 +317,7 @@ def test_a_lock_that_others_wait_for() -> None:
 
 
 def test_stale_locks_are_one_line() -> None:
-    party = LockParty(7, since=T0 - 301)
+    party = LockHolder(7, since=T0 - 301)
     stale = [Lock(f"/s/{n}.lock", "soft", (party,), verdict="stale", evidence="pid 7 is gone") for n in range(3)]
     assert "lock-stale" not in told(look(-2, locks=tuple(stale)))
     assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 is gone"
@@ -325,9 +325,9 @@ def test_stale_locks_are_one_line() -> None:
 
 
 def test_a_lock_is_a_problem_only_past_its_limit() -> None:
-    holder, waiter = LockParty(7, since=T0), LockParty(8)
+    holder, waiter = LockHolder(7, since=T0), LockHolder(8)
 
-    def codes(at: float, *, kind: str = "soft", waiters: tuple[LockParty, ...] = (), verdict: str = "held") -> set[str]:
+    def codes(at: float, *, kind: str = "soft", waiters: tuple[LockHolder, ...] = (), verdict: str = "held") -> set[str]:
         lock = Lock("/s/a.lock", kind, (holder,), waiters, verdict)
         return set(told(look(at, locks=(lock,)))) | set(observed(at, lock))
 
@@ -397,9 +397,10 @@ def test_no_name_gets_through_unescaped(name: str, command: str, verdict: Verdic
         claim(f"{name}{n}", verdict, since, pid=n, command=command, attempt=attempt, evidence=command, note=name)
         for n in range(2)
     )
-    lock = Lock(f"/s/{name}", "flock", (LockParty(1, command, since=T0 - 900),), (LockParty(2),), "stale", command)
+    lock = Lock(f"/s/{name}", "flock", (LockHolder(1, command, since=T0 - 900),), (LockHolder(2),), "stale", command)
     state = BoxState(Box.TMP, None, error=command)
-    sight = look(0, claims=rows[:1], strange=rows[:1], locks=(lock,), states=[state], who=Who(command, 1), disk=Disk("x", 0, GB))
+    viewer = Viewer(command, 1)
+    sight = look(0, claims=rows[:1], strange=rows[:1], locks=(lock,), states=[state], who=viewer, disk=Disk("x", 0, GB))
     observer = Observer()
     for problem in observer.add(sight).problems + observer.add(look(1, claims=rows, strange=rows)).problems:
         assert problem.text.isprintable()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model import cursor_values
-from spooltop.model.observation import BoxState, Flow, Passage
+from spooltop.model.observation import BoxState, Completion, Flow
 from spooltop.model.vocabulary import Box
 from spooltop.observe import Observer, depth, thresholds
 from spooltop.observe import flow as flow_module
@@ -90,17 +90,17 @@ def test_a_clock_set_back_begins_anew() -> None:
 
 def test_percentiles_need_twenty_samples_and_say_how_many() -> None:
     observer = Observer()
-    passages = tuple(Passage(T0, T0 + n, T0 + n + 0.5) for n in range(1, 20))
-    few = observer.add(look(25, flow=flow(15, 25, done=19, passages=passages))).rates
+    completions = tuple(Completion(T0, T0 + n, T0 + n + 0.5) for n in range(1, 20))
+    few = observer.add(look(25, flow=flow(15, 25, done=19, completions=completions))).rates
     assert (few.waited.samples, few.waited.p50) == (19, None)
-    more = observer.add(look(26, flow=flow(25, 26, done=1, passages=(Passage(T0, T0 + 20, T0 + 20.5),)))).rates
+    more = observer.add(look(26, flow=flow(25, 26, done=1, completions=(Completion(T0, T0 + 20, T0 + 20.5),)))).rates
     assert (more.waited.samples, more.waited.p50, more.waited.p99) == (20, 10.0, 20.0)
     assert more.worked.p95 == 0.5
 
 
 def test_passages_of_two_clocks_are_no_samples() -> None:
-    backward = [Passage(T0 + 50, T0, T0 + 1), Passage(None, None, T0 + 1), Passage(None, T0, T0 + 1)]
-    rates = Observer().add(look(1, flow=flow(0, 1, done=3, passages=tuple(backward)))).rates
+    backward = [Completion(T0 + 50, T0, T0 + 1), Completion(None, None, T0 + 1), Completion(None, T0, T0 + 1)]
+    rates = Observer().add(look(1, flow=flow(0, 1, done=3, completions=tuple(backward)))).rates
     assert (rates.waited.samples, rates.worked.samples) == (0, 2)
 
 
@@ -108,8 +108,8 @@ def test_a_slow_spool_tells_of_its_last_twenty() -> None:
     observer = Observer()
     for n in range(30):
         at = 60.0 * n
-        passage = Passage(T0 + at - 300, T0 + at - 200, T0 + at)
-        rates = observer.add(look(at, flow=flow(at - 60, at, done=1, passages=(passage,)))).rates
+        passage = Completion(T0 + at - 300, T0 + at - 200, T0 + at)
+        rates = observer.add(look(at, flow=flow(at - 60, at, done=1, completions=(passage,)))).rates
     assert (rates.waited.samples, rates.waited.p50, rates.worked.p50) == (20, 100.0, 200.0)
     assert observer.add(look(9000, flow=flow(8990, 9000))).rates.waited.samples == 0
 

@@ -29,7 +29,7 @@ def sight(*pids: int, consumers: int | None = None, claimed: float | None = None
         (sight(5201, consumers=1, claimed=NOW - 12), "At work now: 1 consumer (5201), last claim 10s ago."),
         # Who has no presence is known by its claims.
         (sight(5200, 5200, 5201), "At work now: 2 consumers (5200, 5201), last claim not known."),
-        (sight(5201, consumers=3), "At work now: 3 consumers, last claim not known."),  # no name is given for who is not known
+        (sight(5201, consumers=3), "At work now: 3 consumers, last claim not known."),  # one is not known
         (sight(4312, verdict=Verdict.DEAD), "Nobody is at work now: they will wait in new."),
         (sight(consumers=0, claimed=NOW - 300), "Nobody is at work now, last claim 5m ago: they will wait in new."),
         (sight(claimed=NOW - 20), "Nobody is seen at work now, last claim 20s ago."),  # idle, and of another kind

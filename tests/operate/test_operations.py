@@ -8,7 +8,7 @@ import os
 import pytest
 
 from spooltop.errors import AuditFailed, Refused, UsageError
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
 from spooltop.model.protocols import BATCH
 from spooltop.model.row import Row
@@ -28,9 +28,9 @@ def row(number, **more):
 
 
 class FakeOperator:
-    def __init__(self, rows=(), can=None, known=()):
+    def __init__(self, rows=(), capabilities=None, known=()):
         self.rows = list(rows)
-        self.refusals = can or Can()
+        self.refusals = capabilities or Capabilities()
         self.lines = []
         self.full_from = None
         self.full = False
@@ -41,7 +41,7 @@ class FakeOperator:
         self.at_once = BATCH
         self.unsynced = 0
 
-    def can(self):
+    def capabilities(self):
         return self.refusals
 
     def candidates(self, action, selection, *, force, options, now, progress):
@@ -186,7 +186,7 @@ def test_what_is_not_allowed_is_refused_with_its_reason_at_both_doors():
     fake = FakeOperator([row(1)])
     operate = operations(fake)
     plan = operate.plan(Action.REQUEUE, Selection(everything=True))
-    fake.refusals = Can.nothing("read-only, by --read-only")
+    fake.refusals = Capabilities.nothing("read-only, by --read-only")
     for door in (lambda: operate.plan(Action.PURGE, Selection(ids=("a",))), lambda: operate.apply(plan)):
         with pytest.raises(Refused, match="read-only, by --read-only"):
             door()

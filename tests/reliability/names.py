@@ -25,9 +25,9 @@ from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders, Holding
-from spooltop.model.observation import CursorSection, Lock, LockParty
+from spooltop.model.observation import CursorSection, Lock, LockHolder
 from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
 from spooltop.model.redact import redact
 from spooltop.model.row import Payload, Row
@@ -102,11 +102,11 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield from plan_lines(plan, width, 60, now=NOW, zone=ZONE)
     results = [ItemResult(one, one, Outcome.FAILED, one) for one in names]
     yield from result_lines(replace(asked.result(), items=results, notes=(name,)), width, 60, since=(other,), zone=ZONE)
-    party = LockParty(1, other, name, NOW)
+    party = LockHolder(1, other, name, NOW)
     base = snapshot()
     section = CursorSection(NOW, other, 1, (name,), (party,))
     cursors = tuple(replace(base.cursors[0], source=one, shown=escape(one), file=one, history=(section,)) for one in names)
-    locks = tuple(Lock(one, "flock", (party,), (LockParty(None),), "blocked", one) for one in names)
+    locks = tuple(Lock(one, "flock", (party,), (LockHolder(None),), "blocked", one) for one in names)
     problems = tuple(replace(base.problems[0], text=one, subject=one) for one in names)
     hostile = replace(
         base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
@@ -121,7 +121,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
     yield from said_lines(f"copied: {escape(name)}", width)
     yield from said_lines(name, width)
-    closed = replace(hostile, sight=replace(hostile.sight, can=Can.nothing(other)))
+    closed = replace(hostile, sight=replace(hostile.sight, capabilities=Capabilities.nothing(other)))
     about = Scene(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
     actions = [(one.id, one.shown_keys, one.help, reason) for one, reason in palette(about, "")]
     yield from palette_lines(name, actions, width, 40, message=other)

@@ -13,7 +13,7 @@ from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Key
 
 from ..tui.fake import FakeControl
@@ -39,7 +39,7 @@ class SceneControl(FakeControl):
 
     def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
         rows = [row for box in values.rows(snapshot).values() for row in box]
-        super().__init__(rows, target=snapshot.sight.target, can=snapshot.sight.can)
+        super().__init__(rows, target=snapshot.sight.target, capabilities=snapshot.sight.capabilities)
         self.layout = snapshot.sight.layout
         self.time = values.NOW
         self.records = asked.operations()
@@ -85,11 +85,11 @@ class SceneControl(FakeControl):
         reading = Holding(6120, "less", "ann", "open for reading")
         return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Of what was put back the first was taken and done, the others wait."""
         done = values.NOW + 10
-        found = {id: Followed(id, Box.NEW, place, 4309) for place, id in enumerate(ids)}
-        return found | {id: Followed(id, claimed_at=done + 0.3, pid=5201, gone_at=done + 0.5) for id in ids[:1]}
+        found = {id: TrackedMessage(id, Box.NEW, place, 4309) for place, id in enumerate(ids)}
+        return found | {id: TrackedMessage(id, claimed_at=done + 0.3, pid=5201, gone_at=done + 0.5) for id in ids[:1]}
 
 
 @dataclass(frozen=True, slots=True)

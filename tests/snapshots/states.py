@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.capabilities import Can
-from spooltop.model.observation import BoxState, Disk, Lock, LockParty, VerdictCounts, Watch, Who
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, VerdictCounts, Viewer, Watch
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Percentiles, Rates, Snapshot
@@ -33,7 +33,8 @@ def calm() -> Snapshot:
     return replace(
         whole,
         sight=replace(
-            whole.sight, boxes=boxes, claims=tuple(replace(whole.sight.claims[-1], key=("cur", n)) for n in range(2)), tmp=(),
+            whole.sight, boxes=boxes, tmp=(),
+            claims=tuple(replace(whole.sight.claims[-1], key=("cur", n)) for n in range(2)),
             counts=VerdictCounts(alive=2), locks=whole.sight.locks[2:], ages=ages(waiting(5, 0.4)),
             watch=Watch("live", since=NOW - 3790),
         ),
@@ -73,7 +74,8 @@ def read_only() -> Snapshot:
     return replace(
         whole,
         sight=replace(
-            whole.sight, can=Can.nothing(why), who=Who("deploy", 1001, "read-only: cur is memex:memex 0750")
+            whole.sight, capabilities=Capabilities.nothing(why),
+            who=Viewer("deploy", 1001, "read-only: cur is memex:memex 0750")
         ),
     )  # fmt: skip
 
@@ -139,8 +141,9 @@ def mail() -> Snapshot:
     return replace(
         whole,
         sight=replace(
-            whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes, can=Can.nothing(why), claims=(), tmp=(),
-            locks=(), cursors=(), consumers=None, ages=None, who=Who("ann", 1004, "read-only"),
+            whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes,
+            capabilities=Capabilities.nothing(why), claims=(), tmp=(),
+            locks=(), cursors=(), consumers=None, ages=None, who=Viewer("ann", 1004, "read-only"),
         ),
         rates=Rates(),
         cursors=(),
@@ -168,8 +171,8 @@ def demo() -> Snapshot:
     }
     imessage, teams, signal, email, messenger = cursors()
     lock = Lock(
-        "/tmp/spooltop-demo-k3v9x2aq/memex/import.lock", "flock", (LockParty(14360, "import.py", "ann", NOW - 20),),
-        (LockParty(14361, "import.py", "ann", NOW - 18),), "blocked", "1 waits for it",
+        "/tmp/spooltop-demo-k3v9x2aq/memex/import.lock", "flock", (LockHolder(14360, "import.py", "ann", NOW - 20),),
+        (LockHolder(14361, "import.py", "ann", NOW - 18),), "blocked", "1 waits for it",
     )  # fmt: skip
     problems = (
         Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers, pid 14356 and 14357, longest 20s", 2,
@@ -187,7 +190,7 @@ def demo() -> Snapshot:
         sight=replace(
             whole.sight, target="/tmp/spooltop-demo-k3v9x2aq/memex", boxes=boxes, claims=dead + alive, tmp=tmp, locks=(lock,),
             counts=VerdictCounts(alive=3, dead=2, writing=1, abandoned=1), consumers=3, ages=ages(waiting(7, 2.5)),
-            who=Who("ann", 1004, "read-write"), watch=Watch("live", since=NOW - 22),
+            who=Viewer("ann", 1004, "read-write"), watch=Watch("live", since=NOW - 22),
         ),
         lock_problems={lock.path: "lock-blocked"},
         rates=Rates(22, 62, 59, 0, False, None, 0.0, Percentiles(59, 1.5, 2.4, 2.6), Percentiles(59, 0.5, 0.7, 0.8)),

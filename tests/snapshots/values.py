@@ -19,13 +19,13 @@ from spooltop.model.observation import (
     Disk,
     Flow,
     Lock,
-    LockParty,
+    LockHolder,
     Poll,
     Sight,
     SourceAges,
     VerdictCounts,
+    Viewer,
     Watch,
-    Who,
 )
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
@@ -186,9 +186,9 @@ def cursors() -> tuple[Cursor, ...]:
 
 def locks() -> tuple[Lock, ...]:
     return (
-        Lock("/opt/memex/import.lock", "flock", (LockParty(5304, "python3 /opt/memex/import.py", "memex", NOW - 12),),
-             (LockParty(5307, "python3 /opt/memex/import.py", "memex", NOW - 11),), "held"),
-        Lock("/opt/memex/leader.lock", "soft", (LockParty(99, None, "memex"),), (), "stale", "pid 99 is gone"),
+        Lock("/opt/memex/import.lock", "flock", (LockHolder(5304, "python3 /opt/memex/import.py", "memex", NOW - 12),),
+             (LockHolder(5307, "python3 /opt/memex/import.py", "memex", NOW - 11),), "held"),
+        Lock("/opt/memex/leader.lock", "soft", (LockHolder(99, None, "memex"),), (), "stale", "pid 99 is gone"),
         Lock("/opt/memex/.cursors.lock", "flock", verdict="free",
              evidence="the file exists, nobody holds a lock on it"),
     )  # fmt: skip
@@ -209,7 +209,7 @@ def trouble() -> Snapshot:
         disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000),
         cursors=(CursorSource(CURSORS, True, {}, litter=("cursors.json.tmp",)),), locks=locks(),
         locks_had=604, locks_given_up=3,
-        consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Who("memex", 1000, "read-write"),
+        consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Viewer("memex", 1000, "read-write"),
         watch=Watch("live", since=NOW - 312), generation=1,
     )  # fmt: skip
     return Snapshot(

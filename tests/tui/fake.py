@@ -9,9 +9,9 @@ from dataclasses import replace
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.audit import AuditTrail
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, Disk, Lock, LockParty, Sight, VerdictCounts, Watch, Who
+from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, Sight, VerdictCounts, Viewer, Watch
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
@@ -19,7 +19,7 @@ from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor, Rates, Snapshot
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
 from spooltop.operate.confirm import confirm_for
 
@@ -82,13 +82,15 @@ class FakeControl:
 
     layout = "spool"
 
-    def __init__(self, rows: Sequence[Row] = (), *, target: str = "/var/spool/memex", can: Can | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[Row] = (), *, target: str = "/var/spool/memex", capabilities: Capabilities | None = None
+    ) -> None:
         self.target = target
         self.rows = list(rows)
         self.problems: tuple[Problem, ...] | None = None
         self.cursors: tuple[Cursor, ...] = ()
         self.locks: tuple[Lock, ...] = ()
-        self.can = can or Can()
+        self.capabilities = capabilities or Capabilities()
         self.time = NOW
         self.generation = 1
         self.looks = 0
@@ -99,7 +101,7 @@ class FakeControl:
         self.trails: dict[str, AuditTrail] = {}
         self.payloads: dict[Key, bytes] = {}
         self.errors: dict[Box, str] = {}
-        self.whereabouts: dict[str, Followed] = {}
+        self.whereabouts: dict[str, TrackedMessage] = {}
         self.holding: Holders | Exception = Holders("", ())
         self.asked: list[Key] = []
         self.muted: dict[str, float] = {}
@@ -169,7 +171,7 @@ class FakeControl:
                 abandoned=verdicts.count(Verdict.ABANDONED),
             ),
             disk=Disk("ext4", 12_100_000_000, 30_000_000_000, 880, 1000), locks=self.locks, consumers=1,
-            who=Who("memex", 1000, "read-write" if self.can.change else "read-only"), can=self.can,
+            who=Viewer("memex", 1000, "read-write" if self.capabilities.change else "read-only"), capabilities=self.capabilities,
             watch=Watch("live", since=self.time - 312), generation=self.generation,
         )  # fmt: skip
         stale = {lock.path: "lock-stale" for lock in self.locks if lock.verdict == "stale"}
@@ -234,9 +236,9 @@ class FakeControl:
         data = self.payloads.get(key, b'{"source": "imessage"}\n')
         return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host is gone"),))
 
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         self.follows.append((tuple(ids), since))
-        return {id: self.whereabouts.get(id, Followed(id, self._box_of(id))) for id in ids}
+        return {id: self.whereabouts.get(id, TrackedMessage(id, self._box_of(id))) for id in ids}
 
     def holders(self, key: Key) -> Holders:
         self.asked.append(key)
@@ -272,7 +274,7 @@ class FakeControl:
             self.given_up += progress.stopped()
             progress.check()
         self.planned.append((action, selection, force, dict(options or {})))
-        if reason := self.can.why_not(action):
+        if reason := self.capabilities.why_not(action):
             raise Refused(f"{action}: {reason}")
         chosen = dict(options or {})
         rows = [] if action in (Action.INJECT, Action.UNDO, Action.SET_CURSOR, Action.UNLOCK) else self.chosen(selection)
@@ -345,4 +347,4 @@ def a_cursor(source: str = "imessage", verdict: str = "reverted") -> Cursor:
 
 
 def a_lock() -> Lock:
-    return Lock("/var/spool/memex/.cursors.lock", "flock", (LockParty(5201, "worker.py", "memex", NOW - 3),), (), "held")
+    return Lock("/var/spool/memex/.cursors.lock", "flock", (LockHolder(5201, "worker.py", "memex", NOW - 3),), (), "held")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.model.row import Row
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.spans import line_text
@@ -28,7 +28,7 @@ class Told:
         """The words of the steps that this look told of."""
         self.at = self.at + 1 if at is None else at
         before = len(self.chronicle.steps)
-        one = Followed("m", **facts)  # type: ignore[arg-type]
+        one = TrackedMessage("m", **facts)  # type: ignore[arg-type]
         self.chronicle.take(Followers(self.at, {"m": one}), {} if row is None else {"m": replace(row, id="m")})
         return [step.words for step in self.chronicle.steps[before:]]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -59,7 +59,7 @@ def test_without_an_end_of_retention_nothing_expires() -> None:
 
 def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
     reason = "you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop /var/spool/memex"
-    locked = claims_scene(control=FakeControl([claim(1)], can=Can.nothing(reason)))
+    locked = claims_scene(control=FakeControl([claim(1)], capabilities=Capabilities.nothing(reason)))
     assert "r" not in [key for key, _ in footer(locked)]
     command, why = command_for("r", locked)
     assert command is not None and command.id == "requeue"

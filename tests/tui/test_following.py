@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.observation import CursorSection, LockParty
+from spooltop.model.observation import CursorSection, LockHolder
 from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.snapshot import Cursor
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.tui.threads.messages import Followers
 from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then
@@ -23,7 +23,7 @@ def result(*ids: str, action: Action = Action.REQUEUE) -> Result:
     return Result("7f3a", action, "/sp", NOW, [ItemResult(id, id, Outcome.DONE) for id in ids])
 
 
-def said(*found: Followed, after: float = 12.0, action: Action = Action.REQUEUE) -> tuple[str, ...]:
+def said(*found: TrackedMessage, after: float = 12.0, action: Action = Action.REQUEUE) -> tuple[str, ...]:
     followers = Followers(NOW + after, {one.id: one for one in found})
     return since_then(result(*(one.id for one in found), action=action), followers)
 
@@ -31,33 +31,34 @@ def said(*found: Followed, after: float = 12.0, action: Action = Action.REQUEUE)
 @pytest.mark.parametrize(
     "found, words",
     [
-        ([Followed("a", None, claimed_at=NOW + 0.3, pid=5201, gone_at=NOW + 0.5)],
+        ([TrackedMessage("a", None, claimed_at=NOW + 0.3, pid=5201, gone_at=NOW + 0.5)],
          "1 claimed by 5201 after 0.3s, done after 0.5s"),
-        ([Followed("a", Box.NEW, 1, 4309)], "1 waits in new, place 1 of 4,309, nobody took it for 10s"),
-        ([Followed("a", Box.NEW, 1, 9), Followed("b", Box.NEW, 3, 9)],
+        ([TrackedMessage("a", Box.NEW, 1, 4309)], "1 waits in new, place 1 of 4,309, nobody took it for 10s"),
+        ([TrackedMessage("a", Box.NEW, 1, 9), TrackedMessage("b", Box.NEW, 3, 9)],
          "2 wait in new, place 1 to 3 of 9, nobody took them for 10s"),
-        ([Followed("a", Box.CUR, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, in work for 10s"),
-        ([Followed("a", Box.CUR, claimed_at=NOW + 1, pid=7, verdict=Verdict.DEAD)],
+        ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, in work for 10s"),
+        ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1, pid=7, verdict=Verdict.DEAD)],
          "1 claimed by 7 after 1.0s, which is DEAD now and holds it still"),
-        ([Followed("a", Box.CUR, claimed_at=NOW + 1)], "1 claimed by somebody who is not visible after 1.0s, in work for 10s"),
-        ([Followed("a", Box.NEW, 1, 1, claimed_at=NOW + 1, pid=7)],
+        ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1)],
+         "1 claimed by somebody who is not visible after 1.0s, in work for 10s"),
+        ([TrackedMessage("a", Box.NEW, 1, 1, claimed_at=NOW + 1, pid=7)],
          "1 claimed by 7 after 1.0s, given back, waits in new again"),
-        ([Followed("a", Box.REJECTED, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, then set aside in rejected"),
-        ([Followed("a", None, gone_at=NOW + 3)], "1 taken and gone; by whom was not seen"),
-        ([Followed("a", None, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, left its claim just now"),
-        ([Followed("a")], "1 on the way, not seen in any box yet"),
-        ([Followed("a", Box.TRASH)], "1 set aside in trash"),
-        ([Followed("a", Box.CUR)], "1 in cur"),
-        ([Followed(id, None, claimed_at=NOW + at, pid=7, gone_at=NOW + 2 * at) for id, at in [("a", 1.0), ("b", 2.0)]],
+        ([TrackedMessage("a", Box.REJECTED, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, then set aside in rejected"),
+        ([TrackedMessage("a", None, gone_at=NOW + 3)], "1 taken and gone; by whom was not seen"),
+        ([TrackedMessage("a", None, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, left its claim just now"),
+        ([TrackedMessage("a")], "1 on the way, not seen in any box yet"),
+        ([TrackedMessage("a", Box.TRASH)], "1 set aside in trash"),
+        ([TrackedMessage("a", Box.CUR)], "1 in cur"),
+        ([TrackedMessage(id, None, claimed_at=NOW + at, pid=7, gone_at=NOW + 2 * at) for id, at in [("a", 1.0), ("b", 2.0)]],
          "2 claimed by 7 after 1.0s to 2.0s, done after 2.0s to 4.0s"),
     ],
 )  # fmt: skip
-def test_where_they_are_in_words(found: list[Followed], words: str) -> None:
+def test_where_they_are_in_words(found: list[TrackedMessage], words: str) -> None:
     assert said(*found) == (words,)
 
 
 def test_what_is_of_an_earlier_look_is_not_told() -> None:
-    assert said(Followed("a", Box.CUR), after=-1.0) == ()
+    assert said(TrackedMessage("a", Box.CUR), after=-1.0) == ()
     assert since_then(result("a"), None) == ()
 
 
@@ -67,7 +68,7 @@ def test_what_was_put_aside_by_the_operation_is_not_waited_for() -> None:
 
 
 def test_what_is_not_followed_is_counted() -> None:
-    followers = Followers(NOW + 5, {"a": Followed("a", Box.NEW, 1, 2)})
+    followers = Followers(NOW + 5, {"a": TrackedMessage("a", Box.NEW, 1, 2)})
     assert since_then(result("a", "b", "c"), followers)[-1] == "so much of the first 1; 2 more are not followed"
 
 
@@ -76,7 +77,7 @@ def cursor(value: Json, *history: CursorSection, verdict: str = "advancing") -> 
 
 
 SET = CursorSet("imessage", "/c.json", {"cursor": 9})
-POLLER = LockParty(4312, "python3 poll_email.py")
+POLLER = LockHolder(4312, "python3 poll_email.py")
 
 
 @pytest.mark.parametrize(
@@ -123,10 +124,10 @@ async def test_the_panel_follows_its_messages_from_before_the_change_until_it_is
         await planned(driver, "r")
         assert control.follows == []
         await driver.press("y")
-        control.whereabouts[id] = Followed(id, Box.NEW, 1, 2)
+        control.whereabouts[id] = TrackedMessage(id, Box.NEW, 1, 2)
         await driver.see("since then", "1 waits in new, place 1 of 2", "z undo (the 1 that waits)")
         assert control.follows[0] == ((id,), NOW)
-        control.whereabouts[id] = Followed(id, None, claimed_at=NOW + 0.3, pid=5201, gone_at=NOW + 0.5)
+        control.whereabouts[id] = TrackedMessage(id, None, claimed_at=NOW + 0.3, pid=5201, gone_at=NOW + 0.5)
         control.change()
         await driver.see("1 claimed by 5201 after 0.3s, done after 0.5s")
         await driver.press("escape")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders, Holding
 from spooltop.model.plan import OperationRecord
 from spooltop.model.selection import Selection
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.terminal.lifecycle import goodbye
 
@@ -89,14 +89,14 @@ async def test_the_chosen_lock_is_in_sight() -> None:
 async def test_following_a_message_keeps_each_step() -> None:
     fake = FakeControl([waiting(1)])
     id = waiting(1).id
-    fake.whereabouts[id] = Followed(id, Box.NEW, 1, 1)
+    fake.whereabouts[id] = TrackedMessage(id, Box.NEW, 1, 1)
     async with dashboard(fake) as driver:
         await driver.press("2")
         await driver.see('"source"')
         await driver.press("F")
         await driver.see("waits in new, place 1 of 1")
         assert fake.follows[-1] == ((id,), 0.0)
-        fake.whereabouts[id] = Followed(id, claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
+        fake.whereabouts[id] = TrackedMessage(id, claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
         await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s in work")
         await driver.press("y")
@@ -117,7 +117,7 @@ async def test_the_result_goes_on_following_when_its_chronicle_is_left() -> None
         await driver.see("Following", "waits in new")
         await driver.press("escape")
         await driver.see("Requeued 1")
-        fake.whereabouts[ids[0]] = Followed(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
+        fake.whereabouts[ids[0]] = TrackedMessage(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
         await driver.see("claimed by 77")
         assert {followed for followed, _ in fake.follows} == {ids}
@@ -257,7 +257,8 @@ async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
 
 async def test_what_this_version_cannot_do_says_so_at_its_key() -> None:
     fake = busy()
-    fake.can = Can(dict.fromkeys((Action.HOLD, Action.RELEASE, Action.EMPTY), "this version has no such action"))
+    missing = (Action.HOLD, Action.RELEASE, Action.EMPTY)
+    fake.capabilities = Capabilities(dict.fromkeys(missing, "this version has no such action"))
     async with dashboard(fake) as driver:
         await driver.press("2")
         await driver.see('"source"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import OperationRecord
 from spooltop.model.progress import EVERY
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -283,7 +283,7 @@ async def test_a_refused_plan_says_why_and_esc_leaves() -> None:
     control = dead(1)
     async with dashboard(control) as driver:
         await driver.press("r")
-        control.can = Can.nothing("the audit log cannot be written")
+        control.capabilities = Capabilities.nothing("the audit log cannot be written")
         await driver.press("escape", "r")
         await driver.see("the audit log cannot be written")
         await driver.press("escape")

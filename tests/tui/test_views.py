@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.observation import CursorSection
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
@@ -373,7 +373,7 @@ async def test_ascii_has_no_other_signs() -> None:
 
 async def test_a_long_reason_is_shown_to_its_end() -> None:
     reason = "you are deploy, and cur belongs to memex:memex 0750 in a place of a rather long name. Try: sudo -u memex spooltop"
-    async with dashboard(FakeControl([claim(1)], can=Can.nothing(reason))) as driver:
+    async with dashboard(FakeControl([claim(1)], capabilities=Capabilities.nothing(reason))) as driver:
         for view in ("1", "3"):
             await driver.press(view, "r")
             await driver.until(lambda: "Try: sudo -u memex spooltop" in " ".join(driver.text.split()))
@@ -383,7 +383,7 @@ async def test_a_long_reason_is_shown_to_its_end() -> None:
 
 
 async def test_read_only_says_so_at_every_key_that_would_change_something() -> None:
-    fake = FakeControl([claim(1)], can=Can.nothing("you are deploy, read-only"))
+    fake = FakeControl([claim(1)], capabilities=Capabilities.nothing("you are deploy, read-only"))
     async with dashboard(fake) as driver:
         await driver.press("3")
         await driver.see("Claims 1")

@@ -16,13 +16,13 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
 from spooltop.model.observation import BoxState, CursorSource, Disk, Sight, Watch
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
 
 from .cursors.files import cursor_rights
@@ -170,7 +170,7 @@ class DirectoryReader:
         )  # fmt: skip
         disk = disk_of(dirs.root, mount, dirs)
         cursors = self._beside.cursors(dirs)
-        can = self._can(dirs, cursors)
+        capabilities = self._can(dirs, cursors)
         claims = None if self._layout == "mail" else self._claims
         boxes = {
             Box.TMP: state_of_tmp(scans[Box.TMP], self._tmp, whole=self._all_tmp),
@@ -207,8 +207,8 @@ class DirectoryReader:
             consumers=consumers,
             last_claim_at=self._traffic.last_claim_at,
             ages=None if self._layout == "mail" else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),
-            who=who_am_i(can, read_only=self._read_only, dirs=dirs),
-            can=can,
+            who=who_am_i(capabilities, read_only=self._read_only, dirs=dirs),
+            capabilities=capabilities,
             watch=self._ear.how(heard, mount, period=self._boxes.period, since=self._began),
             clock_jumped=self._clockwork.jumped,
             generation=self._generation,
@@ -273,7 +273,7 @@ class DirectoryReader:
             row = self._asides.row(self._place.dirs, box, operation, name)
         return read_message(self._place.dirs, key, limit, row, lambda token: self._owners.sentences.get(token, ""))
 
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         new, dirs = self._scans.get(Box.NEW), self._place.dirs
         if new is None or dirs is None or dirs.new is None:
             return {}
@@ -319,16 +319,16 @@ class DirectoryReader:
             self._writers.close()
         self._place.close()
 
-    def _can(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Can:
+    def _can(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
         """Exactly what an operator of this spool would allow."""
         if self._read_only is not None:
-            return Can.nothing(self._read_only)
+            return Capabilities.nothing(self._read_only)
         try:
             with self._beside.folders(dirs) as folders:
                 why = cursor_rights(cursors, folders)
-            return can_both(can_change(dirs), Can() if why is None else Can({Action.SET_CURSOR: why}))
+            return can_both(can_change(dirs), Capabilities() if why is None else Capabilities({Action.SET_CURSOR: why}))
         except OSError as problem:  # it was taken away while we asked: the next look says so
-            return Can.nothing(str(problem.strerror))
+            return Capabilities.nothing(str(problem.strerror))
 
     def _sureness(self, mount: Mount | None) -> Sureness:
         return Sureness(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
@@ -414,9 +414,10 @@ class DirectoryReader:
         self._scans, self._claims, self._tmp, self._strange = {}, [], [], ()
         self._state = None
         self._generation += 1
-        can = Can.nothing(why)
+        capabilities = Capabilities.nothing(why)
         return Sight(
-            self._path, self._layout, now, False, boxes, judged_all=False, who=who_am_i(can, read_only=why), can=can, disk=Disk(),
+            self._path, self._layout, now, False, boxes, judged_all=False, who=who_am_i(capabilities, read_only=why),
+            capabilities=capabilities, disk=Disk(),
             watch=Watch("scan", why, self._least, self._began), generation=self._generation, clock_jumped=self._clockwork.jumped,
         )  # fmt: skip
 

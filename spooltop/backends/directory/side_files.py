@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.observation import CursorSource, Lock, LockParty
+from spooltop.model.observation import CursorSource, Lock, LockHolder
 from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles, named_folders
@@ -107,7 +107,7 @@ class Beside:
             return self._cursors(folders)
 
     def _cursors(self, folders: list[tuple[str, int]]) -> tuple[CursorSource, ...]:
-        def holders(found: os.stat_result) -> tuple[LockParty, ...]:
+        def holders(found: os.stat_result) -> tuple[LockHolder, ...]:
             files = [found]
             for _, fd in folders:
                 try:
@@ -116,6 +116,6 @@ class Beside:
                     continue  # nobody locks there
             table = self.table()
             lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
-            return tuple(LockParty(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
+            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
 
         return self._cursor_files.look(folders, holders)

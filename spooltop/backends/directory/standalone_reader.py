@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.engine import counters
 from spooltop.engine.files import Files
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
 from spooltop.model.observation import BoxState, CursorSource, Lock, Sight, Watch
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import LIVE, Action, Key
 
 from .cursors.files import CursorFiles, cursor_rights, named_folders
@@ -87,7 +87,7 @@ class LoneReader:
         cursors: tuple[CursorSource, ...] = ()
         if self._layout == "cursors":
             cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
-        can = self._can(cursors, locks)
+        capabilities = self._can(cursors, locks)
         now = self._clock()
         locks_had, locks_given_up = self._locks_used(now)
         return Sight(
@@ -101,8 +101,8 @@ class LoneReader:
             locks=locks,
             locks_had=locks_had,
             locks_given_up=locks_given_up,
-            who=who_am_i(can, read_only=self._read_only, layout=self._layout),
-            can=can,
+            who=who_am_i(capabilities, read_only=self._read_only, layout=self._layout),
+            capabilities=capabilities,
             watch=Watch("scan", "", _PERIOD, self._since),
             writers_watched=self._writers is not None,
         )
@@ -112,10 +112,10 @@ class LoneReader:
             folders = [fd for _, fd in named or [(self._path, self._root)]]
             return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
 
-    def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Can:
+    def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
         """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
         if self._read_only is not None:
-            return Can.nothing(self._read_only)
+            return Capabilities.nothing(self._read_only)
         refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
         del refusals[Action.UNLOCK]
         if self._layout in ("tickets", "locks"):
@@ -130,7 +130,7 @@ class LoneReader:
                     del refusals[action]
                 else:
                     refusals[action] = why
-        return Can(refusals)
+        return Capabilities(refusals)
 
     def _closed(self, locks: Sequence[Lock]) -> str | None:
         """Why this user can take no lock away and put none back; None where one may lie in a directory that is open. Of each it
@@ -148,7 +148,7 @@ class LoneReader:
     def read(self, key: Key, limit: int) -> Payload:
         raise Unreadable("there are no messages here", path=self._path)
 
-    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, Followed]:
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         return {}
 
     def holders(self, key: Key) -> Holders:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spooltop.engine.ticket_names import EPOCH_MS, parse_redis_ticket
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 
 from ...errors import UsageError
 from ...model.text import escape
@@ -153,9 +153,9 @@ class RedisTickets:
             self._found.pop(name, None)
             return None
         head, *others = tickets
-        parties = [LockParty(None, _words(one), since=self._since(name, one)) for one in others]
+        parties = [LockHolder(None, _words(one), since=self._since(name, one)) for one in others]
         evidence = f"{waiting:,} wait{'s' if waiting == 1 else ''} for it; {_UNKNOWN}" if waiting > 0 else _UNKNOWN
-        holder = LockParty(None, _words(head), since=self._since(name, head, since))
+        holder = LockHolder(None, _words(head), since=self._since(name, head, since))
         return Lock(path, "redis", (holder,), tuple(parties), "blocked" if waiting > 0 else "held", evidence)
 
     def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:

@@ -74,8 +74,8 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     room = bytes_free + inodes
     who = "read-only" if is_mail(snapshot) else sight.who.words
     if not who:
-        why = sight.can.why_not(Action.REQUEUE)
-        who = "read-write" if sight.can.change else f"read-only{f': {why}' if why else ''}"
+        why = sight.capabilities.why_not(Action.REQUEUE)
+        who = "read-write" if sight.capabilities.change else f"read-only{f': {why}' if why else ''}"
     variants = [
         join(
             f" {safe(disk.fs_type)} ",

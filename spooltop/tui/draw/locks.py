@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 
@@ -19,7 +19,7 @@ _TRIES = 20
 """Of fewer no share is told."""
 
 
-def party(one: LockParty) -> str:
+def party(one: LockHolder) -> str:
     """``5201 worker.py``; ``ticket 7 1e6f71c9`` where only that is known; ``not visible`` where the kernel does not tell."""
     if one.pid is None:
         return safe(one.command) if one.command else "not visible"
@@ -142,7 +142,7 @@ def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bo
     return lines
 
 
-def _parties(label: str, parties: tuple[LockParty, ...], now: float) -> list[tuple[str, str]]:
+def _parties(label: str, parties: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:
     facts = []
     for i, one in enumerate(parties[:_PARTIES]):
         user = f" of {safe(one.user)}" if one.user else ""

@@ -100,7 +100,7 @@ def _both(left: Line, right: Line, at: int, width: int) -> Line:
 
 def _mail(snapshot: Snapshot, width: int) -> list[Line]:
     override = f"spooltop --as spool {safe(snapshot.sight.target)}"
-    why = shown(snapshot.sight.can.why_not(Action.REQUEUE) or "")
+    why = shown(snapshot.sight.capabilities.why_not(Action.REQUEUE) or "")
     text = [
         why[:1].upper() + why[1:]
         or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."

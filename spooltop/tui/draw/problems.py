@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -19,7 +19,7 @@ _SIGNS = {
 }
 
 
-def problem_hint(problem: Problem, can: Can) -> tuple[str, str]:
+def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str]:
     """The key that does most about it, and its words: ("r", "requeue 2"). Enter where it only shows, ("", "") where nothing."""
     box, chosen = problem.box, problem.selection
     if chosen is not None and problem.count:
@@ -30,10 +30,10 @@ def problem_hint(problem: Problem, can: Can) -> tuple[str, str]:
             action = Action.REQUEUE
         elif problem.code == "tmp-abandoned":
             action = Action.PURGE
-        if action is not None and can.why_not(action) is None:
+        if action is not None and capabilities.why_not(action) is None:
             key = {Action.HOLD: "h", Action.REQUEUE: "r", Action.PURGE: "d"}[action]
             return key, f"{action.value} {'≥' if problem.at_least else ''}{problem.count:,}"
-    if problem.code in ("lock-stale", "ticket-orphan") and can.why_not(Action.UNLOCK) is None:
+    if problem.code in ("lock-stale", "ticket-orphan") and capabilities.why_not(Action.UNLOCK) is None:
         return "d", "remove"
     return ("Enter", "") if chosen is not None or problem.view else ("", "")
 
@@ -44,8 +44,9 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
     if not problems:
         return _nothing(snapshot, width, height)
     top = max(0, min(chosen - height // 2, len(problems) - height))
+    capabilities = snapshot.sight.capabilities
     return [
-        _line(problems[i], width, snapshot.sight.can, chosen=i == chosen) for i in range(top, min(len(problems), top + height))
+        _line(problems[i], width, capabilities, chosen=i == chosen) for i in range(top, min(len(problems), top + height))
     ]
 
 
@@ -60,7 +61,7 @@ def trouble(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> li
     lines = [_ends((Span(title, Style.TITLE),), "↑↓ choose · Enter shows them" if n > 1 else "Enter shows it", width)]
     top = max(0, min(chosen - rows + 1, n - rows))
     visible = range(top, min(n, top + rows))
-    lines += [_line(problems[i], width, snapshot.sight.can, chosen=i == chosen) for i in visible]
+    lines += [_line(problems[i], width, snapshot.sight.capabilities, chosen=i == chosen) for i in visible]
     lines += [BLANK] * (rows - len(visible))
     rest = [problem for i, problem in enumerate(problems) if i not in visible]
     lines.append(_more(rest, width))
@@ -74,8 +75,8 @@ def _ends(left: Line, right: str, width: int) -> Line:
     return spread(left, (Span(right, Style.DIM),), width - 1)
 
 
-def _line(problem: Problem, width: int, can: Can, *, chosen: bool) -> Line:
-    key, words = problem_hint(problem, can)
+def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: bool) -> Line:
+    key, words = problem_hint(problem, capabilities)
     hint: Line = join(Span(key, Style.KEY), f" {words}" if words else "")
     room = width - 5 - sum(text_width(span.text) for span in hint)
     if width < 50 and words:  # the trouble itself before what to do about it

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
 
 __all__ = [
@@ -114,7 +114,7 @@ class Followers:
     """Where the messages are that are followed, by id. ``taken_at``: of the look that it is of, epoch seconds."""
 
     taken_at: float
-    found: Mapping[str, Followed]
+    found: Mapping[str, TrackedMessage]
 
 
 @dataclass(frozen=True, slots=True)

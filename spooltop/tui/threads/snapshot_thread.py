@@ -17,7 +17,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
 
 from ..control_protocol import PAYLOAD_LIMIT, Control
@@ -98,7 +98,7 @@ class Looker:
         self._since: float | None = None
         self._at = ""
         self._following: tuple[tuple[str, ...], float] = ((), 0.0)
-        self._followed: Mapping[str, Followed] = {}
+        self._followed: Mapping[str, TrackedMessage] = {}
         self._asked: list[Callable[[], object]] = []
         self._searched = 0
         self._listing: Listing | None = None

@@ -10,7 +10,7 @@ from spooltop.model.cursor_values import direction, pick, shown
 from spooltop.model.plan import Outcome, Plan, Result
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, program
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
@@ -111,9 +111,9 @@ def waiting(result: Result, followers: Followers | None, ids: Sequence[str] | No
     return sum(1 for one in followers.found.values() if one.box is Box.NEW)
 
 
-def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
+def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]:
     """One line for each that took some of them, and for each thing that became of those."""
-    groups: dict[tuple[int | None, str], list[Followed]] = {}
+    groups: dict[tuple[int | None, str], list[TrackedMessage]] = {}
     for one in found:
         if one.claimed_at is None:
             continue
@@ -144,7 +144,7 @@ def _taken(found: Sequence[Followed], end: float, now: float) -> list[str]:
     return lines
 
 
-def _waiting(ones: Sequence[Followed], since: float) -> list[str]:
+def _waiting(ones: Sequence[TrackedMessage], since: float) -> list[str]:
     if not ones:
         return []
     places = sorted(one.place for one in ones if one.place is not None)
@@ -156,7 +156,7 @@ def _waiting(ones: Sequence[Followed], since: float) -> list[str]:
     return [f"{words}, nobody took {'it' if len(ones) == 1 else 'them'} for {age(max(0.0, since))}"]
 
 
-def _times(ones: Iterable[Followed], of: Callable[[Followed], float]) -> str:
+def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]) -> str:
     """The least and the longest of some times, as one where they are the same."""
     times = sorted(max(0.0, of(one)) for one in ones)
     least, longest = duration(times[0]), duration(times[-1])

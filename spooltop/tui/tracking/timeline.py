@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Verdict
 
@@ -37,7 +37,7 @@ class Chronicle:
         self.steps: list[Step] = []
         self.now: dict[str, str] = {}
         self.began: float | None = None
-        self._last: dict[str, Followed] = {}
+        self._last: dict[str, TrackedMessage] = {}
 
     def take(self, followers: Followers, rows: Mapping[str, Row]) -> bool:
         """Another look; ``rows`` are claims and files in ``tmp`` of the same look by id. True where there is something new to
@@ -49,14 +49,14 @@ class Chronicle:
             if (one := followers.found.get(id)) is not None:
                 row = rows.get(id)
                 if one.box is None and row is not None and row.box is Box.TMP:
-                    one = Followed(id, Box.TMP, verdict=row.verdict)
+                    one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
                 self.steps += _steps(self._last.get(id), one, row, followers.taken_at, first)
                 self.now[id] = _now(one, row, followers.taken_at)
                 self._last[id] = one
         return (len(self.steps), self.now) != before
 
 
-def _steps(old: Followed | None, new: Followed, row: Row | None, at: float, first: bool) -> list[Step]:
+def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[Step]:
     """What happened between two looks, in its order."""
     steps: list[Step] = []
     where = old.box if old is not None else None
@@ -85,14 +85,14 @@ def _steps(old: Followed | None, new: Followed, row: Row | None, at: float, firs
     return steps
 
 
-def _gone(new: Followed) -> Step:
+def _gone(new: TrackedMessage) -> Step:
     gone = new.gone_at or 0.0
     if new.claimed_at is None:
         return Step(gone, new.id, "gone; by whom was not seen", seen=False)
     return Step(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))} in work", seen=False)
 
 
-def _by(new: Followed, row: Row | None) -> str:
+def _by(new: TrackedMessage, row: Row | None) -> str:
     words = f"by {new.pid}" if new.pid is not None else "by somebody who is not visible"
     if row is not None and row.box is Box.CUR:
         owner = row.owner
@@ -105,13 +105,13 @@ def _by(new: Followed, row: Row | None) -> str:
     return words
 
 
-def _place(new: Followed) -> str:
+def _place(new: TrackedMessage) -> str:
     if new.place is None:
         return ""
     return f", place {new.place:,}" + (f" of {max(new.of, new.place):,}" if new.of is not None else "")
 
 
-def _now(one: Followed, row: Row | None, at: float) -> str:
+def _now(one: TrackedMessage, row: Row | None, at: float) -> str:
     """Where it is, in words that change while it is there."""
     if one.gone_at is not None:
         return "gone"

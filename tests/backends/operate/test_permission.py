@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.vocabulary import Action
 
 NOBODY = 65534
@@ -43,7 +43,7 @@ def test_who_may_not_write_is_told_whose_it_is_and_what_helps(desk):
         operator = desk.operator()
 
         def why(action):
-            return as_nobody(lambda: operator.can().why_not(action) or "")
+            return as_nobody(lambda: operator.capabilities().why_not(action) or "")
 
         for action in (Action.REQUEUE, Action.PURGE, Action.INJECT, Action.UNDO):
             assert why(action) == f"you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {open_to_all}"
@@ -61,14 +61,14 @@ def test_who_may_not_write_is_told_whose_it_is_and_what_helps(desk):
 
 
 def test_what_this_version_does_not_have_says_so(desk):
-    can = desk.operator().can()
-    assert [action for action in Action if can.why_not(action) is not None] == [Action.SET_CURSOR]
-    assert can.change
-    assert not Can.nothing("no").change
+    capabilities = desk.operator().capabilities()
+    assert [action for action in Action if capabilities.why_not(action) is not None] == [Action.SET_CURSOR]
+    assert capabilities.change
+    assert not Capabilities.nothing("no").change
 
 
 def test_a_missing_box_or_a_planted_file_is_named(desk):
     (desk.path / "cur").rmdir()
-    assert desk.operator().can().why_not(Action.REQUEUE) == "cur is missing"
+    assert desk.operator().capabilities().why_not(Action.REQUEUE) == "cur is missing"
     (desk.path / ".spooltop").write_text("planted")
-    assert ".spooltop is no directory" in desk.operator().can().why_not(Action.INJECT)
+    assert ".spooltop is no directory" in desk.operator().capabilities().why_not(Action.INJECT)

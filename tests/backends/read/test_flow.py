@@ -14,7 +14,7 @@ from spooltop.backends.directory.events.traffic import Traffic
 from spooltop.backends.directory.events.watcher import Batch, Heard
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import Asides
-from spooltop.model.observation import Passage
+from spooltop.model.observation import Completion
 from spooltop.model.vocabulary import Box
 
 TOKEN = "ab" * 16
@@ -87,7 +87,7 @@ def test_a_passage_has_its_times_and_source() -> None:
     counter.add(batch(from_cur=CLAIM))
     assert counter.take(11.0, exact=True, measured=True).done == 0
     assert counter.unsettled
-    (passage,) = counter.take(12.0, exact=True, measured=True).passages
+    (passage,) = counter.take(12.0, exact=True, measured=True).completions
     assert (passage.put_at, passage.claimed_at, passage.gone_at) == (1_795_220_920.443125, 1_795_220_925.443125, 10.0)
     assert counter.last_claim_at == 1_795_220_925.443125
 
@@ -99,7 +99,7 @@ def test_what_is_read_late_is_counted_and_no_sample_of_times(more: str) -> None:
     counter.add(replace(batch(NEW, more, NEW, more), late=True))
     arrived = counter.take(11.0, exact=True, measured=True).arrived
     flow = counter.take(12.0, exact=True, measured=True)
-    assert (arrived, flow.done, flow.passages) == (1, 1, (Passage(None, None, 10.0),))
+    assert (arrived, flow.done, flow.completions) == (1, 1, (Completion(None, None, 10.0),))
 
 
 def test_the_flow_is_of_the_time_that_was_listened_to() -> None:
@@ -167,7 +167,7 @@ def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[
                 counter.add(Batch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
                 new, cur, from_new, from_cur = set(), set(), set(), set()
                 flow = counter.take(float(time), exact=True, measured=True)
-                ways = sorted((one.claimed_at, one.gone_at) for one in flow.passages)
+                ways = sorted((one.claimed_at, one.gone_at) for one in flow.completions)
                 seen.append((flow.arrived, flow.claimed, flow.retried, flow.done, dict(flow.arrived_by_source), ways))
         return [*seen, (counter.last_claim_at, counter.unsettled)]
 
@@ -186,7 +186,7 @@ def test_when_within_a_batch_a_foreign_consumer_took_it_nobody_knows(base: str) 
     counter.begin(0.0)
     counter.add(batch(base, f"{base}:2,P4", base, f"{base}:2,P4"))
     counter.take(11.0, exact=True, measured=True)
-    (passage,) = counter.take(12.0, exact=True, measured=True).passages
+    (passage,) = counter.take(12.0, exact=True, measured=True).completions
     assert (passage.claimed_at, passage.gone_at, counter.last_claim_at) == (None, 10.0, 10.0)
 
 
@@ -208,4 +208,4 @@ def test_of_many_passages_an_even_sample_is_told() -> None:
         counter.add(replace(batch(name, name + ":2,P4", name, name + ":2,P4"), at=float(number)))
     counter.take(1_000.0, exact=True, measured=True)
     flow = counter.take(1_001.0, exact=True, measured=True)
-    assert flow.done == 1_000 and [one.gone_at for one in flow.passages] == [float(at) for at in range(0, 1_000, 10)]
+    assert flow.done == 1_000 and [one.gone_at for one in flow.completions] == [float(at) for at in range(0, 1_000, 10)]

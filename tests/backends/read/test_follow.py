@@ -10,7 +10,7 @@ import pytest
 
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box
 
 from .table import see_until
@@ -26,7 +26,7 @@ class Looking:
         self.reader = reader
         self.clock = clock
 
-    def where(self, *ids: str, since: float = 0.0) -> Sequence[Followed]:
+    def where(self, *ids: str, since: float = 0.0) -> Sequence[TrackedMessage]:
         self.clock[0] += 1.0
         self.reader.see(rescan=True)
         found = self.reader.follow(ids, since)

@@ -79,7 +79,7 @@ def test_mail_is_not_judged_and_nothing_may_be_changed(real_spools: Path, opened
     reader = opened(real_spools / "maildir_stdlib")
     sight = reader.see()
     assert (sight.layout, sight.claims, sight.boxes[Box.CUR].count) == ("mail", (), 1)
-    assert not sight.can.change and "mail folder" in (sight.can.why_not(Action.PURGE) or "")
+    assert not sight.capabilities.change and "mail folder" in (sight.capabilities.why_not(Action.PURGE) or "")
     (row,) = reader.listing(ListQuery(Box.CUR)).window(0, 9)
     assert (row.id, row.verdict) == ("1795220919.M781490P9155Q1.vm", None)
     assert reader.read(row.key, 100).size == 18
@@ -231,7 +231,7 @@ def test_a_spool_that_is_gone_is_a_state(spool: Path, opened: Opened) -> None:
     spool.rename(spool.parent / "elsewhere")
     sight = reader.see()
     assert not sight.complete and all("is missing" in state.error for state in sight.boxes.values())
-    assert not sight.can.change
+    assert not sight.capabilities.change
     (spool.parent / "elsewhere").rename(spool)
     assert reader.see().complete
 
@@ -292,7 +292,7 @@ def test_live_flow_counts_what_no_scan_saw(spool: Path, opened: Opened) -> None:
     see_until(reader, all_done)
     assert sum(sight.flow.arrived for sight in seen) == 50
     assert sum(sight.flow.claimed for sight in seen) == 50
-    assert sum(len(sight.flow.passages) for sight in seen) == 50
+    assert sum(len(sight.flow.completions) for sight in seen) == 50
 
 
 def test_changes_waits_and_wakes(spool: Path, opened: Opened) -> None:
@@ -340,7 +340,7 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
         "from spooltop.model.vocabulary import Action\n"
         "r = DirectoryReader(sys.argv[1], watch=False); s = r.see(); r.close()\n"
-        "print(s.who.words, '|', s.can.why_not(Action.REQUEUE), '|', s.complete)"
+        "print(s.who.words, '|', s.capabilities.why_not(Action.REQUEUE), '|', s.complete)"
     )
     told = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script, str(spool)],
@@ -383,8 +383,8 @@ def test_what_a_look_allows_is_what_an_operator_does(
             messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
         )
         operator = Together(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
-        assert sight.can == operator.can()
-        assert (sight.can.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
+        assert sight.capabilities == operator.capabilities()
+        assert (sight.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]
     assert sight.who.words == ("READ-ONLY" if read_only else words)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.writers import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
-from spooltop.model.observation import CursorSection, LockParty
+from spooltop.model.observation import CursorSection, LockHolder
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")
@@ -79,7 +79,7 @@ def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: 
     path = tmp_path / "cursors.json"
     path.write_text("{}")
     folder = os.open(tmp_path, os.O_RDONLY)
-    writers = WriterWatch(LockParty)
+    writers = WriterWatch(LockHolder)
     fd = os.open(path, os.O_RDONLY)
     try:
         writers.follow(folder)
@@ -88,7 +88,7 @@ def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: 
             other(IN_PLACE, path, {"a": 2})
         assert writers.writer(handle_of(fd)) is None
         alone = other(IN_PLACE, path, {"a": 3})
-        assert writers.writer(handle_of(fd)) == LockParty(alone)
+        assert writers.writer(handle_of(fd)) == LockHolder(alone)
     finally:
         writers.close()
         os.close(fd)
@@ -130,7 +130,7 @@ def test_it_ends_with_its_thread_and_its_descriptors(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     before, threads = set(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(3):
-        writers = WriterWatch(LockParty)
+        writers = WriterWatch(LockHolder)
         writers.follow(folder)
         writers.close()
         writers.close()
@@ -141,7 +141,7 @@ def test_it_ends_with_its_thread_and_its_descriptors(tmp_path: Path) -> None:
 
 @needs_root
 def test_it_keeps_no_more_than_it_needs(tmp_path: Path) -> None:
-    writers = WriterWatch(LockParty)
+    writers = WriterWatch(LockHolder)
     try:
         for n in range(20):
             (tmp_path / str(n)).mkdir()
@@ -150,7 +150,7 @@ def test_it_keeps_no_more_than_it_needs(tmp_path: Path) -> None:
         for n in range(400):
             (tmp_path / "19" / f"{n}.json").write_text("1")
         fd = os.open(tmp_path / "19" / "399.json", os.O_RDONLY)
-        assert writers.writer(handle_of(fd)) == LockParty(os.getpid())
+        assert writers.writer(handle_of(fd)) == LockHolder(os.getpid())
         os.close(fd)
         assert len(writers._writers) <= 256
         assert len(writers._folders) <= 8

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spooltop.model.audit import AuditLine, AuditTrail
 from spooltop.model.cursor_input import parse_value
 from spooltop.model.holders import Holders, Holding
-from spooltop.model.observation import CursorSection, Lock, LockParty
+from spooltop.model.observation import CursorSection, Lock, LockHolder
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
@@ -183,10 +183,10 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
     base = values.trouble()
     cursor = replace(
         base.cursors[0], source=name, shown=other, value=other, evidence=other, file=name,
-        history=(CursorSection(NOW, other, 1, (name,), (LockParty(1, other),)),) * 2,
+        history=(CursorSection(NOW, other, 1, (name,), (LockHolder(1, other),)),) * 2,
     )  # fmt: skip
     problem = replace(base.problems[0], text=other, subject=name)
-    lock = Lock(name, "flock", (LockParty(1, other, name, NOW),), (LockParty(None),), "blocked", other)
+    lock = Lock(name, "flock", (LockHolder(1, other, name, NOW),), (LockHolder(None),), "blocked", other)
     hostile = replace(
         base, cursors=(cursor,), problems=(problem,) * 6, not_judged=(other,), not_visible=(other,),
         sight=replace(base.sight, target=name, locks=(lock,), disk=replace(base.sight.disk, fs_type=other)),

@@ -11,8 +11,8 @@ from typing import Any, overload
 import pytest
 
 from spooltop.cli import render_changes_text, render_text
-from spooltop.model.capabilities import Can
-from spooltop.model.observation import Lock, LockParty, Watch, Who
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.observation import Lock, LockHolder, Viewer, Watch
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload
@@ -116,7 +116,7 @@ def test_a_mail_folder_is_not_judged() -> None:
     assert "DEAD" not in words
     assert "\n If it is a job spool all the same: spooltop --as spool /home/ann/Maildir\n" in words
     for who in ("READ-ONLY", "read-only"):  # what opened it may call it so too
-        sight = replace(snapshot.sight, who=Who("ann", 1004, who))
+        sight = replace(snapshot.sight, who=Viewer("ann", 1004, who))
         for width, target in ((80, "x"), (80, "/var/spool/" + "long/" * 20), (40, "/var/spool/" + "long/" * 20)):
             assert text(header(replace(snapshot, sight=sight), width, target=target, now=NOW)).count("READ-ONLY") == 1
 
@@ -148,17 +148,17 @@ def test_bars_show_their_own_highest_and_what_was_not_watched() -> None:
     ("index", "hint"), [(0, ("r", "requeue 2")), (1, ("Enter", "")), (4, ("d", "purge 3")), (5, ("d", "remove"))]
 )
 def test_a_line_of_trouble_offers_what_does_most(index: int, hint: tuple[str, str]) -> None:
-    assert problem_hint(values.problems()[index], Can()) == hint
+    assert problem_hint(values.problems()[index], Capabilities()) == hint
 
 
 def test_where_nothing_may_be_changed_it_offers_to_look() -> None:
-    assert problem_hint(values.problems()[0], Can.nothing("read-only")) == ("Enter", "")
+    assert problem_hint(values.problems()[0], Capabilities.nothing("read-only")) == ("Enter", "")
 
 
 def test_of_claims_that_are_too_many_to_judge_it_takes_those_too_that_were_not():
     problem = next(one for one in values.problems() if one.code == "claims-dead")
-    key, words = problem_hint(problem, Can())
-    assert problem_hint(replace(problem, at_least=True), Can()) == (key, words.replace("requeue ", "requeue ≥"))
+    key, words = problem_hint(problem, Capabilities())
+    assert problem_hint(replace(problem, at_least=True), Capabilities()) == (key, words.replace("requeue ", "requeue ≥"))
 
 
 def test_reverted_cursors_are_loud_and_first_when_room_is_short() -> None:
@@ -434,11 +434,11 @@ def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:
         ({}, "not seen", "not seen"),
         ({"lock_there": True}, "not seen", "not seen"),
         ({"lock_there": False}, "nobody", "not seen"),
-        ({"held_by": (LockParty(77, "python3 /opt/poll.py"),)}, "77 poll.…", "not seen"),
-        ({"writer": LockParty(4290, "python3 /opt/memex/poll_email.py")}, "not seen", "4290 poll_email…"),
-        ({"writer": LockParty(4290)}, "not seen", "4290"),
-        ({"writer": LockParty(4290), "held_by": (LockParty(4290),)}, "by writer", "4290"),
-        ({"writer": LockParty(4290), "held_by": (LockParty(77, "poller"),)}, "77 poller", "4290"),
+        ({"held_by": (LockHolder(77, "python3 /opt/poll.py"),)}, "77 poll.…", "not seen"),
+        ({"writer": LockHolder(4290, "python3 /opt/memex/poll_email.py")}, "not seen", "4290 poll_email…"),
+        ({"writer": LockHolder(4290)}, "not seen", "4290"),
+        ({"writer": LockHolder(4290), "held_by": (LockHolder(4290),)}, "by writer", "4290"),
+        ({"writer": LockHolder(4290), "held_by": (LockHolder(77, "poller"),)}, "77 poller", "4290"),
     ],
 )
 def test_a_row_says_who_held_the_lock_and_who_wrote_only_where_that_was_seen(
@@ -484,13 +484,13 @@ def test_a_look_that_hangs_says_why_where_there_is_room(short: bool, words: str)
 
 
 LOCKS = (
-    Lock("/s/calm.lock", "flock", (LockParty(1, since=T0 - 59),), (LockParty(2),), "blocked", "1 waits for it"),
-    Lock("/s/import.lock", "flock", (LockParty(3, "import.py", since=T0 - 61),), (LockParty(4),), "blocked", "1 waits for it"),
-    Lock("/s/just.lock", "soft", (LockParty(5, since=T0 - 300, alive=False),), (), "stale", "pid 5 is gone"),
-    Lock("/s/leader.lock", "soft", (LockParty(6, since=T0 - 301, alive=False),), (), "stale", "pid 6 is gone"),
-    Lock("/s/x.lck", "mkdir", (LockParty(7, since=T0 - 999, alive=False),), (), "stale", "pid 7 is gone"),
-    Lock("/s/job.lock.queue", "ticket", (LockParty(8, since=T0 - 1, alive=False),), (LockParty(9),), "stale", "pid 8 is gone"),
-    Lock("/s/long.lock", "flock", (LockParty(10, since=T0 - 999),), (), "held"),
+    Lock("/s/calm.lock", "flock", (LockHolder(1, since=T0 - 59),), (LockHolder(2),), "blocked", "1 waits for it"),
+    Lock("/s/import.lock", "flock", (LockHolder(3, "import.py", since=T0 - 61),), (LockHolder(4),), "blocked", "1 waits for it"),
+    Lock("/s/just.lock", "soft", (LockHolder(5, since=T0 - 300, alive=False),), (), "stale", "pid 5 is gone"),
+    Lock("/s/leader.lock", "soft", (LockHolder(6, since=T0 - 301, alive=False),), (), "stale", "pid 6 is gone"),
+    Lock("/s/x.lck", "mkdir", (LockHolder(7, since=T0 - 999, alive=False),), (), "stale", "pid 7 is gone"),
+    Lock("/s/job.lock.queue", "ticket", (LockHolder(8, since=T0 - 1, alive=False),), (LockHolder(9),), "stale", "pid 8 is gone"),
+    Lock("/s/long.lock", "flock", (LockHolder(10, since=T0 - 999),), (), "held"),
     Lock("/s/free.lock", "none", verdict="free"),
 )
 TROUBLED = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/x.lck": "STALE", "/s/job.lock.queue": "STALE"}

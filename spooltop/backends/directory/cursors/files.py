@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors import FILE_MAX, LOCK
-from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockParty
+from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
@@ -50,7 +50,7 @@ _LIST_AT_MOST = 20_000
 _SHARED = "cursors.json"
 _BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
 
-Holders = Callable[[os.stat_result], tuple[LockParty, ...]]
+Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
 """Who holds a lock on the file with this status."""
 
 
@@ -266,7 +266,7 @@ class CursorFiles:
         return self._changed(path, versions, source, holders(found))
 
     def _changed(
-        self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockParty, ...]
+        self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockHolder, ...]
     ) -> CursorSource:
         """The newest of ``versions`` with those before it."""
         earlier: deque[CursorVersion] = deque()
@@ -296,7 +296,7 @@ class CursorFiles:
         self._known[path] = _Known(_content(last), answer)
         return replace(answer, earlier=tuple(earlier)) if earlier else answer
 
-    def _writer(self, version: Version) -> LockParty | None:
+    def _writer(self, version: Version) -> LockHolder | None:
         return self._writers.writer(version.handle) if self._writers is not None else None
 
     def _parsed(self, version: Version, source: str | None) -> tuple[dict[str, Json] | None, str, int, frozenset[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
 from spooltop.engine.small_files import open_regular
 from spooltop.model.numbers import finite
-from spooltop.model.observation import CursorWrite, LockParty
+from spooltop.model.observation import CursorWrite, LockHolder
 
 __all__ = ["CursorJournal", "parse_journal"]
 
@@ -33,7 +33,7 @@ def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
             continue
         if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
             continue
-        writer = LockParty(pid, command if isinstance(command, str) else None, since=at)
+        writer = LockHolder(pid, command if isinstance(command, str) else None, since=at)
         found.append((file, CursorWrite(at, source, told["old"], told["new"], writer)))
     return found
 

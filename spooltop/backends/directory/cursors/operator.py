@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, SpooltopError, UsageError
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursor_values import direction, kind_of, pick, shown
 from spooltop.model.observation import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
@@ -134,9 +134,9 @@ class CursorOperator(ItemOperator[CursorSet]):
         self._patience = patience
         self._redactor = redactor or Redactor()
 
-    def can(self) -> Can:
+    def capabilities(self) -> Capabilities:
         if self._read_only is not None:
-            return Can.nothing(self._read_only)
+            return Capabilities.nothing(self._read_only)
         with self._translate_errors(), self._folders() as folders:
             sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             why = cursor_rights(sources, folders)
@@ -145,7 +145,7 @@ class CursorOperator(ItemOperator[CursorSet]):
             del nothing[Action.SET_CURSOR], nothing[Action.UNDO]
         else:
             nothing[Action.SET_CURSOR] = nothing[Action.UNDO] = why
-        return Can(nothing)
+        return Capabilities(nothing)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from spooltop.engine import syscalls
 from spooltop.errors import Refused
-from spooltop.model.observation import LockParty
+from spooltop.model.observation import LockHolder
 from spooltop.model.text import escape
 
 __all__ = ["Handle", "WriterWatch", "handle_of", "parse_events"]
@@ -83,9 +83,9 @@ class WriterWatch:
     where the kernel does not tell.
     """
 
-    def __init__(self, describe: Callable[[int], LockParty]) -> None:
+    def __init__(self, describe: Callable[[int], LockHolder]) -> None:
         self._describe = describe
-        self._writers: OrderedDict[Handle, LockParty | None] = OrderedDict()
+        self._writers: OrderedDict[Handle, LockHolder | None] = OrderedDict()
         self._names: set[str] = set()
         self._folders: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class WriterWatch:
             why = f"its file system does not tell who writes ({error.strerror})"
             raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
-    def writer(self, handle: Handle | None) -> LockParty | None:
+    def writer(self, handle: Handle | None) -> LockHolder | None:
         """Who published the file with this handle (``handle_of``), None where that was not seen."""
         with self._lock:
             self._drain()  # what was published before it was opened is in the queue by now

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.observation import Flow, Passage, Return
+from spooltop.model.observation import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
 
 from .operator_moves import OperatorMoves
@@ -283,13 +283,13 @@ class FlowCounter:
         self._done += done
         # Of very many an even sample: what is told of a minute would else be told of its last second.
         step = max(1, done // _PASSAGES)
-        passages = [Passage(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step]]
+        completions = [Completion(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step]]
         for through in over:
-            passages += through.passages(step, but=aside)
+            completions += through.completions(step, but=aside)
         self._gone = waiting
         since = now if self._since is None else self._since
         flow = Flow(
-            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(passages),
+            since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(completions),
             exact, measured and self._since is not None, self._retried, tuple(self._returns), tuple(recovered), self._shifted,
         )  # fmt: skip
         self._since = now

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.observation import Passage
+from spooltop.model.observation import Completion
 from spooltop.model.vocabulary import Box
 
 from .watcher import Batch
@@ -63,13 +63,13 @@ class Through:
         own = max(times, default=0) / 1e6
         return own if len(times) == len(self.found) else max(own, self.at)
 
-    def passages(self, step: int, *, but: Set[str]) -> Iterator[Passage]:
+    def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
         """Of every ``step``-th."""
         for _, id, put_us, _, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
                 # What is late is no sample of how long anything takes; and when within a batch it was claimed only a claim tells.
                 put_at = None if self.late else int(put_us) / 1e6
-                yield Passage(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
+                yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
 
 
 def came_and_went(batch: Batch, turn: int) -> tuple[Through, list[tuple[bool, set[str], str]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.model.row import Row
-from spooltop.model.tracked import Followed
+from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..scan.scan import BoxScan, quick_put_us
@@ -94,7 +94,7 @@ class Follower:
         times: Mapping[str, int],
         *,
         current: bool,
-    ) -> dict[str, Followed]:
+    ) -> dict[str, TrackedMessage]:
         """Where the first ``FOLLOWED_AT_MOST`` of ``ids`` are now; what was followed besides is forgotten. Claims that began
         before ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last
         look; ``current``: ``new`` has not changed since it was scanned."""
@@ -176,7 +176,7 @@ class Follower:
             total += older[i]
             self._tracks[id].place = total + 1
 
-    def _followed(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> Followed:
+    def _followed(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
         track = self._tracks[id]
         gone = None
         if box is not None:
@@ -189,7 +189,7 @@ class Follower:
                 gone = track.missing_at if track.left_at is None else track.left_at
         waiting = box is Box.NEW
         put = quick_put_us(id)
-        return Followed(
+        return TrackedMessage(
             id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
             track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,
         )  # fmt: skip

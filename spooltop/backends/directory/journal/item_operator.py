@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from spooltop.errors import AuditFailed, Refused, Unreadable
 from spooltop.model.audit import AuditLog
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Plan
 from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
@@ -64,7 +64,7 @@ class ItemOperator(ABC, Generic[IntentT]):
         self._performed: set[str] = set()
 
     @abstractmethod
-    def can(self) -> Can: ...
+    def capabilities(self) -> Capabilities: ...
 
     @abstractmethod
     def candidates(

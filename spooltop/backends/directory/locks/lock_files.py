@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 
 from ..liveness.processes import Processes
 from ..storage.access import closed_words
@@ -217,8 +217,8 @@ class LockFiles:
     ) -> Lock:
         devices = [device_of(status)] + ([device] if device is not None else [])
         lines = table.of(devices, status.st_ino)
-        holders: dict[int, LockParty] = {}
-        waiters: dict[int, LockParty] = {}
+        holders: dict[int, LockHolder] = {}
+        waiters: dict[int, LockHolder] = {}
         for line in lines:
             side = waiters if line.waits else holders
             for pid in self._real_pids(line, status):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from spooltop.engine.ticket_names import file_tickets, parse_file_ticket
 from spooltop.errors import UsageError
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.observation import Lock
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
@@ -83,10 +83,11 @@ class LockOperator(ItemOperator[LockRecord]):
         self._processes = processes or Processes()
         self._stale_after = stale_after
 
-    def can(self) -> Can:
+    def capabilities(self) -> Capabilities:
         if self._read_only is not None:
-            return Can.nothing(self._read_only)
-        return Can({action: "there are no messages here" for action in Action if action not in (Action.UNLOCK, Action.UNDO)})
+            return Capabilities.nothing(self._read_only)
+        offered = (Action.UNLOCK, Action.UNDO)
+        return Capabilities({action: "there are no messages here" for action in Action if action not in offered})
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress

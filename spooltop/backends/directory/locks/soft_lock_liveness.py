@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import Verdict
@@ -39,12 +39,12 @@ class Judge:
         return verdict, evidence
 
 
-def party(pid: int | None, since: float | None, processes: Processes) -> LockParty:
+def party(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
     """A holder or waiter with what the process table tells of it."""
     if pid is None:
-        return LockParty(None, since=since)
+        return LockHolder(None, since=since)
     process = processes.process(pid, described=True)
-    return LockParty(
+    return LockHolder(
         pid, process.command if process else None, process.user if process else None, since, processes.exists(pid)
     )
 
@@ -56,7 +56,7 @@ def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
         return None
     if marker.pid is None:
         why = "a directory whose existing is the lock; it does not tell whose it is"
-        return Lock(path, "mkdir", (LockParty(None, since=marker.since),), (), "unknown", why)
+        return Lock(path, "mkdir", (LockHolder(None, since=marker.since),), (), "unknown", why)
     return _judged(path, "mkdir", marker, marker.pid, fd, judge)
 
 
@@ -70,7 +70,7 @@ def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock |
     if marker.until is not None:
         return _lease(path, marker, marker.until, now)
     pid, since = marker.pid, marker.since
-    nobody = LockParty(pid, since=since)
+    nobody = LockHolder(pid, since=since)
     if pid is None:
         of = f"a link to {escape(marker.element)}: " if marker.element else ""
         return Lock(path, "soft", (nobody,), (), "unknown", f"{of}it does not tell whose it is")
@@ -81,13 +81,13 @@ def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judg
     """Of a marker that names a process. Where it names no host, only a local file system tells that it is this one."""
     processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
     if marker.host is not None and marker.host != processes.host():
-        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
+        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
     if marker.host is None and not local:
-        return Lock(path, kind, (LockParty(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
+        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
     verdict, evidence = judge.judge(path, pid, since, local=local)
     if verdict is Verdict.ALIVE:
         return Lock(path, kind, (party(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
-    one = LockParty(pid, since=since, alive=processes.exists(pid))
+    one = LockHolder(pid, since=since, alive=processes.exists(pid))
     if verdict is not Verdict.DEAD:
         return Lock(path, kind, (one,), (), "unknown", evidence)
     why = f"pid {pid} is gone"
@@ -99,5 +99,5 @@ def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judg
 def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:
     """Of a leader that says no pid, but for how long it leads: after that it is none by its own word."""
     if until > now:
-        return Lock(path, "soft", (LockParty(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
-    return Lock(path, "soft", (LockParty(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")
+        return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
+    return Lock(path, "soft", (LockHolder(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")

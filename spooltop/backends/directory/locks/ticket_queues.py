@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spooltop.engine.ticket_names import FileTicket, file_tickets
-from spooltop.model.observation import Lock, LockParty
+from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 
 from ..liveness.processes import Processes
@@ -69,7 +69,7 @@ def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
     return tuple(told(lock) for lock in found)
 
 
-def _party(ticket: FileTicket, fd: int, processes: Processes) -> LockParty | None:
+def _party(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
     try:
         status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
     except OSError:

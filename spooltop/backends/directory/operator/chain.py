@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.protocols import Operator
 from spooltop.model.vocabulary import Action, Json
 
@@ -33,8 +33,8 @@ class Together:
         self._side = side
         self._action = action
 
-    def can(self) -> Can:
-        return can_both(self._main.can(), self._side.can(), self._action)
+    def capabilities(self) -> Capabilities:
+        return can_both(self._main.capabilities(), self._side.capabilities(), self._action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -65,7 +65,7 @@ class Together:
         return self._main
 
 
-def can_both(main: Can, side: Can, action: Action = Action.SET_CURSOR) -> Can:
+def can_both(main: Capabilities, side: Capabilities, action: Action = Action.SET_CURSOR) -> Capabilities:
     """What ``action`` is about as the second says, all else as the first does."""
     refusals = dict(main.refusals)
     why = side.why_not(action)
@@ -73,4 +73,4 @@ def can_both(main: Can, side: Can, action: Action = Action.SET_CURSOR) -> Can:
         refusals.pop(action, None)
     else:
         refusals[action] = why
-    return Can(refusals)
+    return Capabilities(refusals)

@@ -15,7 +15,7 @@ from spooltop.engine.os_errors import advice
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, item_columns
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import BATCH
@@ -91,9 +91,9 @@ class DirectoryOperator:
         self._repaired = False
         self._watched_tmp = False
 
-    def can(self) -> Can:
+    def capabilities(self) -> Capabilities:
         if self._read_only is not None:
-            return Can.nothing(self._read_only)
+            return Capabilities.nothing(self._read_only)
         with self._telling(), self._open() as dirs:
             return can_change(dirs)
 
@@ -252,7 +252,7 @@ class DirectoryOperator:
             return RecordLog(logs, MOVES).read_required(progress)
 
     def _allowed(self, action: Action) -> None:
-        reason = self.can().why_not(action)
+        reason = self.capabilities().why_not(action)
         if reason is not None:
             raise Refused(f"{action}: {reason}", path=self._path)
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import islice
 
 from spooltop.engine.dirs import OWN, SpoolDirs
-from spooltop.model.capabilities import Can
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
 from ..storage.access import closed_words
@@ -27,7 +27,7 @@ _OF_LOCKS = (Action.UNLOCK,)
 """Of each lock it is asked on its own: some lie beside the spool."""
 
 
-def can_change(dirs: SpoolDirs) -> Can:
+def can_change(dirs: SpoolDirs) -> Capabilities:
     """Asks the kernel for each directory that an action writes. Root may everything but what the file system forbids."""
     refusals: dict[Action, str] = {
         action: "this version has no such action for a directory spool"
@@ -50,7 +50,7 @@ def can_change(dirs: SpoolDirs) -> Can:
         reason = next((why for why in (*needed, beside) if why), None)
         if reason is not None:
             refusals[action] = reason
-    return Can(refusals)
+    return Capabilities(refusals)
 
 
 def _why_not(dirs: SpoolDirs, box: Box) -> str | None:

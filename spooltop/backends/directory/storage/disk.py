@@ -7,8 +7,8 @@ import os
 import stat
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.capabilities import Can
-from spooltop.model.observation import Disk, Who
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.observation import Disk, Viewer
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
@@ -69,20 +69,20 @@ def _closed(dirs: SpoolDirs | None) -> str:
     return ""
 
 
-def who_am_i(can: Can, *, read_only: str | None, dirs: SpoolDirs | None = None, layout: str = "") -> Who:
+def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDirs | None = None, layout: str = "") -> Viewer:
     """Who runs this and what they may do, in words: "read-write", "read-only: cur is memex:memex 0750"."""
     uid = os.geteuid()
     if read_only:
         words = "READ-ONLY"
-    elif not any(action in can.refusals for action in _CHANGES):
+    elif not any(action in capabilities.refusals for action in _CHANGES):
         words = "read-write"
-    elif can.change:
+    elif capabilities.change:
         words = "read-write in part"
-    elif dirs is None and can.why_not(Action.SET_CURSOR) is None:
+    elif dirs is None and capabilities.why_not(Action.SET_CURSOR) is None:
         words = "read-write: cursors can be set"
-    elif layout in _REMOVABLE and can.why_not(Action.UNLOCK) is None:
+    elif layout in _REMOVABLE and capabilities.why_not(Action.UNLOCK) is None:
         words = f"read-write: {_REMOVABLE[layout]} can be removed"
     else:
         why = _closed(dirs)
         words = f"read-only: {why}" if why else "read-only"
-    return Who(user_name(uid), uid, words)
+    return Viewer(user_name(uid), uid, words)
