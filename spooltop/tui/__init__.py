@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .options import Options
 
 if TYPE_CHECKING:
-    from .control_protocol import Control
+    from .control_protocol import ControlProtocol
 
 __all__ = ["Options", "run", "why_no_dashboard"]
 
@@ -34,7 +34,7 @@ def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | Non
     return None
 
 
-def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
+def run(control: ControlProtocol, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
     """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
     Raises ``OSError`` where there are no descriptors left.
 
@@ -45,19 +45,19 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "60")
     os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # or places of the mouse were taken for pixels
-    from .threads.snapshot_thread import Looker
+    from .threads.snapshot_thread import SnapshotThread
 
-    looker = Looker(control)
-    looker.start()  # what it waits for, the disk, is waited for while Textual is loaded
+    snapshot_thread = SnapshotThread(control)
+    snapshot_thread.start()  # what it waits for, the disk, is waited for while Textual is loaded
     try:
         from .app import SpooltopApp
-        from .terminal.lifecycle import need_descriptors, say_no_more
+        from .terminal.lifecycle import require_descriptors, silence_output
 
-        need_descriptors()
-        app = SpooltopApp(control, options or Options.of(os.environ), looker=looker)
+        require_descriptors()
+        app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread)
     except BaseException:
         # A thread that outlives the interpreter aborts the process where no descriptor is left to load what ends threads.
-        looker.stop(timeout=1.0)
+        snapshot_thread.stop(timeout=1.0)
         raise
     opening()
     # What was loaded stays: a collection that walks through it would hold up keys for some 50 ms, again and again in a storm.
@@ -68,8 +68,8 @@ def run(control: Control, options: Options | None = None, *, opening: Callable[[
     sys.setswitchinterval(TURN)
     app.run(mouse=app.options.mouse)
     app.finish()
-    if not app.was_heard():
-        say_no_more()
+    if not app.terminal_kept_up():
+        silence_output()
     for line in [] if app.options.banner else app.goodbye():
         print(line, file=sys.stdout)
     return app.return_code or 0

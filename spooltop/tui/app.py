@@ -10,8 +10,8 @@ from importlib import import_module
 from textual.app import App
 from textual.message import Message
 
-from .context import Scene, View
-from .control_protocol import Control
+from .context import CommandContext, View
+from .control_protocol import ControlProtocol
 from .draw.glyphs import ASCII, UNICODE
 from .options import Options
 from .screens.main.commands import OPENED
@@ -21,10 +21,10 @@ from .session import Session
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads.deliver import deliver
-from .threads.mailbox import Inbox
+from .threads.mailbox import Mailbox
 from .threads.messages import Found, SnapshotTaken
-from .threads.snapshot_thread import Looker
-from .threads.worker import Doer
+from .threads.snapshot_thread import SnapshotThread
+from .threads.worker import Worker
 
 __all__ = ["SpooltopApp"]
 
@@ -59,31 +59,31 @@ class SpooltopApp(App[int], inherit_bindings=False):
         """There is something in the inbox."""
 
     def __init__(
-        self, control: Control, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
-        monotonic: Callable[[], float] = time.monotonic, looker: Looker | None = None,
+        self, control: ControlProtocol, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
+        monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         moment: float = MOMENT,
     ) -> None:
-        """``looker`` is one on the same control that looks already."""
+        """``snapshot_thread`` is one on the same control that looks already."""
         # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.options = options or Options()
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.looker = looker or Looker(control, quiet=quiet, busy=busy, monotonic=monotonic)
-        self.doer = Doer()
-        self.inbox = Inbox()
+        self.snapshot_thread = snapshot_thread or SnapshotThread(control, quiet=quiet, busy=busy, monotonic=monotonic)
+        self.worker = Worker()
+        self.mailbox = Mailbox()
         state = MainState(control.now, View(self.options.view) if self.options.view else first_view(control.layout))
         self.session = Session(
-            control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE, looker=self.looker,
-            doer=self.doer, leaving=threading.Event(), now=lambda: state.now, zone=lambda: state.zone, leave=self.leave,
-            open_help=self._open_help, moment=moment,
+            control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE,
+            snapshot_thread=self.snapshot_thread, worker=self.worker, leaving=threading.Event(), now=lambda: state.now,
+            zone=lambda: state.zone, leave=self.leave, open_help=self._open_help, moment=moment,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
     def on_mount(self) -> None:
         self.push_screen(self.main)
-        self.looker.post_to(self._put)
-        self.looker.start()
-        self.doer.start()
+        self.snapshot_thread.post_to(self._put)
+        self.snapshot_thread.start()
+        self.worker.start()
         self.set_interval(1.0, self._check_stale)
         self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
@@ -93,11 +93,11 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _put(self, found: Found) -> None:
         """Called by the thread that looks."""
-        if self.inbox.put(found):
+        if self.mailbox.put(found):
             deliver(self, self.Arrived())
 
     def on_spooltop_app_arrived(self) -> None:
-        for found in self.inbox.take():
+        for found in self.mailbox.take():
             self._take(found)
 
     def _take(self, found: Found) -> None:
@@ -116,17 +116,17 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.session.leaving.set()
         self.exit(return_code=code)
 
-    def _open_help(self, about: Scene) -> None:
+    def _open_help(self, about: CommandContext) -> None:
         from .screens.help import HelpScreen
 
         self.push_screen(HelpScreen(self.session, about))
 
     def finish(self) -> None:
         """After the screen is restored: lets the operation under way come to its end, leaves a look that hangs alone."""
-        self.doer.stop(timeout=5.0)
-        self.looker.stop(timeout=0.2)
+        self.worker.stop(timeout=5.0)
+        self.snapshot_thread.stop(timeout=0.2)
 
-    def was_heard(self) -> bool:
+    def terminal_kept_up(self) -> bool:
         """False where the terminal took nothing any more as it was left."""
         return getattr(self._driver, "heard", True)
 
@@ -138,7 +138,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         # The terminal was the shell's meanwhile, and events were lost while we were stopped.
         self.refresh(layout=True)
         self.screen.refresh(layout=True)
-        self.looker.look_again()
+        self.snapshot_thread.look_again()
 
     def _paint_counted(self) -> None:
         """Until the first look is done, what was counted before is shown."""
@@ -149,8 +149,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
             self.main.paint()
 
     def _check_stale(self) -> None:
-        waited = self.looker.looking_for()
-        self.main.stale(waited if waited >= STALE_AFTER else None, self.looker.looking_at())
+        waited = self.snapshot_thread.looking_for()
+        self.main.stale(waited if waited >= STALE_AFTER else None, self.snapshot_thread.looking_at())
 
     def _check_terminal(self) -> None:
         if terminal_gone():

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from spooltop.model.snapshot import Snapshot
 
-__all__ = ["TICK", "Steady", "clock_period", "signature"]
+__all__ = ["TICK", "ChangeFilter", "clock_period", "signature"]
 
 TICK = 10.0
 """Seconds after which ages are painted again though nothing else changed: their step below a minute."""
@@ -56,7 +56,7 @@ def signature(snapshot: Snapshot) -> Hashable:
     )
 
 
-class Steady:
+class ChangeFilter:
     """Lets a snapshot through where it says something new, or where ages have a new step: each ``soon`` seconds until ``tick``
     went by since the last news, then each ``tick``."""
 
@@ -67,7 +67,7 @@ class Steady:
         self._at: float | None = None
         self._news_at = 0.0
 
-    def takes(self, snapshot: Snapshot) -> bool:
+    def passes(self, snapshot: Snapshot) -> bool:
         found = signature(snapshot)
         now = snapshot.taken_at
         news = found != self._last

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from spooltop.model.vocabulary import Action
 
 from . import availability as why
-from .context import LISTS, Scene, View
+from .context import LISTS, CommandContext, View
 from .draw.plan import plan_words, poison_words
 from .keys import shown
 
-__all__ = ["COMMANDS", "GROUPS", "Command", "by_id", "command_for", "footer", "help_lines", "palette"]
+__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "palette"]
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
@@ -39,7 +39,7 @@ EVERYWHERE = frozenset(View)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class KeyCommand:
     """One thing that a key does. ``rank`` orders the footer, 0: not shown there. ``typed``: its key is a letter or sign, so it
     is no command where text is typed (filter, palette, a form)."""
 
@@ -48,7 +48,7 @@ class Command:
     label: str
     help: str
     views: frozenset[View]
-    why_not: Callable[[Scene], str | None] = why.always
+    why_not: Callable[[CommandContext], str | None] = why.always
     dangerous: bool = False
     rank: int = 0
     group: str = "look"
@@ -73,171 +73,184 @@ class Command:
         return " ".join(shown(key) for key in self.keys)
 
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[KeyCommand, ...] = (
     # What a plan is answered with stands first: nothing else may take these keys there.
-    Command("confirm-small", ("y", "Y"), "do it", "do what the plan lists (1 to 9 items)", frozenset({View.PLAN}),
+    KeyCommand("confirm-small", ("y", "Y"), "do it", "do what the plan lists (1 to 9 items)", frozenset({View.PLAN}),
             why.confirmable("y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
-    Command("confirm-large", ("Y",), "do it", "do what the plan lists (10 to 99 items)", frozenset({View.PLAN}),
+    KeyCommand("confirm-large", ("Y",), "do it", "do what the plan lists (10 to 99 items)", frozenset({View.PLAN}),
             why.confirmable("Y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
-    Command("confirm-number", ("enter",), "do it", "do what the plan lists, after its count was typed",
+    KeyCommand("confirm-number", ("enter",), "do it", "do what the plan lists, after its count was typed",
             frozenset({View.PLAN}), why.confirmable("number"), dangerous=True, rank=1, group="plan"),
-    Command("force", ("f",), "force", "inside a plan: take it from a live holder too (count typed)", frozenset({View.PLAN}),
+    KeyCommand("force", ("f",), "force", "inside a plan: take it from a live holder too (count typed)", frozenset({View.PLAN}),
             why.forceable, dangerous=True, rank=2, group="plan"),
-    Command("hold-poison", ("h",), "hold", "inside a plan: hold what was in work at many deaths, requeue the others",
+    KeyCommand("hold-poison", ("h",), "hold", "inside a plan: hold what was in work at many deaths, requeue the others",
             frozenset({View.PLAN}), why.holds_poison, dangerous=True, rank=2, group="plan"),
-    Command("rate", ("s",), "slower", "inside a plan: do at most so many a second (50/s, 1000/m); none: as fast as it goes",
+    KeyCommand("rate", ("s",), "slower", "inside a plan: do at most so many a second (50/s, 1000/m); none: as fast as it goes",
             frozenset({View.PLAN}), why.paceable, rank=3, group="plan"),
-    Command("copy-command", ("c",), "copy as command", "inside a plan: copy the same action as a command", frozenset({View.PLAN}),
+    KeyCommand("copy-command", ("c",), "copy as command", "inside a plan: copy the same action as a command",
+            frozenset({View.PLAN}),
             why.plan_there, rank=3, group="plan"),
-    Command("stop", ("escape",), "stop", "while it is being done: stop after the current item", frozenset({View.PLAN}),
+    KeyCommand("stop", ("escape",), "stop", "while it is being done: stop after the current item", frozenset({View.PLAN}),
             why.applying, rank=1, group="plan"),
-    Command("cancel", ("escape", "q", "backspace", "ctrl+h"), "Cancel", "leave the plan; nothing was changed",
+    KeyCommand("cancel", ("escape", "q", "backspace", "ctrl+h"), "Cancel", "leave the plan; nothing was changed",
             frozenset({View.PLAN}), why.not_applying, rank=1, group="plan"),
-    Command("undo-result", ("z",), "undo", "undo what was just done", frozenset({View.RESULT}), why.undo, dangerous=True, rank=2,
+    KeyCommand("undo-result", ("z",), "undo", "undo what was just done", frozenset({View.RESULT}), why.undo, dangerous=True,
+            rank=2,
             group="plan"),
-    Command("copy-result", ("c",), "copy as text", "copy the result as text", frozenset({View.RESULT}), rank=3, group="plan"),
+    KeyCommand("copy-result", ("c",), "copy as text", "copy the result as text", frozenset({View.RESULT}), rank=3, group="plan"),
 
-    Command("next-message", ("j", "n"), "next message", "in an open message: the next one of the list", frozenset({View.MESSAGE}),
+    KeyCommand("next-message", ("j", "n"), "next message", "in an open message: the next one of the list",
+            frozenset({View.MESSAGE}),
             rank=10, group="move", does="do_step_message", args=(1,)),
-    Command("previous-message", ("k", "N"), "previous message", "in an open message: the one before", frozenset({View.MESSAGE}),
+    KeyCommand("previous-message", ("k", "N"), "previous message", "in an open message: the one before",
+            frozenset({View.MESSAGE}),
             group="move", does="do_step_message", args=(-1,)),
-    Command("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move",
+    KeyCommand("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move",
             does="do_step", args=(1,)),
-    Command("scroll-up", ("up",), "scroll back", "in an open message: a line up", frozenset({View.MESSAGE}), group="move",
+    KeyCommand("scroll-up", ("up",), "scroll back", "in an open message: a line up", frozenset({View.MESSAGE}), group="move",
             does="do_step", args=(-1,)),
-    Command("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(1,)),
-    Command("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(-1,)),
-    Command("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move", does="do_page", args=(1,)),
-    Command("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move", does="do_page", args=(-1,)),
-    Command("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move",
+    KeyCommand("move-down", ("j", "down"), "down", "move down", STEPPING - {View.MESSAGE}, group="move", does="do_step",
+            args=(1,)),
+    KeyCommand("move-up", ("k", "up"), "up", "move up", STEPPING - {View.MESSAGE}, group="move", does="do_step", args=(-1,)),
+    KeyCommand("page-down", ("pagedown", "ctrl+f"), "page down", "a page down", STEPPING, group="move", does="do_page",
+            args=(1,)),
+    KeyCommand("page-up", ("pageup", "ctrl+b"), "page up", "a page up", STEPPING, group="move", does="do_page", args=(-1,)),
+    KeyCommand("half-page-down", ("ctrl+d",), "half a page down", "half a page down", MOVING, group="move",
             does="do_page", args=(0.5,)),
-    Command("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move", does="do_page", args=(-0.5,)),
-    Command("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
-    Command("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
+    KeyCommand("half-page-up", ("ctrl+u",), "half a page up", "half a page up", MOVING, group="move", does="do_page",
+            args=(-0.5,)),
+    KeyCommand("first", ("home", "g"), "first", "to the first line", STEPPING, group="move"),
+    KeyCommand("last", ("end", "G"), "last", "to the last line", STEPPING, group="move"),
 
-    Command("undo", ("z", "u"), "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
+    KeyCommand("undo", ("z", "u"), "undo this one", "in the list of operations: undo the chosen one (opens a plan)",
             frozenset({View.OPERATIONS, View.OPERATION}), why.undo, dangerous=True, rank=2, group="change"),
-    Command("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
+    KeyCommand("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
             frozenset({View.OPERATIONS}), why.has_rows, rank=1, group="move"),
-    Command("copy-operation", ("y",), "copy",
+    KeyCommand("copy-operation", ("y",), "copy",
             "in the list of operations: copy its id; in one of them the command that undoes it",
             frozenset({View.OPERATIONS, View.OPERATION}), why.has_rows, rank=3, group="look"),
-    Command("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,
+    KeyCommand("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,
             group="move"),
-    Command("make", ("enter",), "plan it", "in the form of inject: open the plan for what it says", frozenset({View.INJECT}),
+    KeyCommand("make", ("enter",), "plan it", "in the form of inject: open the plan for what it says", frozenset({View.INJECT}),
             why.inject, rank=1, group="change"),
-    Command("set", ("enter",), "plan it", "in the form of a cursor: open the plan for the value typed", frozenset({View.SETTING}),
+    KeyCommand("set", ("enter",), "plan it", "in the form of a cursor: open the plan for the value typed",
+            frozenset({View.SETTING}),
             why.set_cursor, rank=1, group="change"),
-    Command("open", ("enter",), "open", "open: what a line is about, a message in full, a source's history, a lock's holders",
+    KeyCommand("open", ("enter",), "open", "open: what a line is about, a message in full, a source's history, a lock's holders",
             ROOTS, why.openable, rank=5, group="move"),
-    Command("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
+    KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
             rank=9, group="move", does="do_quit"),
-    Command("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
+    KeyCommand("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
             why.can_go_back, rank=9, group="move"),
 
-    Command("requeue", ("r",), "requeue", "requeue: put claims back to new (opens a plan)", CHANGING, why.requeue, dangerous=True,
+    KeyCommand("requeue", ("r",), "requeue", "requeue: put claims back to new (opens a plan)", CHANGING, why.requeue,
+            dangerous=True,
             rank=1, group="change",
             also="retry redrive redeliver again", does="do_plan", args=(Action.REQUEUE,)),
-    Command("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
+    KeyCommand("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
             group="change",
             also="delete remove kill drop discard", does="do_plan", args=(Action.PURGE,)),
-    Command("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
+    KeyCommand("hold", ("h",), "hold", "hold: set aside, where no consumer takes it (opens a plan)", HOLDING, why.hold,
             dangerous=True, rank=3, group="change",
             also="pause park stop suspend", does="do_plan", args=(Action.HOLD,)),
-    Command("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
+    KeyCommand("release", ("l",), "release", "Aside: release what is held, back to new (opens a plan)", FROM_ASIDE, why.release,
             dangerous=True, rank=1, group="change",
             also="resume unpause", does="do_plan", args=(Action.RELEASE,)),
-    Command("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
+    KeyCommand("restore", ("u",), "restore", "Aside: restore, back to where it was (opens a plan)", FROM_ASIDE, why.restore,
             dangerous=True, rank=1, group="change",
             also="undelete put back", does="do_plan", args=(Action.RESTORE,)),
-    Command("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
+    KeyCommand("empty", ("E",), "empty", "Aside: empty the trash for good (opens a plan; count typed)", frozenset({View.ASIDE}),
             why.empty, dangerous=True, rank=4, group="change",
             also="delete purge"),
-    Command("empty-expired", ("X",), "delete expired",
+    KeyCommand("empty-expired", ("X",), "delete expired",
             "Aside: delete for good what is in the trash for longer than it is kept (opens a plan; count typed)",
             frozenset({View.ASIDE}), why.empty_expired, dangerous=True, rank=3, group="change"),
-    Command("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
+    KeyCommand("set-cursor", ("e",), "set value", "Cursors: set a value (opens a form, then a plan)", SOURCES, why.set_cursor,
             dangerous=True, rank=1, group="change",
             also="edit change"),
-    Command("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of the dead at the head (opens a plan)",
+    KeyCommand("unlock", ("d",), "remove", "Locks: remove a stale lock, or tickets of the dead at the head (opens a plan)",
             UNLOCKING, why.unlock, dangerous=True, rank=1, group="change",
             also="delete remove"),
-    Command("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2, group="change",
+    KeyCommand("mute", ("m",), "mute", "Cursors: mute for an hour, or no longer", SOURCES, why.on_a_source, rank=2,
+            group="change",
             also="silence ack snooze"),
-    Command("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
+    KeyCommand("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
             dangerous=True, group="change",
             also="put add create test"),
-    Command("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change",
+    KeyCommand("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change",
             also="undo audit history log journal"),
 
-    Command("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark",
+    KeyCommand("mark", ("space",), "mark", "mark or unmark this one", LISTS, why.has_rows, rank=2, group="mark",
             also="select"),
-    Command("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark",
+    KeyCommand("mark-all", ("a",), "mark all", "mark all that match the filter", LISTS, why.has_rows, rank=2, group="mark",
             also="select"),
-    Command("unmark-all", ("U",), "unmark all", "unmark all", LISTS, why.anything_marked, group="mark"),
+    KeyCommand("unmark-all", ("U",), "unmark all", "unmark all", LISTS, why.anything_marked, group="mark"),
 
-    Command("filter", ("slash", "f3", "f4"), "filter",
+    KeyCommand("filter", ("slash", "f3", "f4"), "filter",
             "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead; on the Overview: in New", ROOTS | OVER,
             rank=7, group="look", also="search find grep where"),
-    Command("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text", PANELS, group="look",
+    KeyCommand("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text", PANELS, group="look",
             also="search"),
-    Command("next-match", ("n",), "next match", "next that matches the filter, or the last one set", LISTS, why.sought,
+    KeyCommand("next-match", ("n",), "next match", "next that matches the filter, or the last one set", LISTS, why.searchable,
             group="look", does="do_next_match", args=(1,)),
-    Command("previous-match", ("N",), "previous match", "the one before that matches the filter, or the last one set", LISTS,
-            why.sought, group="look", does="do_next_match", args=(-1,)),
-    Command("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", LISTS, why.sortable, group="look", also="order by"),
-    Command("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", frozenset({View.SORT}),
+    KeyCommand("previous-match", ("N",), "previous match", "the one before that matches the filter, or the last one set", LISTS,
+            why.searchable, group="look", does="do_next_match", args=(-1,)),
+    KeyCommand("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", LISTS, why.sortable, group="look",
+            also="order by"),
+    KeyCommand("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", frozenset({View.SORT}),
             rank=1, group="look"),
-    Command("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", LISTS, why.sortable,
+    KeyCommand("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", LISTS, why.sortable,
             group="look", does="do_sort", args=(-1,)),
-    Command("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", LISTS, why.sortable,
+    KeyCommand("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", LISTS, why.sortable,
             group="look", does="do_sort", args=(1,)),
-    Command("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
-    Command("problems", ("exclamation_mark",), "problems only",
+    KeyCommand("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
+    KeyCommand("problems", ("exclamation_mark",), "problems only",
             "problems only: all lines of trouble; dead claims; abandoned files",
             frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look",
             also="errors trouble"),
-    Command("freeze", ("Z",), "freeze", "freeze the display, or let it go on", ROOTS, group="look",
+    KeyCommand("freeze", ("Z",), "freeze", "freeze the display, or let it go on", ROOTS, group="look",
             also="pause stop display"),
-    Command("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look",
+    KeyCommand("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look",
             also="utc local timezone"),
-    Command("copy", ("y",), "copy", "copy what is chosen (OSC 52, the text shown too): id; in a message its payload",
+    KeyCommand("copy", ("y",), "copy", "copy what is chosen (OSC 52, the text shown too): id; in a message its payload",
             ROOTS | OVER, why.copyable, group="look",
             also="yank clipboard"),
-    Command("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look",
+    KeyCommand("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look",
             also="lsof fuser holders"),
-    Command("follow", ("F",), "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT}, why.followable,
+    KeyCommand("follow", ("F",), "follow", "follow this id through the boxes", LISTS | {View.MESSAGE, View.RESULT},
+            why.followable,
             rank=6, group="look",
             also="track trace"),
-    Command("ask-again", ("R", "f5"), "look again", "in the panel of who has it: look again", frozenset({View.HOLDERS}), rank=2,
+    KeyCommand("ask-again", ("R", "f5"), "look again", "in the panel of who has it: look again", frozenset({View.HOLDERS}),
+            rank=2,
             group="look"),
-    Command("copy-panel", ("y",), "copy", "in the panel of who has it, or where it is: copy as text",
+    KeyCommand("copy-panel", ("y",), "copy", "in the panel of who has it, or where it is: copy as text",
             frozenset({View.HOLDERS, View.FOLLOW}), rank=3, group="look"),
-    Command("which-key", ("delete", "f9"), "delete", "say which key does what this one does elsewhere", ROOTS | OVER,
+    KeyCommand("which-key", ("delete", "f9"), "delete", "say which key does what this one does elsewhere", ROOTS | OVER,
             why.which_key, group="change"),
-    Command("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look",
+    KeyCommand("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look",
             also="refresh reload rescan"),
-    Command("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
+    KeyCommand("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
-    Command("overview", ("1",), "Over", "Overview", GOES, group="views", does="do_show", args=(View.OVERVIEW,)),
-    Command("new", ("2",), "New", "New: what waits", GOES, group="views", does="do_show", args=(View.NEW,)),
-    Command("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", GOES,
+    KeyCommand("overview", ("1",), "Over", "Overview", GOES, group="views", does="do_show", args=(View.OVERVIEW,)),
+    KeyCommand("new", ("2",), "New", "New: what waits", GOES, group="views", does="do_show", args=(View.NEW,)),
+    KeyCommand("claims", ("3",), "Claims", "Claims: what is in work, and whether its holder lives", GOES,
             group="views", does="do_show", args=(View.CLAIMS,)),
-    Command("tmp", ("4",), "Tmp", "Tmp: what is being written", GOES, group="views", does="do_show", args=(View.TMP,)),
-    Command("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views", does="do_show", args=(View.CURSORS,)),
-    Command("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views", does="do_show", args=(View.LOCKS,)),
-    Command("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", GOES,
+    KeyCommand("tmp", ("4",), "Tmp", "Tmp: what is being written", GOES, group="views", does="do_show", args=(View.TMP,)),
+    KeyCommand("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views", does="do_show", args=(View.CURSORS,)),
+    KeyCommand("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views", does="do_show", args=(View.LOCKS,)),
+    KeyCommand("aside", ("7",), "Aside", "Aside: held, rejected, trash; once more: the next of them", GOES,
             group="views", does="do_show_aside"),
-    Command("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
+    KeyCommand("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
             does="do_show_next", args=(1,)),
-    Command("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
+    KeyCommand("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
             group="views", does="do_show_next", args=(-1,)),
 
-    Command("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
+    KeyCommand("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
             EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING}, rank=8, group="views"),
-    Command("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
-    Command("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
-    Command("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views",
+    KeyCommand("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
+    KeyCommand("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
+    KeyCommand("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views",
             also="exit close leave"),
 )  # fmt: skip
 
@@ -257,31 +270,31 @@ VIEW_COMMANDS = frozenset({*TABS, "next-view", "previous-view"})
 _BY_ID = {command.id: command for command in COMMANDS}
 
 
-def by_id(id: str) -> Command:
+def by_id(id: str) -> KeyCommand:
     return _BY_ID[id]
 
 
-def commands_in(view: View) -> list[Command]:
+def commands_in(view: View) -> list[KeyCommand]:
     """The commands of one view, in the order of the table."""
     return [command for command in COMMANDS if view in command.views]
 
 
-def command_for(key: str, scene: Scene) -> tuple[Command | None, str | None]:
+def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
     """What a key does here, and why not if it is not available. The first command that is available wins; where none is,
     the first one says why."""
-    refused: tuple[Command, str] | None = None
+    refused: tuple[KeyCommand, str] | None = None
     for command in COMMANDS:
-        if key in command.keys and scene.view in command.views:
-            reason = command.why_not(scene)
+        if key in command.keys and context.view in command.views:
+            reason = command.why_not(context)
             if reason is None:
                 return command, None
             refused = refused or (command, reason)
-    return refused if refused is not None else _elsewhere(key, scene)
+    return refused if refused is not None else _elsewhere(key, context)
 
 
-def _elsewhere(key: str, scene: Scene) -> tuple[Command | None, str | None]:
+def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
     """A key that means something in other views says in which."""
-    if scene.view in ROOTS | OVER:
+    if context.view in ROOTS | OVER:
         for command in COMMANDS:
             if key in command.keys and (places := [view for view in TABS if View(view) in command.views]):
                 names = [f"{_BY_ID[view].key} {view.capitalize()}" for view in places]
@@ -289,31 +302,31 @@ def _elsewhere(key: str, scene: Scene) -> tuple[Command | None, str | None]:
     return None, None
 
 
-def footer(scene: Scene) -> list[tuple[str, str]]:
+def footer(context: CommandContext) -> list[tuple[str, str]]:
     """(key, label) of what can be done here now, the most wanted first. What is not available is not there."""
-    wanted = sorted((c for c in commands_in(scene.view) if c.rank and c.why_not(scene) is None), key=lambda c: c.rank)
-    return [(command.key, label(command, scene)) for command in wanted]
+    wanted = sorted((c for c in commands_in(context.view) if c.rank and c.why_not(context) is None), key=lambda c: c.rank)
+    return [(command.key, label(command, context)) for command in wanted]
 
 
-def label(command: Command, scene: Scene) -> str:
+def label(command: KeyCommand, context: CommandContext) -> str:
     """A command's label, with the number of things it would be about."""
-    count = scene.target_count
+    count = context.target_count
     if command.id in COUNTED:
-        if count == 1 and not scene.marked:
+        if count == 1 and not context.marked:
             return f"{command.label} this 1" if command.rank == 1 else command.label
         return f"{command.label} {count:,}"
-    if command.id == "empty-expired" and (expired := scene.expired):
+    if command.id == "empty-expired" and (expired := context.expired):
         return f"delete {expired:,} expired"
-    if command.id == "mute" and scene.muted:
+    if command.id == "mute" and context.muted:
         return "unmute"
-    if command.id == "hold-poison" and scene.plan is not None:
-        return poison_words(scene.plan)
+    if command.id == "hold-poison" and context.plan is not None:
+        return poison_words(context.plan)
     if command.id == "mark-all":
-        return f"mark all {scene.rows:,}"
-    if command.id == "open" and scene.view is View.LOCKS:
+        return f"mark all {context.rows:,}"
+    if command.id == "open" and context.view is View.LOCKS:
         return _BY_ID["who"].label
-    if command.id.startswith("confirm-") and scene.plan is not None:
-        return plan_words(scene.plan)
+    if command.id.startswith("confirm-") and context.plan is not None:
+        return plan_words(context.plan)
     return command.label
 
 
@@ -322,13 +335,13 @@ def tabs() -> list[tuple[str, str, str]]:
     return [(id, _BY_ID[id].key, _BY_ID[id].label) for id in TABS]
 
 
-def help_lines(scene: Scene) -> list[tuple[str, str, str]]:
+def help_lines(context: CommandContext) -> list[tuple[str, str, str]]:
     """(keys, help, why not) of this view by groups; a line with no keys is the title of a group."""
     out: list[tuple[str, str, str]] = []
     for group, title in GROUPS.items():
         lines = [
-            (command.shown_keys, command.help, command.why_not(scene) or "")
-            for command in commands_in(scene.view)
+            (command.shown_keys, command.help, command.why_not(context) or "")
+            for command in commands_in(context.view)
             if command.group == group
         ]
         if lines:
@@ -336,12 +349,12 @@ def help_lines(scene: Scene) -> list[tuple[str, str, str]]:
     return out
 
 
-def palette(scene: Scene, text: str) -> list[tuple[Command, str]]:
+def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:
     """The commands of this view whose name or help has all words of ``text``, each with why it is not available (or "")."""
     words = text.lower().split()
     return [
-        (command, command.why_not(scene) or "")
-        for command in commands_in(scene.view)
+        (command, command.why_not(context) or "")
+        for command in commands_in(context.view)
         if command.group != "move" and command.id != "palette"
         if all(word in f"{command.id} {command.label} {command.help} {command.also}".lower() for word in words)
     ]

@@ -15,7 +15,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
-__all__ = ["BOX_OF", "LISTS", "ListState", "Scene", "View"]
+__all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 
 
 class View(StrEnum):
@@ -73,20 +73,20 @@ class ListState:
         if self.problem is not None:
             return self.problem.selection
         if self.problems_only:
-            return Selection(box=self.box, verdict=TROUBLED[self.box]) if self.box in TROUBLED else None
+            return Selection(box=self.box, verdict=PROBLEM_VERDICTS[self.box]) if self.box in PROBLEM_VERDICTS else None
         return None
 
 
-TROUBLED = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
+PROBLEM_VERDICTS = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
 """What "problems only" leaves of a box."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class CommandContext:
     """All that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
-    this one. ``sought`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done,
+    this one. ``last_filter`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done,
     ``early`` while no key confirms it yet;
     ``undoable`` says why what is chosen cannot be undone ("" where it can). ``followed`` counts the messages that a result or a
     chronicle follows.
@@ -99,8 +99,8 @@ class Scene:
     rows: int = 0
     marked: int = 0
     filter: str = ""
-    sought: str = ""
-    narrowed: bool = False
+    last_filter: str = ""
+    refined: bool = False
     problem: Problem | None = None
     cursor: Cursor | None = None
     lock: Lock | None = None

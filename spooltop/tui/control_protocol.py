@@ -15,14 +15,14 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Json, Key
 
-__all__ = ["PAYLOAD_LIMIT", "Control"]
+__all__ = ["PAYLOAD_LIMIT", "ControlProtocol"]
 
 PAYLOAD_LIMIT = 65536
 """Bytes of a message that are read."""
 
 
-class Control(Protocol):
-    """What the dashboard asks of ``spooltop.control.Control``."""
+class ControlProtocol(Protocol):
+    """What the dashboard asks of ``spooltop.control.ControlProtocol``."""
 
     target: str
     layout: str

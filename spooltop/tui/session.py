@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from ..model.plan import Result
 from ..model.snapshot import Snapshot
-from .context import Scene
-from .control_protocol import Control
+from .context import CommandContext
+from .control_protocol import ControlProtocol
 from .draw.glyphs import Glyphs
 from .options import Options
-from .threads.snapshot_thread import Looker
-from .threads.worker import Doer
+from .threads.snapshot_thread import SnapshotThread
+from .threads.worker import Worker
 
 __all__ = ["Session", "SessionState"]
 
@@ -40,17 +40,17 @@ class Session:
     the scene in front. ``moment``: seconds that a plan is shown before a key confirms it.
     """
 
-    control: Control
+    control: ControlProtocol
     options: Options
     glyphs: Glyphs
-    looker: Looker
-    doer: Doer
+    snapshot_thread: SnapshotThread
+    worker: Worker
     leaving: threading.Event
     """Set once the dashboard is being left; an operation under way stops after its current item."""
     now: Callable[[], float]
     zone: Callable[[], datetime.tzinfo | None]
     leave: Callable[[int], object]
-    open_help: Callable[[Scene], object]
+    open_help: Callable[[CommandContext], object]
     moment: float
     state: SessionState = field(default_factory=SessionState)
 

@@ -36,7 +36,7 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.operate.shell_command import id_word
 from spooltop.tui.commands import palette
-from spooltop.tui.context import Scene, View
+from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
@@ -45,7 +45,7 @@ from spooltop.tui.draw.header import header
 from spooltop.tui.draw.holders import holders_lines
 from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
-from spooltop.tui.draw.notices import palette_lines, said_lines
+from spooltop.tui.draw.notices import notice_lines, palette_lines
 from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
@@ -119,10 +119,10 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield list_header(hostile, "Claims", 3, width, now=NOW, filter=name, zone=ZONE)
     holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
     yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
-    yield from said_lines(f"copied: {escape(name)}", width)
-    yield from said_lines(name, width)
+    yield from notice_lines(f"copied: {escape(name)}", width)
+    yield from notice_lines(name, width)
     closed = replace(hostile, sight=replace(hostile.sight, capabilities=Capabilities.nothing(other)))
-    about = Scene(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
+    about = CommandContext(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
     actions = [(one.id, one.shown_keys, one.help, reason) for one, reason in palette(about, "")]
     yield from palette_lines(name, actions, width, 40, message=other)
     yield from follow_lines([name], (), {name: other}, width, 20, since=NOW, zone=ZONE)

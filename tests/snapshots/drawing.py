@@ -43,7 +43,7 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
             return await _settled(driver)
         finally:
             control.hang.set()
-            app.looker.stop(timeout=5.0)
+            app.snapshot_thread.stop(timeout=5.0)
             app.finish()
 
 

@@ -11,20 +11,20 @@ from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS, command_for, footer, help_lines, palette
-from spooltop.tui.context import LISTS, Scene, View
+from spooltop.tui.context import LISTS, CommandContext, View
 
 from .fake import FakeControl, claim, waiting
 
 NEVER_A_CHANGE = {"ctrl+d", "ctrl+k", "ctrl+r", "ctrl+q", "backspace", "ctrl+s"}
 
 
-def scene(view: View, control: FakeControl | None = None, **changes: object) -> Scene:
+def context(view: View, control: FakeControl | None = None, **changes: object) -> CommandContext:
     control = control or FakeControl([claim(1), waiting(1)])
-    return Scene(view, snapshot=control.look(), **changes)  # type: ignore[arg-type]
+    return CommandContext(view, snapshot=control.look(), **changes)  # type: ignore[arg-type]
 
 
-def claims_scene(**changes: object) -> Scene:
-    return scene(View.CLAIMS, box=Box.CUR, row=claim(1), rows=1, depth=1, **changes)
+def claims_scene(**changes: object) -> CommandContext:
+    return context(View.CLAIMS, box=Box.CUR, row=claim(1), rows=1, depth=1, **changes)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
@@ -35,7 +35,7 @@ def test_no_change_hangs_on_a_key_that_slips(command) -> None:
 
 def test_a_bare_enter_in_a_list_never_changes_anything() -> None:
     for view in LISTS | {View.OVERVIEW}:
-        found, _ = command_for("enter", scene(view, row=claim(1), rows=1))
+        found, _ = command_for("enter", context(view, row=claim(1), rows=1))
         assert found is not None and found.id == "open" and not found.dangerous
 
 
@@ -43,7 +43,7 @@ def test_a_key_means_one_thing_where_it_is_available() -> None:
     control = FakeControl([claim(1)])
     plan = control.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
     for view in View:
-        here = scene(view, row=claim(1), rows=2, box=Box.CUR, plan=plan, depth=1)
+        here = context(view, row=claim(1), rows=2, box=Box.CUR, plan=plan, depth=1)
         for key in {key for command in COMMANDS if view in command.views for key in command.keys}:
             able = [c.id for c in COMMANDS if key in c.keys and view in c.views and c.why_not(here) is None]
             assert len(able) <= 1, (view, key, able)
@@ -52,7 +52,7 @@ def test_a_key_means_one_thing_where_it_is_available() -> None:
 def test_without_an_end_of_retention_nothing_expires() -> None:
     trash = replace(waiting(1), key=("trash", 1), box=Box.TRASH)
     control = FakeControl([trash])
-    here = scene(View.ASIDE, control, box=Box.TRASH, row=trash, rows=1)
+    here = context(View.ASIDE, control, box=Box.TRASH, row=trash, rows=1)
     assert command_for("X", here)[1] == "delete expired: nothing ever expires, trash_retention is 0"
     assert "X" not in [key for key, _ in footer(here)]
 
@@ -73,18 +73,18 @@ def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
     [(View.NEW, Box.NEW, "waits already"), (View.TMP, Box.TMP, "not a complete message")],
 )
 def test_requeue_says_what_it_is_for(view: View, box: Box, said: str) -> None:
-    _, why = command_for("r", scene(view, box=box, row=waiting(1), rows=1))
+    _, why = command_for("r", context(view, box=box, row=waiting(1), rows=1))
     assert why is not None and said in why
 
 
 def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None:
     about = Problem("claims-dead", Severity.CRITICAL, "2 claims", 2, Selection(box=Box.CUR, verdict=Verdict.DEAD))
-    here = scene(View.OVERVIEW, problem=about, rows=1)
+    here = context(View.OVERVIEW, problem=about, rows=1)
     assert ("r", "requeue 2") in footer(here)
     other = Problem("cursor-reverted", Severity.CRITICAL, "reverted", view="cursors", subject="imessage")
-    _, why = command_for("r", scene(View.OVERVIEW, problem=other, rows=1))
+    _, why = command_for("r", context(View.OVERVIEW, problem=other, rows=1))
     assert why == "requeue: this line is not about messages; Enter shows what it is about"
-    _, why = command_for("r", scene(View.OVERVIEW))
+    _, why = command_for("r", context(View.OVERVIEW))
     assert why is not None and why.startswith("requeue: choose a line of trouble")
 
 
@@ -94,12 +94,12 @@ def test_the_shape_of_a_footer() -> None:
         ("x", "who has it"), ("F", "follow"), ("/", "filter"), ("z", "ops"), ("?", "keys"), ("Esc", "back"),
     ]  # fmt: skip
     assert footer(claims_scene(marked=1200))[0] == ("r", "requeue 1,200")
-    assert footer(scene(View.OVERVIEW))[-1] == ("q", "quit")
+    assert footer(context(View.OVERVIEW))[-1] == ("q", "quit")
 
 
 def test_help_has_every_command_of_the_view_and_no_other() -> None:
     for view in View:
-        here = scene(view, rows=1)
+        here = context(view, rows=1)
         keys = [keys for keys, _, _ in help_lines(here) if keys]
         assert sorted(keys) == sorted(c.shown_keys for c in COMMANDS if view in c.views)
 

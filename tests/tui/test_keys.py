@@ -61,7 +61,7 @@ def poisoned() -> FakeControl:
     return fake
 
 
-Step = tuple[str | Callable[[Driver], object], str]
+TimelineStep = tuple[str | Callable[[Driver], object], str]
 """Keys (or what no key does), and words that stand on the screen after them."""
 
 
@@ -69,21 +69,21 @@ Step = tuple[str | Callable[[Driver], object], str]
 class Case:
     """``before``: how one gets to where the key is pressed; ``then``: words that stand there after it, or what holds."""
 
-    before: tuple[Step, ...]
+    before: tuple[TimelineStep, ...]
     then: str | Callable[[Driver], object]
     control: Callable[[], FakeControl] = busy
 
 
-OVERVIEW: Step = ("", "1 PROBLEM")
-NEW: Step = ("2", '"source"')
-CLAIMS: Step = ("3", '"source"')
+OVERVIEW: TimelineStep = ("", "1 PROBLEM")
+NEW: TimelineStep = ("2", '"source"')
+CLAIMS: TimelineStep = ("3", '"source"')
 PLAN = (OVERVIEW, ("r", "y requeue 6"))
 RESULT = (*PLAN, ("y", "Requeued 6"))
-HELD: Step = ("7", "Aside held 1")
+HELD: TimelineStep = ("7", "Aside held 1")
 TRASH = (HELD, ("7", "Aside rejected 0"), ("7", "Aside trash 1"))
-SOURCES: Step = ("5", "REVERTED")
-LOCKS: Step = ("6", "Locks 2")
-OPERATIONS: Step = ("z", "Operations 3")
+SOURCES: TimelineStep = ("5", "REVERTED")
+LOCKS: TimelineStep = ("6", "Locks 2")
+OPERATIONS: TimelineStep = ("z", "Operations 3")
 
 
 def at(index: int) -> Callable[[Driver], object]:
@@ -94,7 +94,7 @@ def height(driver: Driver) -> int:
     return int(driver.app.main.rows.size.height)
 
 
-def ready(words: str) -> Step:
+def ready(words: str) -> TimelineStep:
     """The row under the cursor has been read."""
     return "", words
 

@@ -155,8 +155,8 @@ async def test_enter_on_trouble_with_a_cursor_opens_that_source() -> None:
     fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, "email reverted", view="cursors", subject="email"),)
     async with dashboard(fake) as driver:
         await driver.press("enter")
-        await driver.until(lambda: driver.app.main.scene().cursor is not None)
-        cursor = driver.app.main.scene().cursor
+        await driver.until(lambda: driver.app.main.context().cursor is not None)
+        cursor = driver.app.main.context().cursor
         assert cursor is not None and cursor.source == "email"
         await driver.press("enter")
         await driver.see("Cursors › email")

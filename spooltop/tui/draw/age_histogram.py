@@ -12,16 +12,16 @@ from spooltop.model.snapshot import Snapshot
 from .glyphs import BARS
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, safe
 
-__all__ = ["AGES_ROOM", "age_histogram"]
+__all__ = ["HISTOGRAM_LINES", "age_histogram"]
 
 _SOURCE, _TOTAL, _CELL = 12, 10, 9
 _BARS, _SOURCES = 3, 5
-AGES_ROOM = _BARS + _SOURCES + 4
+HISTOGRAM_LINES = _BARS + _SOURCES + 4
 """Lines that the histogram takes, whatever it shows: title, bars, the titles of its columns, all together, sources, a blank."""
 
 
 def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
-    """Always ``AGES_ROOM`` lines, none where nothing is known of it. Figures of a sample are scaled up and say ``~``."""
+    """Always ``HISTOGRAM_LINES`` lines, none where nothing is known of it. Figures of a sample are scaled up and say ``~``."""
     ages = snapshot.sight.ages
     if ages is None:
         return []
@@ -41,7 +41,7 @@ def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
             lines.append(crop((Span(f"   {ages.sources - fits:,} more sources", Style.DIM),), width))
     else:
         lines.append(crop((Span("   nothing waits", Style.DIM),), width))
-    return lines + [BLANK] * (AGES_ROOM - len(lines))
+    return lines + [BLANK] * (HISTOGRAM_LINES - len(lines))
 
 
 def _title(ages: Ages, width: int) -> Line:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from ..tracking.timeline import Step
+from ..tracking.timeline import TimelineStep
 from .freshness import when
-from .panel_frame import WIDEST, framed, inner_width
+from .panel_frame import WIDEST, inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
 
 __all__ = ["follow_lines"]
@@ -18,7 +18,7 @@ _ID = 16
 
 def follow_lines(
     ids: Sequence[str],
-    steps: Sequence[Step],
+    steps: Sequence[TimelineStep],
     now: Mapping[str, str],
     width: int,
     height: int,
@@ -43,7 +43,7 @@ def follow_lines(
     if above and seen and end - room > 0:
         seen[0] = plain(f"… {end - room + 1:,} lines above, k goes up", inner, Style.DIM)
     right = f"since {when(since, zone)}" if since is not None else ""
-    return framed(title, right, [*head, BLANK, *seen], width)[:height]
+    return panel_frame(title, right, [*head, BLANK, *seen], width)[:height]
 
 
 def _now(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> list[Line]:
@@ -59,7 +59,7 @@ def _now(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> l
     return lines
 
 
-def _step(step: Step, inner: int, several: bool, zone: datetime.tzinfo | None) -> list[Line]:
+def _step(step: TimelineStep, inner: int, several: bool, zone: datetime.tzinfo | None) -> list[Line]:
     who = f"{pad(clip_left(safe(step.id), _ID), _ID)} " if several else ""
     indent = _TIME + len(who)
     parts = wrap(shown(step.words), max(8, inner - indent))

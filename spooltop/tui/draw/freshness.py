@@ -11,7 +11,7 @@ from spooltop.model.snapshot import Snapshot
 
 from .spans import Line, Span, Style, join, shown
 
-__all__ = ["Lamp", "Times", "lamp_line", "stale", "stale_line", "when"]
+__all__ = ["Freshness", "Times", "freshness_line", "stale", "stale_line", "when"]
 
 
 class Times(StrEnum):
@@ -23,7 +23,7 @@ class Times(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lamp:
+class Freshness:
     """What the screen knows of its own picture: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for``
     seconds since a look was begun that has not come back, with ``stale_why``: what does not answer.
     """
@@ -33,14 +33,15 @@ class Lamp:
     stale_why: str = ""
 
 
-def stale(snapshot: Snapshot | None, lamp: Lamp) -> bool:
+def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
     """True where figures on the screen may be older than they look."""
-    return lamp.frozen_at is not None or lamp.stale_for is not None
+    return freshness.frozen_at is not None or freshness.stale_for is not None
 
 
-def stale_line(lamp: Lamp) -> Line:
+def stale_line(freshness: Freshness) -> Line:
     """``STALE 41s: readdir of new does not answer``."""
-    return (Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), Span(f": {shown(lamp.stale_why) or 'a look is not back'}"))
+    why = shown(freshness.stale_why) or "a look is not back"
+    return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
 
 
 def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool = False) -> str:
@@ -48,19 +49,20 @@ def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool 
     return units.clock_time(at, zone, offset=offset)
 
 
-def lamp_line(
-    snapshot: Snapshot | None, *, lamp: Lamp, zone: datetime.tzinfo | None = None, short: bool = False, offset: bool = True
+def freshness_line(
+    snapshot: Snapshot | None, *, freshness: Freshness, zone: datetime.tzinfo | None = None, short: bool = False,
+    offset: bool = True,
 ) -> Line:
     """``live · as of 02:41:09 +0100``; FROZEN and STALE take its place, because nothing moves then. ``short`` without words."""
     if snapshot is None:
-        if lamp.stale_for is not None:
-            why = shown(lamp.stale_why) or "the first look is not back"
-            return (Span(f"STALE {units.span(lamp.stale_for)}", Style.BAD), Span(f": {why}"))
+        if freshness.stale_for is not None:
+            why = shown(freshness.stale_why) or "the first look is not back"
+            return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
         return (Span("looking…"),)
     as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
-    if lamp.stale_for is not None:
-        return join(*(stale_line(lamp) if not short else stale_line(lamp)[:1]), f" · {as_of}")
-    if lamp.frozen_at is not None:
+    if freshness.stale_for is not None:
+        return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
+    if freshness.frozen_at is not None:
         return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z goes on'} · {as_of}")
     watch = snapshot.sight.watch
     gap = " " if short else " · "

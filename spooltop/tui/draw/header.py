@@ -8,7 +8,7 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
-from .freshness import Lamp, lamp_line, stale_line, when
+from .freshness import Freshness, freshness_line, stale_line, when
 from .spans import Line, Span, Style, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
 
 __all__ = ["disk_line", "header", "is_mail"]
@@ -20,15 +20,15 @@ def header(
     *,
     target: str,
     now: float,
-    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
     """Which spool and how fresh; then the room on its file system and what whoever runs this may do."""
     second = disk_line(snapshot, width)
-    if snapshot is not None and lamp.stale_for is not None:  # what does not answer has the first line
+    if snapshot is not None and freshness.stale_for is not None:  # what does not answer has the first line
         seen = f" as of {when(snapshot.taken_at, zone, offset=True)} ·"
         second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
-    return [_first(snapshot, width, target, lamp, zone), second]
+    return [_first(snapshot, width, target, freshness, zone), second]
 
 
 def is_mail(snapshot: Snapshot) -> bool:
@@ -36,28 +36,28 @@ def is_mail(snapshot: Snapshot) -> bool:
     return snapshot.sight.layout == "mail"
 
 
-def _first(snapshot: Snapshot | None, width: int, target: str, lamp: Lamp, zone: datetime.tzinfo | None) -> Line:
+def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: datetime.tzinfo | None) -> Line:
     title = Span(" spooltop ", Style.TITLE)
     path = safe(target)
     # told here and nowhere else: it has to fit
     least: Line = (Span(" · "), Span("READ-ONLY", Style.WARN)) if snapshot is not None and is_mail(snapshot) else ()
     most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
     room = width - text_width(title.text) - 2  # a cell between, and one at the edge
-    lamps = [
-        join(lamp_line(snapshot, lamp=lamp, zone=zone), most),
-        join(lamp_line(snapshot, lamp=lamp, zone=zone), least),
-        join(lamp_line(snapshot, lamp=lamp, zone=zone, offset=False), least),
-        join(lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False), least),
+    freshness_lines = [
+        join(freshness_line(snapshot, freshness=freshness, zone=zone), most),
+        join(freshness_line(snapshot, freshness=freshness, zone=zone), least),
+        join(freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
+        join(freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False), least),
     ]
-    if least and line_width(lamps[-1]) > room - 8:
-        lamps.append(least[1:])
-    if lamp.stale_for is not None:
-        lamps = [stale_line(lamp)]
+    if least and line_width(freshness_lines[-1]) > room - 8:
+        freshness_lines.append(least[1:])
+    if freshness.stale_for is not None:
+        freshness_lines = [stale_line(freshness)]
     whole, cut = text_width(path), min(text_width(path), max(12, room // 5))
     # the path as a whole is worth more than for how long it was watched, but less than when it was seen
-    fit_whole = [one for one in lamps[:2] if line_width(one) + whole <= room]
-    fit_cut = [one for one in lamps[1:] if line_width(one) + cut <= room]
-    right = [*fit_whole, *fit_cut, lamps[-1]][0]
+    fit_whole = [one for one in freshness_lines[:2] if line_width(one) + whole <= room]
+    fit_cut = [one for one in freshness_lines[1:] if line_width(one) + cut <= room]
+    right = [*fit_whole, *fit_cut, freshness_lines[-1]][0]
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
     return crop(spread(left, right, max(0, width - 1)), width)
 

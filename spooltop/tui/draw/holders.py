@@ -9,7 +9,7 @@ from spooltop.model.holders import Holders, Holding
 from spooltop.model.text import program
 
 from .freshness import when
-from .panel_frame import WIDEST, framed, inner_width
+from .panel_frame import WIDEST, inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
 
 __all__ = ["holders_lines"]
@@ -39,7 +39,7 @@ def holders_lines(
     else:
         body = _answer(holders, inner, at)
     looked = f"looked {when(at, zone)}" if at is not None else ""
-    return framed(f"Who has {clip_left(safe(name), max(8, width - 34))}", looked, body, width)
+    return panel_frame(f"Who has {clip_left(safe(name), max(8, width - 34))}", looked, body, width)
 
 
 def _answer(holders: Holders, inner: int, at: float) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .panel_frame import framed, inner_width
+from .panel_frame import inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
 
 __all__ = ["Field", "form_lines"]
@@ -41,4 +41,4 @@ def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
         if not beside:
             body.append(crop(join(" " * (2 + _NAME), hint), inner))
     body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
-    return framed("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]
+    return panel_frame("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]

@@ -12,7 +12,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
 from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
-from .freshness import Lamp, Times, lamp_line
+from .freshness import Freshness, Times, freshness_line
 from .spans import (
     Line,
     Span,
@@ -49,7 +49,7 @@ def list_header(
     total: int | None = None,
     pending: bool = False,
     share: float | None = None,
-    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> Line:
     """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412
@@ -69,15 +69,15 @@ def list_header(
         if share is not None:
             left.append(Span(f" {int(100 * share)}%"))
     left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))
-    lamp_short = lamp_line(snapshot, lamp=lamp, zone=zone, short=True, offset=False)
-    right = lamp_short
+    short_freshness = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
+    right = short_freshness
     if snapshot is not None and Box.NEW in snapshot.sight.boxes:
         state = snapshot.sight.boxes[Box.NEW]
         slope = snapshot.rates.new_per_s
         growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""
-        right = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", lamp_short)
+        right = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", short_freshness)
     if line_width(merge(left)) + line_width(right) + 2 > width:
-        right = lamp_short
+        right = short_freshness
     return crop(spread(merge(left), right, width - 1), width)
 
 

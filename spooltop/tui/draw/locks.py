@@ -9,7 +9,7 @@ from spooltop.model.text import program
 
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, safe, shown, text_width, wrap
 
-__all__ = ["lock_lines", "lock_table", "party", "ranked"]
+__all__ = ["holder_info", "lock_lines", "lock_table", "ranked"]
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file itself is the lock, so nobody else gets it"
@@ -19,7 +19,7 @@ _TRIES = 20
 """Of fewer no share is told."""
 
 
-def party(one: LockHolder) -> str:
+def holder_info(one: LockHolder) -> str:
     """``5201 worker.py``; ``ticket 7 1e6f71c9`` where only that is known; ``not visible`` where the kernel does not tell."""
     if one.pid is None:
         return safe(one.command) if one.command else "not visible"
@@ -77,10 +77,10 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
 
 
 def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int) -> Line:
-    holders = ", ".join(party(one) for one in lock.holders) or "nobody"
+    holders = ", ".join(holder_info(one) for one in lock.holders) or "nobody"
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
     if lock.waiters:
-        why += f" · waits: {', '.join(party(one) for one in lock.waiters)}"
+        why += f" · waits: {', '.join(holder_info(one) for one in lock.waiters)}"
     verdict = _verdict(lock, snapshot)
     waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none", "mkdir") else "—"
     return crop(
@@ -148,7 +148,7 @@ def _parties(label: str, parties: tuple[LockHolder, ...], now: float) -> list[tu
         user = f" of {safe(one.user)}" if one.user else ""
         since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
         gone = ", gone" if one.alive is False else ""
-        facts.append(("" if i else label, f"{clip(party(one), 40)}{user}{gone}{since}"))
+        facts.append(("" if i else label, f"{clip(holder_info(one), 40)}{user}{gone}{since}"))
     if len(parties) > _PARTIES:
         facts.append(("", f"{len(parties) - _PARTIES:,} more"))
     return facts

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from .spans import Line, Span, Style, crop, join, pad, plain, restyle, shown, wrap
 
-__all__ = ["SAID", "palette_lines", "said_lines"]
+__all__ = ["NOTICE_LINES", "notice_lines", "palette_lines"]
 
-SAID = 3
+NOTICE_LINES = 3
 """Most lines for what was said."""
 
 
-def said_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Line]:
+def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Line]:
     """A message in place of the keys. What is longer goes on in the last line, which is cut."""
     lines = wrap(shown(words), max(1, width - 2))
-    return [plain(f" {line}", width, style) for line in [*lines[: SAID - 1], " ".join(lines[SAID - 1 :])] if line]
+    return [plain(f" {line}", width, style) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
 
 
 def palette_lines(

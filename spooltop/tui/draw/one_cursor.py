@@ -12,7 +12,7 @@ from spooltop.model.observation import CursorSection
 from spooltop.model.snapshot import Cursor, Snapshot
 
 from .freshness import when
-from .locks import party
+from .locks import holder_info
 from .spans import (
     BLANK,
     Line,
@@ -138,7 +138,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
         same = f"same start {cursor.same_start}×   " if cursor.same_start > 1 else ""
         yield "poll log", f"{same}{line}"
     if cursor.lock_holders:
-        yield "lock", f"held now by {', '.join(party(one) for one in cursor.lock_holders)}"
+        yield "lock", f"held now by {', '.join(holder_info(one) for one in cursor.lock_holders)}"
     writes = cursor.history[:-1]
     if writes and not any(write.writer for write in writes):
         if snapshot.sight.writers_watched:
@@ -230,7 +230,7 @@ def _write_line(
     if columns.lock:
         rest += pad(clip(_lock(write), columns.lock - 1), columns.lock)
     if columns.writer:
-        rest += clip(party(write.writer) if write.writer else "not seen", columns.writer - 1)
+        rest += clip(holder_info(write.writer) if write.writer else "not seen", columns.writer - 1)
     return crop(
         merge(
             (
@@ -259,5 +259,5 @@ def _lock(write: CursorSection) -> str:
     if write.held_by and write.writer is not None and {one.pid for one in write.held_by} == {write.writer.pid}:
         return "by writer"
     if write.held_by:
-        return ", ".join(party(one) for one in write.held_by)
+        return ", ".join(holder_info(one) for one in write.held_by)
     return "nobody" if write.lock_there is False else "not seen"

@@ -10,7 +10,7 @@ from spooltop.model.audit import AuditTrail, said
 from spooltop.model.plan import Item, OperationRecord, Outcome, Plan, Refusal
 
 from .freshness import when
-from .panel_frame import WIDEST, framed, inner_width
+from .panel_frame import WIDEST, inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, text_width, wrap
 
 __all__ = ["operation_lines"]
@@ -45,7 +45,7 @@ def operation_lines(
         body.append(plain("looking for its messages…", inner, Style.DIM))
     if trail is not None:
         body += _audit(trail, inner, zone)
-    return framed(f"Operation {shown(record.operation)}", "", body, width)
+    return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
 
 
 def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:

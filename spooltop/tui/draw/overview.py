@@ -10,14 +10,14 @@ from spooltop.model.vocabulary import Action
 
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
-from .freshness import Lamp
+from .freshness import Freshness
 from .header import is_mail
 from .locks import lock_lines
-from .problems import trouble
-from .side_column import beside, claims_beside, depth_chart
+from .problems import top_problems
+from .side_column import depth_chart, side_claims, side_column
 from .spans import BLANK, Line, Span, Style, crop, join, line_width, restyle, safe, shown, wrap
 
-__all__ = ["overview", "trouble_rows"]
+__all__ = ["overview", "problem_rows"]
 
 _TINY = 14
 """Lines. Below that no room is kept for trouble that is not there."""
@@ -29,7 +29,7 @@ _NO_BOXES = ("cursors", "tickets", "locks")
 """Layouts that are no spool: a cursor file, tickets or lock files alone."""
 
 
-def trouble_rows(height: int) -> int:
+def problem_rows(height: int) -> int:
     """How many lines of trouble have room: by the height alone, so that it never changes under one's eyes."""
     return max(1, min(4, height - 3)) if height < 40 else 8
 
@@ -41,7 +41,7 @@ def overview(
     *,
     now: float,
     chosen: int = 0,
-    lamp: Lamp = Lamp(),  # noqa: B008  frozen
+    freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
     counted: int | None = None,
     alone: bool = True,
@@ -56,12 +56,12 @@ def overview(
         return _mail(snapshot, width)[:height]
     if width >= _WIDE and height >= _HIGH:
         left = max(80, width // 2)
-        narrow = overview(snapshot, left, height, now=now, chosen=chosen, lamp=lamp, zone=zone, alone=False)
-        aside = beside(snapshot, width - left - 1, height, now=now, zone=zone)
-        if lamp.stale_for is not None:
+        narrow = overview(snapshot, left, height, now=now, chosen=chosen, freshness=freshness, zone=zone, alone=False)
+        aside = side_column(snapshot, width - left - 1, height, now=now, zone=zone)
+        if freshness.stale_for is not None:
             aside = [restyle(line, Style.DIM) for line in aside]
         return [_both(a, b, left, width) for a, b in zip_longest(narrow, aside, fillvalue=BLANK)]
-    lines = trouble(snapshot, width, trouble_rows(height), chosen=chosen)
+    lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
     room = height - len(lines)
@@ -86,10 +86,10 @@ def overview(
     if height >= _HIGH:
         below.append(BLANK)
         if alone:
-            below += claims_beside(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
+            below += side_claims(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
         chart = depth_chart(snapshot, width, height - len(lines) - len(below))
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
-    if lamp.stale_for is not None:
+    if freshness.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
     return [crop(line, width) for line in (lines + below)[:height]]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .spans import Line, Span, Style, clip, crop, join, line_width, merge, plain, shown, text_width, wrap
 
-__all__ = ["WIDEST", "framed", "inner_width", "noted"]
+__all__ = ["WIDEST", "inner_width", "note_lines", "panel_frame"]
 
 WIDEST = 120
 """Cells: beyond that an eye loses the line."""
@@ -17,7 +17,7 @@ def inner_width(width: int) -> int:
     return max(1, width - 4)
 
 
-def framed(title: str, right: str, body: Sequence[Line], width: int) -> list[Line]:
+def panel_frame(title: str, right: str, body: Sequence[Line], width: int) -> list[Line]:
     """``body`` between borders; the title stands in the upper one at the left, ``right`` at its end."""
     room = max(0, width - 6)
     right = f" {right} " if right and text_width(title) + text_width(right) + 4 <= room else ""
@@ -36,6 +36,6 @@ def _row(line: Line, width: int) -> Line:
     return crop(join(Span("│", Style.RULE), " ", inside, f"{gap} ", Span("│", Style.RULE)), width)
 
 
-def noted(notes: Sequence[str], inner: int) -> list[Line]:
+def note_lines(notes: Sequence[str], inner: int) -> list[Line]:
     """Sentences of ours, over as many lines as they take."""
     return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]

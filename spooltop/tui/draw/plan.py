@@ -13,7 +13,7 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .columns import owner_text
 from .freshness import when
-from .panel_frame import WIDEST, framed, inner_width, noted
+from .panel_frame import WIDEST, inner_width, note_lines, panel_frame
 from .spans import (
     BLANK,
     Line,
@@ -156,7 +156,7 @@ def plan_lines(
     # What has words is none of many; a note says them again, for who reads notes alone.
     listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
-    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *noted(notes, inner)]
+    tail = [*_warnings(plan, inner), *_refusals(plan, inner), *note_lines(notes, inner)]
     foot = _foot(plan, inner, typed, busy, rate, early)
     room = max(1, height - 2 - len(foot))
     undoes = plan.action is Action.UNDO
@@ -165,7 +165,7 @@ def plan_lines(
     if len(middle) > room:
         middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a higher screen shows them", inner)]
     body = [*middle, *foot]
-    return framed(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
+    return panel_frame(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
 
 
 def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> list[Line]:

@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, restyle, safe, shown, spread, text_width, wrap
 
-__all__ = ["problem_hint", "problem_lines", "trouble"]
+__all__ = ["problem_hint", "problem_lines", "top_problems"]
 
 _SIGNS = {
     Severity.CRITICAL: Span("✗", Style.BAD),
@@ -50,7 +50,7 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
     ]
 
 
-def trouble(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
+def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
     """The top of the Overview: always ``rows`` + 2 lines, so that nothing below moves when trouble comes or goes."""
     problems = snapshot.problems
     if not problems:

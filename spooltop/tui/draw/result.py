@@ -10,7 +10,7 @@ from spooltop.model.plan import Outcome, Result
 from spooltop.model.vocabulary import Action
 
 from .freshness import when
-from .panel_frame import WIDEST, framed, inner_width, noted
+from .panel_frame import WIDEST, inner_width, note_lines, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
 
 __all__ = ["result_lines"]
@@ -48,7 +48,7 @@ def result_lines(
         for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
             middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
     middle += _not_done(result, inner)
-    middle += noted(result.notes, inner)
+    middle += note_lines(result.notes, inner)
     foot: list[Line] = [BLANK]
     keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
     if result.undo:
@@ -64,7 +64,7 @@ def result_lines(
     if hidden > 0:
         seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
     title = f"{_DONE[result.action]} {counts[Outcome.DONE]:,} · operation {shown(result.operation)}"
-    return framed(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
+    return panel_frame(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
 
 
 def _name(name: str, inner: int) -> Line:

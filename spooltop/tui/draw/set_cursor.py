@@ -8,16 +8,16 @@ from spooltop.model.cursor_input import ParsedValue
 from spooltop.model.snapshot import Cursor
 
 from .one_cursor import verdict_words
-from .panel_frame import framed, inner_width
+from .panel_frame import inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
 
-__all__ = ["setting_lines"]
+__all__ = ["set_cursor_lines"]
 
 _WIDEST = 100
 _LABEL = 8
 
 
-def setting_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: int, height: int) -> list[Line]:
+def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: int, height: int) -> list[Line]:
     """A panel of at most ``height`` lines. ``text`` is what was typed so far (raw), ``value`` what it means."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
@@ -34,7 +34,7 @@ def setting_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: i
     if cursor.shared:
         advice += " Its poller may write what it holds in memory over it: stop that first."
     body += [plain(part, inner) for part in wrap(advice, inner)]
-    return framed(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
+    return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
 
 
 def _stored(value: ParsedValue, room: int) -> str:

@@ -14,7 +14,7 @@ from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Verdict
 
-from .age_histogram import AGES_ROOM, age_histogram
+from .age_histogram import HISTOGRAM_LINES, age_histogram
 from .columns import columns_for
 from .freshness import when
 from .glyphs import BARS, UNWATCHED
@@ -22,7 +22,7 @@ from .lists import row_line, title_line
 from .one_cursor import written
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, plain, safe
 
-__all__ = ["beside", "claims_beside", "depth_chart"]
+__all__ = ["depth_chart", "side_claims", "side_column"]
 
 _CLAIMS, _TMP, _WRITES, _CHART = 8, 5, 5, 6
 _HIGHEST = 16
@@ -33,16 +33,16 @@ _AROUND = 4
 _RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
 
 
-def beside(
+def side_column(
     snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
 ) -> list[Line]:
     """At most ``height`` lines."""
     sight = snapshot.sight
     lines: list[Line] = []
-    lines += claims_beside(snapshot, width, height, now=now, zone=zone)
+    lines += side_claims(snapshot, width, height, now=now, zone=zone)
     if Box.TMP in sight.boxes:
         lines += _rows("tmp, abandoned ones first", "4", Box.TMP, sight.tmp, _TMP, snapshot, width, now, zone)
-    if height - len(lines) >= AGES_ROOM + _WRITES + 2:
+    if height - len(lines) >= HISTOGRAM_LINES + _WRITES + 2:
         lines += age_histogram(snapshot, width)
     room = height - len(lines)
     if room > _WRITES and snapshot.cursors:
@@ -50,7 +50,7 @@ def beside(
     return lines[:height]
 
 
-def claims_beside(
+def side_claims(
     snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
 ) -> list[Line]:
     """The claims that matter most, in at most ``height`` lines; none where these are too few."""

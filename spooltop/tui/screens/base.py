@@ -11,9 +11,9 @@ from textual.await_complete import AwaitComplete
 from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen, ScreenResultType
 
-from ..commands import GOES, VIEW_COMMANDS, Command, by_id, command_for, commands_in, footer
-from ..context import Scene, View
-from ..draw.notices import said_lines
+from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, commands_in, footer
+from ..context import CommandContext, View
+from ..draw.notices import notice_lines
 from ..draw.spans import Line, plain, wrap
 from ..keys import character_of, named
 from ..session import Session
@@ -51,16 +51,16 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         super().__init__()
         self.session = session
         self.message = ""
-        self.left = False
+        self.dismissed = False
         """True from the moment it is dismissed: it stays on the stack for a while yet."""
         self._result: ScreenResultType | None = None
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Leaves the stack with ``result``: at once where this screen is in front, else as soon as it is. Textual takes off
         whatever is in front, be it another screen."""
-        if self.left:
+        if self.dismissed:
             return AwaitComplete()
-        self.left = True
+        self.dismissed = True
         if self.app.screen_stack[-1] is self:
             return super().dismiss(result)
         self._result = result
@@ -77,7 +77,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def unwanted(self) -> Callable[[], bool]:
         """To be asked by the thread that works for this screen: whether nobody waits for it any more."""
         leaving = self.session.leaving
-        return lambda: self.left or leaving.is_set()
+        return lambda: self.dismissed or leaving.is_set()
 
     def on_unmount(self) -> None:
         self.refresh()  # lets go of what it had drawn, as LinesView does
@@ -98,7 +98,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         """True while there is something to paint on: looks arrive before a screen is composed and after it was left."""
         return self.is_mounted and bool(self.query(LinesView))
 
-    def scene(self) -> Scene:
+    def context(self) -> CommandContext:
         raise NotImplementedError
 
     def paint(self) -> None:
@@ -120,10 +120,10 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_paste(self, event: Paste) -> None:
         """What is pasted is text: it never acts."""
         event.stop()
-        if self.left or self.app.screen_stack[-1] is not self:
+        if self.dismissed or self.app.screen_stack[-1] is not self:
             return
         if (edit := self.edited) is None:
-            self.say("what was pasted is ignored: no text is typed here; / opens the filter")
+            self.show_notice("what was pasted is ignored: no text is typed here; / opens the filter")
             return
         edit.insert(event.text)
         self.pasted()
@@ -135,22 +135,22 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def show_panel(self, lines: Sequence[Line]) -> None:
         """``lines`` above the keys, or above what is to be said instead; those that do not fit are left out."""
         room = self.room
-        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._said_or_keys()])
+        self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._notice_or_keys()])
 
     @property
     def room(self) -> int:
         """Lines of a panel above the keys, or above what is said."""
-        return max(1, self.window_size[1] - len(self._said_or_keys()))
+        return max(1, self.window_size[1] - len(self._notice_or_keys()))
 
-    def _said_or_keys(self) -> list[Line]:
+    def _notice_or_keys(self) -> list[Line]:
         width = self.window_size[0]
-        return said_lines(self.message, width) if self.message else [self.keys_line(width)]
+        return notice_lines(self.message, width) if self.message else [self.keys_line(width)]
 
     def keys_line(self, width: int) -> Line:
         """The keys that do something here."""
-        return footer_line(footer(self.scene()), width)
+        return footer_line(footer(self.context()), width)
 
-    def say(self, message: str) -> None:
+    def show_notice(self, message: str) -> None:
         """One line for the person, until the next key."""
         self.message = message
         self.paint()
@@ -160,24 +160,24 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         event.prevent_default()
         stack = self.app.screen_stack  # not is_current: that is true of what shines through, too
         front = stack[-1] if stack else None
-        if self.left or front is not self:
+        if self.dismissed or front is not self:
             self._pass_on(event, front)
             return
         if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
-        said, self.message = self.message, ""
+        notice, self.message = self.message, ""
         if not self.typed(event):
             self.command(event.key)
-        elif said and not self.message:
+        elif notice and not self.message:
             self.paint()
-        if said and not self.message:
+        if notice and not self.message:
             self.paint()
 
     # The mouse: what is clicked on is a key or a row, and does what a key would
 
     @property
     def _touchable(self) -> bool:
-        return not (self.left or self.small or self.app.screen_stack[-1] is not self)
+        return not (self.dismissed or self.small or self.app.screen_stack[-1] is not self)
 
     def on_click(self, event: Click) -> None:
         event.stop()
@@ -229,18 +229,18 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def command(self, key: str) -> None:
         """Does what a key means here, or says why not."""
-        command, reason = command_for(key, self.scene())
+        command, reason = command_for(key, self.context())
         if command is None:
             return
         if reason is not None:
-            self.say(reason)
+            self.show_notice(reason)
             return
         self.run_command(command.id)
 
     def run_command(self, id: str) -> None:
         self.handler(by_id(id))()
 
-    def handler(self, command: Command) -> Callable[[], object]:
+    def handler(self, command: KeyCommand) -> Callable[[], object]:
         """Does what the command says: the method that the table names, or for another view, leaving this screen for it."""
         if command.id in VIEW_COMMANDS:
             return partial(self._leave_for, command.id)
@@ -263,7 +263,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.call_after_refresh(self.paint)
 
     def on_screen_resume(self) -> None:
-        if self.left and self.app.screen_stack[-1] is self:  # dismissed while another screen was in front
+        if self.dismissed and self.app.screen_stack[-1] is self:  # dismissed while another screen was in front
             super().dismiss(self._result)
             return
         state = self.session.state
@@ -290,8 +290,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             widget.refresh()
 
     def do_help(self) -> None:
-        self.session.open_help(self.scene())
+        self.session.open_help(self.context())
 
     @property
     def view(self) -> View:
-        return self.scene().view
+        return self.context().view

@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual.events import Key
 
 from ..commands import help_lines
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.help import LEGEND, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
-from ..draw.notices import said_lines
+from ..draw.notices import notice_lines
 from ..draw.spans import line_text
 from ..session import Session
 from ..widgets import LinesView
@@ -17,11 +17,11 @@ from .scrolling import ScrollingScreen
 __all__ = ["HelpScreen"]
 
 
-def sections(scene: Scene) -> list[HelpSection]:
+def sections(context: CommandContext) -> list[HelpSection]:
     """The table's help of one view as it is drawn."""
     out: list[HelpSection] = []
     title, entries = "", list[HelpEntry]()
-    for keys, words, reason in [*help_lines(scene), ("", "", "")]:
+    for keys, words, reason in [*help_lines(context), ("", "", "")]:
         if keys:
             entries.append(HelpEntry(keys, words, reason))
             continue
@@ -36,26 +36,26 @@ class HelpScreen(ScrollingScreen[None]):
 
     ROOM = 2
 
-    def __init__(self, session: Session, about: Scene) -> None:
+    def __init__(self, session: Session, about: CommandContext) -> None:
         super().__init__(session)
         self.about = about
 
     def on_mount(self) -> None:
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.HELP, snapshot=self.about.snapshot, depth=1, rows=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.HELP, snapshot=self.about.snapshot, depth=1, rows=1)
 
     def paint(self) -> None:
         if not self.ready:
             return
         width, height = self.window_size
-        said = said_lines(self.message, width) if self.message else []
-        height = max(1, height - len(said))
+        notice = notice_lines(self.message, width) if self.message else []
+        height = max(1, height - len(notice))
         everything = draw_help(sections(self.about), width, 1000)
         self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))
         lines = draw_help(sections(self.about), width, height, scroll=self.scroll_at)
-        self.query_one(LinesView).show([*lines, *[()] * (height - len(lines)), *said] if said else lines)
+        self.query_one(LinesView).show([*lines, *[()] * (height - len(lines)), *notice] if notice else lines)
 
     @property
     def texts(self) -> list[str]:

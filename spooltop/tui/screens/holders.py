@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import Key
 
 from ...errors import SpooltopError
 from ...model.holders import Holders
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.holders import holders_lines
 from ..draw.spans import Line, line_text, shown
 from ..session import Session
@@ -46,7 +46,7 @@ class HoldersScreen(TextScreen[None]):
     def ask(self) -> None:
         """Looks at every process, in the thread that looks."""
         session = self.session
-        session.looker.ask(
+        session.snapshot_thread.run(
             partial(session.control.holders, self.key), lambda found: deliver(self, self.Answered(found, session.control.now()))
         )
 
@@ -58,8 +58,8 @@ class HoldersScreen(TextScreen[None]):
         self.looked_at = message.at
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.HOLDERS, snapshot=self.session.snapshot, rows=1, depth=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.HOLDERS, snapshot=self.session.snapshot, rows=1, depth=1)
 
     def text(self, width: int) -> list[Line]:
         return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.session.zone())
@@ -72,5 +72,5 @@ class HoldersScreen(TextScreen[None]):
     def do_copy_panel(self) -> None:
         text = "\n".join(line_text(line).rstrip() for line in self.text(200))
         self.copy_text(text)
-        self.say(f"copied: who has {shown(self.about)}")
+        self.show_notice(f"copied: who has {shown(self.about)}")
 

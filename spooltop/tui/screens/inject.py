@@ -9,7 +9,7 @@ from spooltop.model.vocabulary import Action, Box, Json
 from ...model.plan import Result
 from ...model.selection import Selection
 from ..commands import footer
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.inject import Field, form_lines
 from ..draw.spans import Line
 from ..session import Session
@@ -49,8 +49,8 @@ class InjectScreen(TableScreen[None]):
     def on_mount(self) -> None:
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.INJECT, snapshot=self.session.snapshot, depth=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.INJECT, snapshot=self.session.snapshot, depth=1)
 
     @property
     def edited(self) -> LineEdit:
@@ -75,16 +75,16 @@ class InjectScreen(TableScreen[None]):
         self.show_panel(form_lines(fields, self.window_size[0], self.room))
 
     def keys_line(self, width: int) -> Line:
-        return footer_line([("↑↓", "field"), *footer(self.scene())], width)
+        return footer_line([("↑↓", "field"), *footer(self.context())], width)
 
     def do_make(self) -> None:
         count = int(self.fields["count"].text or "0")
         if not 1 <= count <= MOST:
-            self.say(f"count: a number from 1 to {MOST:,}")
+            self.show_notice(f"count: a number from 1 to {MOST:,}")
             return
         options: dict[str, Json] = {"count": count, "canary": True}  # as the form says: marked as tests
         if self.fields["file"].text and self.fields["size"].text:
-            self.say("a file and a size at once: empty one of them")
+            self.show_notice("a file and a size at once: empty one of them")
             return
         if self.fields["size"].text:
             options["size"] = int(self.fields["size"].text)

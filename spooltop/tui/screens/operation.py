@@ -12,7 +12,7 @@ from ...errors import SpooltopError
 from ...model.audit import AuditTrail
 from ...model.plan import OperationRecord, Plan
 from ...model.selection import Selection
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.operation import operation_lines
 from ..draw.spans import Line
 from ..session import Session
@@ -32,7 +32,7 @@ class OperationScreen(TextScreen[bool]):
     """Gives back True where it is to be undone. Its messages are those that a plan to undo it names; making that changes
     nothing."""
 
-    class Planned(Message):
+    class UndoPlanned(Message):
         """What an undo would find, or why there is none."""
 
         def __init__(self, plan: Plan | SpooltopError) -> None:
@@ -55,14 +55,14 @@ class OperationScreen(TextScreen[bool]):
 
     def on_mount(self) -> None:
         audit = partial(self.session.control.audit, self.record.operation)
-        self.session.doer.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
+        self.session.worker.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
         if not self.failed:
             options = {"undoes": self.record.operation}
             job = partial(self.session.control.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
-            self.session.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+            self.session.worker.submit(job, lambda plan: deliver(self, self.UndoPlanned(plan)))
         self.paint()
 
-    def on_operation_screen_planned(self, message: Planned) -> None:
+    def on_operation_screen_undo_planned(self, message: UndoPlanned) -> None:
         if isinstance(message.plan, SpooltopError):
             self.failed = str(message.plan)
         else:
@@ -74,8 +74,8 @@ class OperationScreen(TextScreen[bool]):
         self.trail = AuditTrail(troubles=(str(told),)) if isinstance(told, SpooltopError) else told
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.OPERATION, snapshot=self.session.snapshot, rows=1, depth=1, undoable=self.failed)
+    def context(self) -> CommandContext:
+        return CommandContext(View.OPERATION, snapshot=self.session.snapshot, rows=1, depth=1, undoable=self.failed)
 
     @property
     def undoing(self) -> str:
@@ -94,7 +94,7 @@ class OperationScreen(TextScreen[bool]):
     def do_copy_operation(self) -> None:
         text = self.undoing or self.record.operation
         self.copy_text(text)
-        self.say(f"copied: {text}")
+        self.show_notice(f"copied: {text}")
 
     def do_back(self) -> None:
         self.dismiss(False)

@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import Action
 from ...errors import SpooltopError
 from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.operations import operations_lines
 from ..draw.spans import Line, Style, plain, shown
 from ..session import Session
@@ -42,7 +42,7 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def read(self) -> None:
         job = partial(self.session.control.operations, self.unwanted())
-        self.session.doer.submit(job, lambda records: deliver(self, self.Listed(records)))
+        self.session.worker.submit(job, lambda records: deliver(self, self.Listed(records)))
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):
@@ -55,10 +55,11 @@ class OperationsScreen(ChoosingScreen[None]):
     def record(self) -> OperationRecord | None:
         return self.records[max(0, min(self.chosen, len(self.records) - 1))] if self.records else None
 
-    def scene(self) -> Scene:
+    def context(self) -> CommandContext:
         record = self.record
         why = why_not_undo(record) if record is not None else ""
-        return Scene(View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.records or ()), depth=1, undoable=why)
+        rows = len(self.records or ())
+        return CommandContext(View.OPERATIONS, snapshot=self.session.snapshot, rows=rows, depth=1, undoable=why)
 
     def paint(self) -> None:
         if not self.ready:
@@ -85,7 +86,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def do_copy_operation(self) -> None:
         if self.record is not None:
             self.copy_text(self.record.operation)
-            self.say(f"copied: {self.record.operation}")
+            self.show_notice(f"copied: {self.record.operation}")
 
     def do_undo(self) -> None:
         record = self.record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ..commands import Command, palette
-from ..context import Scene, View
+from ..commands import KeyCommand, palette
+from ..context import CommandContext, View
 from ..draw.notices import palette_lines
 from ..session import Session
 from ..widgets import LinesView
@@ -20,7 +20,7 @@ class PaletteScreen(ChoosingScreen[str | None]):
 
     ROOM = 3
 
-    def __init__(self, session: Session, about: Scene) -> None:
+    def __init__(self, session: Session, about: CommandContext) -> None:
         super().__init__(session)
         self.about = about
         self.edit = LineEdit()
@@ -29,13 +29,13 @@ class PaletteScreen(ChoosingScreen[str | None]):
         self.paint()
 
     @property
-    def found(self) -> list[tuple[Command, str]]:
+    def found(self) -> list[tuple[KeyCommand, str]]:
         """What matches; what can be done now first, and of that what is called so."""
         text = self.edit.text.strip().lower()
         return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 
-    def scene(self) -> Scene:
-        return Scene(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.PALETTE, snapshot=self.about.snapshot, rows=len(self.found), depth=1)
 
     @property
     def edited(self) -> LineEdit:

@@ -19,7 +19,7 @@ from ...model.plan import Confirm, Plan, Result
 from ...model.selection import Selection
 from ...model.text import escape
 from ..commands import command_for
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.plan import plan_lines
 from ..draw.spans import Line, plain, shown, wrap
 from ..session import Session
@@ -110,7 +110,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def _ask(self, job: Callable[[], Plan]) -> None:
         """What was shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning = None, "", ""
-        self.session.doer.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+        self.session.worker.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
     def on_plan_screen_planning(self, message: Planning) -> None:
         if self.plan is None:
@@ -143,7 +143,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def _means_something(self, event: Key) -> bool:
         numbered = self.plan is not None and self.plan.confirm is Confirm.NUMBER
-        return (numbered and event.character in tuple("0123456789")) or command_for(event.key, self.scene())[0] is not None
+        return (numbered and event.character in tuple("0123456789")) or command_for(event.key, self.context())[0] is not None
 
     @property
     def early(self) -> bool:
@@ -161,9 +161,11 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if self.early and self.session.moment and self.query_one(Panel).painted_at is not None:
             self.set_timer(self.session.moment, self._settle)
 
-    def scene(self) -> Scene:
+    def context(self) -> CommandContext:
         early = self.is_mounted and self.early
-        return Scene(View.PLAN, snapshot=self.session.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1)
+        return CommandContext(
+            View.PLAN, snapshot=self.session.snapshot, plan=self.plan, applying=self.applying, early=early, depth=1
+        )
 
     @property
     def edited(self) -> LineEdit | None:
@@ -202,7 +204,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         try:
             rate = units.parse_rate(text) if text else None
         except UsageError as error:
-            self.say(str(error))
+            self.show_notice(str(error))
             return
         plan, self.rate = self.plan, None
         if plan is None or plan.rate == rate:
@@ -247,7 +249,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if self.plan is None:
             return
         if self.edit.text != str(self.plan.count):
-            self.say(f"type the number {self.plan.count} and Enter; Esc leaves")
+            self.show_notice(f"type the number {self.plan.count} and Enter; Esc leaves")
             return
         self.apply()
 
@@ -260,7 +262,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.began = session.control.now()
         if plan.action in FOLLOWS:
             # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
-            session.looker.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
+            session.snapshot_thread.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
 
         def stopped() -> bool:
             return self.stop.is_set() or session.leaving.is_set()
@@ -274,7 +276,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
                 session.state.results.append(result)
             deliver(self, self.Applied(result))
 
-        session.doer.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
+        session.worker.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
         self.paint()
 
     def on_plan_screen_advanced(self, message: Advanced) -> None:
@@ -285,7 +287,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.applying = False
         result = message.result
         if isinstance(result, SpooltopError):
-            self.session.looker.follow(())
+            self.session.snapshot_thread.follow(())
             self.refused = str(result)
             self.paint()
             return
@@ -328,7 +330,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         if self.plan is not None:
             first, *more = [printable(line) for line in shell_lines(self.plan)]
             self.copy_text("\n".join([first, *more]))
-            self.say(f"copied: {first}" + (f" and {len(more) - 1:,} ids below it" if more else ""))
+            self.show_notice(f"copied: {first}" + (f" and {len(more) - 1:,} ids below it" if more else ""))
 
     @property
     def texts(self) -> list[str]:

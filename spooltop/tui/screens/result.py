@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ...model.plan import Outcome, Result
 from ...model.text import escape
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
 from ..session import Session
-from ..threads.messages import Followers, SnapshotTaken
+from ..threads.messages import MessagesTracked, SnapshotTaken
 from ..tracking.status import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
 from .follow import FollowScreen
 from .scrolling import ScrollingScreen
@@ -31,24 +31,24 @@ class ResultScreen(ScrollingScreen[bool]):
         self.since = since
         self.cursor = cursor
         self.ids = () if cursor is not None else followed_ids(result)
-        self.followers: Followers | None = None
+        self.tracked: MessagesTracked | None = None
 
     def on_mount(self) -> None:
         if self.ids:
-            self.session.looker.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
+            self.session.snapshot_thread.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
         self.paint()
 
     def on_unmount(self) -> None:
-        self.session.looker.follow(())
+        self.session.snapshot_thread.follow(())
 
-    def scene(self) -> Scene:
+    def context(self) -> CommandContext:
         why = "" if self.result.undo else "nothing of it can be undone"
-        return Scene(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
+        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
 
     def take(self, found: Found) -> None:
         """A new look: where the messages are now."""
-        if isinstance(found, Followers):
-            self.followers = found
+        if isinstance(found, MessagesTracked):
+            self.tracked = found
             self.paint()
         elif self.cursor is not None and isinstance(found, SnapshotTaken):
             self.paint()
@@ -58,10 +58,10 @@ class ResultScreen(ScrollingScreen[bool]):
             self.show_panel(self._lines(self.window_size[0], self.room))
 
     def _lines(self, width: int, height: int) -> list[Line]:
-        since = since_then(self.result, self.followers, self.ids)
+        since = since_then(self.result, self.tracked, self.ids)
         if self.cursor is not None:
             since = cursor_since(self.result, self.cursor, self.session.snapshot)
-        left = waiting(self.result, self.followers, self.ids)
+        left = waiting(self.result, self.tracked, self.ids)
         return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
 
     def do_undo_result(self) -> None:
@@ -69,13 +69,13 @@ class ResultScreen(ScrollingScreen[bool]):
 
     def do_follow(self) -> None:
         ids = self.ids[:FOLLOWED_AT_MOST]
-        self.open_screen(FollowScreen(self.session, ids, self.since, keep=True, told=self.followers))
+        self.open_screen(FollowScreen(self.session, ids, self.since, keep=True, seen=self.tracked))
 
     def do_copy_result(self) -> None:
         lines = self._lines(200, len(self.result.items) + 50)
         text = "\n".join(line_text(line).rstrip() for line in lines)
         self.copy_text(text)
-        self.say(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+        self.show_notice(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
 
     @property
     def texts(self) -> list[str]:

@@ -10,17 +10,17 @@ from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Cursor
 from spooltop.model.vocabulary import Action
 
-from ..context import Scene, View
-from ..draw.set_cursor import setting_lines
+from ..context import CommandContext, View
+from ..draw.set_cursor import set_cursor_lines
 from ..session import Session
 from .base import TableScreen
 from .input import LineEdit
 from .plan import PlanScreen
 
-__all__ = ["SettingScreen"]
+__all__ = ["SetCursorScreen"]
 
 
-class SettingScreen(TableScreen[None]):
+class SetCursorScreen(TableScreen[None]):
     """``cursor`` is the source as it stood when the form opened; the plan is made of the file as it is then."""
 
     def __init__(self, session: Session, cursor: Cursor) -> None:
@@ -31,8 +31,8 @@ class SettingScreen(TableScreen[None]):
     def on_mount(self) -> None:
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.SETTING, snapshot=self.session.snapshot, cursor=self.cursor_of, depth=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.SETTING, snapshot=self.session.snapshot, cursor=self.cursor_of, depth=1)
 
     @property
     def present(self) -> Cursor:
@@ -63,12 +63,12 @@ class SettingScreen(TableScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        self.show_panel(setting_lines(self.present, self.edit.text, self.value, self.window_size[0], self.room))
+        self.show_panel(set_cursor_lines(self.present, self.edit.text, self.value, self.window_size[0], self.room))
 
     def do_set(self) -> None:
         value = self.value
         if value is None:
-            self.say("type the value; Esc leaves")
+            self.show_notice("type the value; Esc leaves")
             return
         cursor = self.cursor_of
         options = {"source": cursor.source, "value": value.value, "file": cursor.file}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..context import Scene, View
+from ..context import CommandContext, View
 from ..draw.spans import Line, Span, Style, join, plain, restyle
 from ..session import Session
 from .scrolling import ChoosingScreen
@@ -23,8 +23,8 @@ class SortScreen(ChoosingScreen[str | None]):
     def on_mount(self) -> None:
         self.paint()
 
-    def scene(self) -> Scene:
-        return Scene(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
+    def context(self) -> CommandContext:
+        return CommandContext(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
 
     def paint(self) -> None:
         if not self.ready:

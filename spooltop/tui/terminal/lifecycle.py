@@ -13,7 +13,7 @@ from spooltop.model.plan import Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 
-__all__ = ["catch_signals", "goodbye", "need_descriptors", "printable", "say_no_more", "shell", "terminal_gone"]
+__all__ = ["catch_signals", "goodbye", "printable", "require_descriptors", "shell", "silence_output", "terminal_gone"]
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:
@@ -23,7 +23,7 @@ def catch_signals(leave: Callable[[int], object]) -> None:
         loop.add_signal_handler(number, leave, 128 + number)
 
 
-def need_descriptors(count: int = 8) -> None:
+def require_descriptors(count: int = 8) -> None:
     """Raises ``OSError`` (EMFILE) where so many cannot be had: what an event loop says then is no help to anybody."""
     had: list[int] = []
     try:
@@ -44,7 +44,7 @@ def terminal_gone(fd: int = 2) -> bool:
     return False
 
 
-def say_no_more() -> None:
+def silence_output() -> None:
     """Words go nowhere from now on: on a terminal that takes none, the first would be waited for as long as it stands."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from spooltop.model.protocols import Listing, ListQuery
 
-from .messages import Search, Wish
+from .messages import ListRequest, Search
 
 __all__ = ["match"]
 
 
-def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, wish: Wish, search: Search) -> int | None:
+def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
     """Its place in ``listing``; None where there is none in that direction. They stand in one order, so it is halved to."""
     matches = list_anew(replace(listing.query, filter=search.text))
-    stands = None if wish.anchor is None else listing.find(wish.anchor)
-    here = wish.anchor_index if stands is None else stands
+    stands = None if request.anchor is None else listing.find(request.anchor)
+    here = request.anchor_index if stands is None else stands
 
     def place(at: int) -> int | None:
         return listing.find(matches.window(at, at + 1)[0].key)

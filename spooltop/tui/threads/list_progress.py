@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spooltop.model.row import Row
 
-__all__ = ["Waiting"]
+__all__ = ["IntervalProgress"]
 
 FIRST = 0.1
 """Seconds: what is made faster is shown when it is whole."""
@@ -16,8 +16,8 @@ LONGEST = 1.0
 """Seconds between two times at most. Each drawing takes a twentieth of a second from the work itself."""
 
 
-class Waiting:
-    """A ``model.kind.ListProgress``: ``show`` gets the share that is done, the rows and the count, when that is due."""
+class IntervalProgress:
+    """A ``model.protocols.ListProgress``: ``show`` gets the share that is done, the rows and the count, when that is due."""
 
     def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:
         self._monotonic = monotonic

@@ -6,13 +6,13 @@ import threading
 
 from .messages import Found, KeysRead, MatchFound
 
-__all__ = ["Inbox"]
+__all__ = ["Mailbox"]
 
 _ANSWERS = (KeysRead, MatchFound)
 """What was asked for once, about the list that stands before it."""
 
 
-class Inbox:
+class Mailbox:
     """Stays small however long nobody takes anything, as while a terminal does not read: what was found anew takes the place of
     what was found before of its kind. May be used from any thread."""
 

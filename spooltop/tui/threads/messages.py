@@ -12,8 +12,18 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
 
 __all__ = [
-    "Followers", "Found", "KeysRead", "ListAdvanced", "LookFailed", "MatchFound", "Page", "PayloadRead", "RowsRead", "Search",
-    "SnapshotTaken", "Wish",
+    "Found",
+    "KeysRead",
+    "ListAdvanced",
+    "ListRequest",
+    "LookFailed",
+    "MatchFound",
+    "MessagesTracked",
+    "Page",
+    "PayloadRead",
+    "RowsRead",
+    "Search",
+    "SnapshotTaken",
 ]  # fmt: skip
 
 
@@ -28,7 +38,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ListRequest:
     """What the screen wants to know besides the snapshot: a list with a window of rows, and one payload.
 
     ``anchor`` is the key that the cursor stands on, ``anchor_index`` where it stood. ``all_keys`` counts up each time all keys
@@ -110,7 +120,7 @@ class PayloadRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Followers:
+class MessagesTracked:
     """Where the messages are that are followed, by id. ``taken_at``: of the look that it is of, epoch seconds."""
 
     taken_at: float
@@ -125,4 +135,4 @@ class LookFailed:
     query: ListQuery | None = None
 
 
-Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | Followers | MatchFound | ListAdvanced | LookFailed
+Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | MessagesTracked | MatchFound | ListAdvanced | LookFailed

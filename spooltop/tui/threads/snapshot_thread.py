@@ -2,8 +2,8 @@
 
 It turns round as long as the dashboard runs: look, list what is in front, read what is chosen, post, wait for a
 change. A look may hang for ever (a dead NFS server): the thread is a daemon, so quitting does not wait for it, and
-``looking_for`` tells how long. Whatever the screen asks for is one frozen ``Wish``; a newer wish replaces an older one that
-nobody served yet.
+``looking_for`` tells how long. Whatever the screen asks for is one frozen ``ListRequest``; a newer one
+replaces an older one that was not served yet.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
 
-from ..control_protocol import PAYLOAD_LIMIT, Control
+from ..control_protocol import PAYLOAD_LIMIT, ControlProtocol
 from .find_next import match
-from .list_progress import Waiting
+from .list_progress import IntervalProgress
 from .messages import (
-    Followers,
     Found,
     KeysRead,
     ListAdvanced,
+    ListRequest,
     LookFailed,
     MatchFound,
+    MessagesTracked,
     Page,
     PayloadRead,
     RowsRead,
     SnapshotTaken,
-    Wish,
 )
 from .worker import outcome
 
-__all__ = ["Looker", "rest_after"]
+__all__ = ["SnapshotThread", "rest_after"]
 
 T = TypeVar("T")
 
@@ -71,13 +71,13 @@ def rest_after(took: float, busy: float) -> float:
     return max(busy, min(most, SHARE * took))
 
 
-class Looker:
+class SnapshotThread:
     """Looks in a thread of its own and posts what it found with ``post`` (called in that thread); where there is nobody yet to
     post to (None), what it finds waits for ``post_to``."""
 
     def __init__(
         self,
-        control: Control,
+        control: ControlProtocol,
         post: Callable[[Found], object] | None = None,
         *,
         quiet: float = QUIET,
@@ -91,7 +91,7 @@ class Looker:
         self._busy = busy
         self._monotonic = monotonic
         self._lock = threading.Condition()
-        self._wish = Wish()
+        self._request = ListRequest()
         self._version = 0
         self._rescan = False
         self._stopped = False
@@ -107,7 +107,7 @@ class Looker:
         self._serial = 0
         self._keys_served = 0
         self._payload_served: PayloadRead | None = None
-        self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
     def start(self) -> None:
         """Begins to look; does nothing where it looks already."""
@@ -122,10 +122,6 @@ class Looker:
                 post(found)
             self._to = post
 
-    @property
-    def wish(self) -> Wish:
-        return self._wish
-
     def looking_for(self) -> float:
         """Seconds since what is under way began (a look, a list, a payload), 0 where nothing is."""
         since = self._since
@@ -135,11 +131,11 @@ class Looker:
         """What that is at, in words."""
         return self._at or self._control.current_step()
 
-    def want(self, wish: Wish) -> None:
+    def request(self, request: ListRequest) -> None:
         """What the screen shows from now on. Served at once, even between two looks."""
-        if wish != self._wish:
+        if request != self._request:
             with self._lock:
-                self._wish = wish
+                self._request = request
             self._wake()
 
     def follow(self, ids: Sequence[str], since: float = 0.0) -> None:
@@ -148,7 +144,7 @@ class Looker:
             self._following = (tuple(ids), since)
         self._wake()
 
-    def ask(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
+    def run(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
         """Runs ``job``, which shares the scan with the looks, between two of them and calls ``reply`` there."""
         with self._lock:
             self._asked.append(lambda: reply(outcome(job)))
@@ -187,16 +183,16 @@ class Looker:
         looked_at = rest = 0.0
         while not self._stopped:
             with self._lock:
-                wish, version, rescan, self._rescan = self._wish, self._version, self._rescan, False
+                request, version, rescan, self._rescan = self._request, self._version, self._rescan, False
                 asked, self._asked = self._asked, []
             look = due or rescan
             began = self._monotonic()
             try:
-                self._serve(wish, version, look, rescan)
+                self._serve(request, version, look, rescan)
             except (SpooltopError, OSError) as error:
-                self._post(LookFailed(str(error), wish.query))
+                self._post(LookFailed(str(error), request.query))
             except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread that looks
-                self._post(LookFailed(f"internal error, please report: {error!r}", wish.query))
+                self._post(LookFailed(f"internal error, please report: {error!r}", request.query))
             if asked:
                 self._answer(asked)
             if look:
@@ -215,26 +211,26 @@ class Looker:
         # What woke us may have been a wish: it is served without a look, but never puts off a look that is due.
         return self._version == version or self._monotonic() - looked_at >= self._quiet
 
-    def _serve(self, wish: Wish, version: int, look: bool, rescan: bool) -> None:
+    def _serve(self, request: ListRequest, version: int, look: bool, rescan: bool) -> None:
         self._since, self._at = self._monotonic(), ""
         try:
             snapshot = self._control.look(rescan) if look else None
-            self._at = f"listing {wish.query.box}" if wish.query is not None else ""
-            self._show(wish, version, snapshot)
+            self._at = f"listing {request.query.box}" if request.query is not None else ""
+            self._show(request, version, snapshot)
             self._follow(look)
             self._at = "reading a message"
-            self._read(wish.payload, look)
+            self._read(request.payload, look)
         finally:
             self._since = None
 
-    def _show(self, wish: Wish, version: int, snapshot: Snapshot | None) -> None:
+    def _show(self, request: ListRequest, version: int, snapshot: Snapshot | None) -> None:
         # A filter that makes no sense must not hide the snapshot.
         try:
-            page = self._page(wish, version, snapshot)
+            page = self._page(request, version, snapshot)
         except SpooltopError as error:
             if snapshot is not None:
                 self._post(SnapshotTaken(snapshot, None))
-            self._post(LookFailed(str(error), wish.query))
+            self._post(LookFailed(str(error), request.query))
             return
         if snapshot is not None:
             self._post(SnapshotTaken(snapshot, page))
@@ -242,13 +238,13 @@ class Looker:
             self._post(RowsRead(page))
         if page is None or self._listing is None:
             return
-        if wish.all_keys != self._keys_served:
-            self._keys_served = wish.all_keys
+        if request.all_keys != self._keys_served:
+            self._keys_served = request.all_keys
             self._post(KeysRead(self._listing.query, tuple(self._listing.keys())))
-        if wish.search is not None and wish.search.number != self._searched:
-            self._searched = wish.search.number
-            found = match(self._control.listing, self._listing, wish, wish.search)
-            self._post(MatchFound(self._listing.query, wish.search, found))
+        if request.search is not None and request.search.number != self._searched:
+            self._searched = request.search.number
+            found = match(self._control.listing, self._listing, request, request.search)
+            self._post(MatchFound(self._listing.query, request.search, found))
 
     def _follow(self, look: bool) -> None:
         ids, since = self._following
@@ -256,7 +252,7 @@ class Looker:
             return
         found = self._control.follow(ids, since)
         if look and ids:
-            self._post(Followers(self._control.now(), found))
+            self._post(MessagesTracked(self._control.now(), found))
         self._followed = found
 
     def _answer(self, asked: Sequence[Callable[[], object]]) -> None:
@@ -267,28 +263,28 @@ class Looker:
         finally:
             self._since = None
 
-    def _page(self, wish: Wish, version: int, snapshot: Snapshot | None) -> Page | None:
+    def _page(self, request: ListRequest, version: int, snapshot: Snapshot | None) -> Page | None:
         """The window of the list in front; of a new listing after a look, unless nothing can have changed in it."""
-        if wish.query is None:
+        if request.query is None:
             self._listing = None
             return None
         listing = self._listing
-        if listing is not None and listing.query == wish.query:
+        if listing is not None and listing.query == request.query:
             over = listing.timed and self._monotonic() - self._listed_at >= TIMED * self._listing_took
             stale = snapshot is not None and (snapshot.sight.generation != listing.generation or over)
         else:
             stale = True
         if listing is None or stale:
-            listing = self._listed(wish.query, wish, version)
+            listing = self._listed(request.query, request, version)
             if listing is None:
                 return None
-        at = None if wish.anchor is None else self._found(listing, wish.anchor)
-        shift = 0 if at is None else at - wish.anchor_index
+        at = None if request.anchor is None else self._found(listing, request.anchor)
+        shift = 0 if at is None else at - request.anchor_index
         # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
-        first = max(0, min(wish.start + shift, len(listing) - 1))
-        start, stop = max(0, first - MARGIN), min(len(listing), first + wish.stop - wish.start + MARGIN)
+        first = max(0, min(request.start + shift, len(listing) - 1))
+        start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
-        return Page(wish.query, self._serial, len(listing), listing.complete, start, rows, wish.anchor, at)
+        return Page(request.query, self._serial, len(listing), listing.complete, start, rows, request.anchor, at)
 
     def _found(self, listing: Listing, anchor: Key) -> int | None:
         """Where ``anchor`` stands in it: looked for once, in a million it takes its time."""
@@ -296,7 +292,7 @@ class Looker:
             self._anchored = (self._serial, anchor, listing.find(anchor))
         return self._anchored[2]
 
-    def _listed(self, query: ListQuery, wish: Wish, version: int) -> Listing | None:
+    def _listed(self, query: ListQuery, request: ListRequest, version: int) -> Listing | None:
         """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look, and
         where nothing was it is None, for the newest wish is served next."""
         old = self._listing if self._listing is not None and self._listing.query == query else None
@@ -307,7 +303,7 @@ class Looker:
             self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
             # Once true it stays so: where the keys come back to this list, it has been left half made all the same.
             broken_off = (
-                broken_off or self._stopped or (self._version != version if old is not None else self._wish.query != query)
+                broken_off or self._stopped or (self._version != version if old is not None else self._request.query != query)
             )
             return broken_off
 
@@ -316,12 +312,12 @@ class Looker:
                 self._post(ListAdvanced(query, share))
                 return
             self._serial += 1
-            at = next((at for at, row in enumerate(rows) if row.key == wish.anchor), None)
-            self._post(RowsRead(Page(query, self._serial, count, False, 0, tuple(rows), wish.anchor, at, share)))
+            at = next((at for at, row in enumerate(rows) if row.key == request.anchor), None)
+            self._post(RowsRead(Page(query, self._serial, count, False, 0, tuple(rows), request.anchor, at, share)))
 
         began = self._monotonic()
         # What stands there already is more than what is known of it before the end.
-        listing = self._control.listing(query, cancelled, Waiting(self._monotonic, show) if old is None else None)
+        listing = self._control.listing(query, cancelled, IntervalProgress(self._monotonic, show) if old is None else None)
         self._listed_at = self._monotonic()
         self._listing_took = self._listed_at - began
         if broken_off and not listing.complete:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from spooltop.errors import SpooltopError
 
-__all__ = ["Doer", "outcome"]
+__all__ = ["Worker", "outcome"]
 
 T = TypeVar("T")
 
@@ -26,12 +26,12 @@ def outcome(job: Callable[[], T]) -> T | SpooltopError:
         return SpooltopError(f"internal error, please report: {error!r}")
 
 
-class Doer:
+class Worker:
     """Plans and applies, one after the other, in a thread of its own, so that a slow disk freezes neither keys nor looks."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="doer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

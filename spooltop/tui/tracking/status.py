@@ -14,7 +14,7 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
-from ..threads.messages import Followers
+from ..threads.messages import MessagesTracked
 
 __all__ = [
     "FOLLOWED_AT_MOST", "FOLLOWS", "CursorSet", "cursor_set", "cursor_since", "followed_ids", "since_then", "waiting",
@@ -79,14 +79,14 @@ def _same(one: Json, other: Json) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def since_then(result: Result, followers: Followers | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:
+def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:
     """Who took what was put back, what became of it, and what still waits. Empty before the first look after it. ``ids`` are
     those of ``followed_ids``, for who asks often."""
     ids = followed_ids(result) if ids is None else ids
-    if followers is None or followers.taken_at < result.finished_at or not ids:
+    if tracked is None or tracked.taken_at < result.finished_at or not ids:
         return ()
-    found = [followers.found[id] for id in ids[:FOLLOWED_AT_MOST] if id in followers.found]
-    end, now = result.finished_at, followers.taken_at
+    found = [tracked.found[id] for id in ids[:FOLLOWED_AT_MOST] if id in tracked.found]
+    end, now = result.finished_at, tracked.taken_at
     lines = _taken(found, end, now)
     gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
     if gone:
@@ -102,13 +102,13 @@ def since_then(result: Result, followers: Followers | None, ids: Sequence[str] |
     return tuple(lines)
 
 
-def waiting(result: Result, followers: Followers | None, ids: Sequence[str] | None = None) -> int | None:
+def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> int | None:
     """How many still wait to be taken: what an undo can have. None where it is not known or there is nothing to wait for.
     ``ids`` as above."""
     ids = followed_ids(result) if ids is None else ids
-    if followers is None or not ids or result.action is Action.UNDO or len(followers.found) < len(ids):
+    if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < len(ids):
         return None
-    return sum(1 for one in followers.found.values() if one.box is Box.NEW)
+    return sum(1 for one in tracked.found.values() if one.box is Box.NEW)
 
 
 def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]:

@@ -11,15 +11,15 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Verdict
 
-from ..threads.messages import Followers
+from ..threads.messages import MessagesTracked
 
-__all__ = ["Chronicle", "Step"]
+__all__ = ["Timeline", "TimelineStep"]
 
 _HELD = {Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """Something that a message did. ``seen``: at the time it was seen and not when it happened. ``bad``: it is trouble."""
 
     at: float
@@ -29,67 +29,67 @@ class Step:
     bad: bool = False
 
 
-class Chronicle:
+class Timeline:
     """``steps`` oldest first; each stays. ``now`` says for each id where it is."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(ids)
-        self.steps: list[Step] = []
+        self.steps: list[TimelineStep] = []
         self.now: dict[str, str] = {}
         self.began: float | None = None
         self._last: dict[str, TrackedMessage] = {}
 
-    def take(self, followers: Followers, rows: Mapping[str, Row]) -> bool:
+    def take(self, tracked: MessagesTracked, rows: Mapping[str, Row]) -> bool:
         """Another look; ``rows`` are claims and files in ``tmp`` of the same look by id. True where there is something new to
         show."""
         before = len(self.steps), dict(self.now)
         first = self.began is None
-        self.began = followers.taken_at if self.began is None else self.began
+        self.began = tracked.taken_at if self.began is None else self.began
         for id in self.ids:
-            if (one := followers.found.get(id)) is not None:
+            if (one := tracked.found.get(id)) is not None:
                 row = rows.get(id)
                 if one.box is None and row is not None and row.box is Box.TMP:
                     one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
-                self.steps += _steps(self._last.get(id), one, row, followers.taken_at, first)
-                self.now[id] = _now(one, row, followers.taken_at)
+                self.steps += _steps(self._last.get(id), one, row, tracked.taken_at, first)
+                self.now[id] = _now(one, row, tracked.taken_at)
                 self._last[id] = one
         return (len(self.steps), self.now) != before
 
 
-def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[Step]:
+def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[TimelineStep]:
     """What happened between two looks, in its order."""
-    steps: list[Step] = []
+    steps: list[TimelineStep] = []
     where = old.box if old is not None else None
     claimed = new.claimed_at is not None and (old is None or new.claimed_at != old.claimed_at)
     if where is Box.TMP and new.box is not Box.TMP and new.gone_at is None:
-        steps.append(Step(at, new.id, "complete"))
+        steps.append(TimelineStep(at, new.id, "complete"))
     if claimed and new.claimed_at is not None:
-        steps.append(Step(new.claimed_at, new.id, f"claimed {_by(new, row)}", seen=False))
+        steps.append(TimelineStep(new.claimed_at, new.id, f"claimed {_by(new, row)}", seen=False))
     if new.gone_at is not None and (old is None or old.gone_at is None):
         steps.append(_gone(new))
     elif new.box is Box.CUR and not claimed and where is not Box.CUR:
-        steps.append(Step(at, new.id, f"in work {_by(new, row)}"))
+        steps.append(TimelineStep(at, new.id, f"in work {_by(new, row)}"))
     elif new.box is Box.NEW and (where is not Box.NEW or claimed):
         again = "back in new" if where not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
-        steps.append(Step(at, new.id, f"{again}{_place(new)}"))
+        steps.append(TimelineStep(at, new.id, f"{again}{_place(new)}"))
     elif new.box is Box.TMP and where is not Box.TMP:
-        steps.append(Step(at, new.id, "being written in tmp"))
+        steps.append(TimelineStep(at, new.id, "being written in tmp"))
     elif new.box in _HELD and where is not new.box:
         reason = f": {row.reason}" if row is not None and row.reason else ""
-        steps.append(Step(at, new.id, f"{_HELD[new.box]}{reason}"))
+        steps.append(TimelineStep(at, new.id, f"{_HELD[new.box]}{reason}"))
     elif first and new.box is None and new.gone_at is None:
-        steps.append(Step(at, new.id, "not seen in any box"))
+        steps.append(TimelineStep(at, new.id, "not seen in any box"))
     if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old is None or old.verdict is not Verdict.DEAD):
         who = f"its holder {new.pid}" if new.pid is not None else "its holder"
-        steps.append(Step(at, new.id, f"{who} is DEAD; nothing takes it out of cur by itself", bad=True))
+        steps.append(TimelineStep(at, new.id, f"{who} is DEAD; nothing takes it out of cur by itself", bad=True))
     return steps
 
 
-def _gone(new: TrackedMessage) -> Step:
+def _gone(new: TrackedMessage) -> TimelineStep:
     gone = new.gone_at or 0.0
     if new.claimed_at is None:
-        return Step(gone, new.id, "gone; by whom was not seen", seen=False)
-    return Step(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))} in work", seen=False)
+        return TimelineStep(gone, new.id, "gone; by whom was not seen", seen=False)
+    return TimelineStep(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))} in work", seen=False)
 
 
 def _by(new: TrackedMessage, row: Row | None) -> str:

@@ -26,7 +26,7 @@ WHEEL = 3
 """Lines that one turn of the wheel is."""
 
 
-class _Said(Message):
+class _ListMessage(Message):
     """What a list says; ``control`` is that list."""
 
     def __init__(self, control: VirtualList[Any]) -> None:
@@ -38,7 +38,7 @@ class _Said(Message):
         return self._list
 
 
-class _OfRow(_Said):
+class _RowMessage(_ListMessage):
     """Of the row ``index`` with its ``key``."""
 
     def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
@@ -59,7 +59,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     VirtualList { height: 1fr; }
     """
 
-    class RowsWanted(_Said):
+    class RowsWanted(_ListMessage):
         """Rows ``start`` to before ``end`` of ``generation`` are needed: answer with ``set_rows``."""
 
         def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
@@ -68,13 +68,13 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             self.start = start
             self.end = end
 
-    class CursorMoved(_OfRow):
+    class CursorMoved(_RowMessage):
         """The cursor stands on another row; ``key`` None where that row has not been read yet or the list is empty."""
 
     class Resized(Message):
         """It has another size: what stands beside it (the titles of its columns) is to be drawn for that."""
 
-    class Activated(_OfRow):
+    class Activated(_RowMessage):
         """The row under the cursor is to be opened."""
 
     def __init__(

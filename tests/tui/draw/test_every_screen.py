@@ -23,7 +23,7 @@ from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.follow import follow_lines
-from spooltop.tui.draw.freshness import Lamp, Times
+from spooltop.tui.draw.freshness import Freshness, Times
 from spooltop.tui.draw.glyphs import ASCII
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
@@ -38,25 +38,25 @@ from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.set_cursor import setting_lines
+from spooltop.tui.draw.set_cursor import set_cursor_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
-from spooltop.tui.tracking.timeline import Step
+from spooltop.tui.tracking.timeline import TimelineStep
 
 from ...snapshots import asked, states, values
 from ...snapshots.values import NOW, ZONE
 
 STATES = (states.first_seconds, states.read_only, states.mail, states.disk_full, states.network, states.demo)
-LAMPS = (Lamp(), Lamp(frozen_at=NOW), Lamp(stale_for=41, stale_why="readdir of new does not answer"))
+LAMPS = (Freshness(), Freshness(frozen_at=NOW), Freshness(stale_for=41, stale_why="readdir of new does not answer"))
 SECTIONS = [
     HelpSection("Claims", (HelpEntry("r", "requeue"), HelpEntry("d", "purge to the trash", "cur belongs to memex 0750"))),
     HelpSection("", tuple(HelpEntry(f"F{i}", f"does {i}") for i in range(9))),
 ]
 
 
-def views(snapshot: Snapshot, width: int, height: int, lamp: Lamp = LAMPS[0]) -> Iterator[tuple[int, list[Line]]]:
+def views(snapshot: Snapshot, width: int, height: int, freshness: Freshness = LAMPS[0]) -> Iterator[tuple[int, list[Line]]]:
     """(how many lines there may be, the lines) of each view that a snapshot has."""
-    yield 2, header(snapshot, width, target="/var/spool/memex", now=NOW, lamp=lamp, zone=ZONE)
-    yield height, overview(snapshot, width, height, now=NOW, chosen=5, lamp=lamp, zone=ZONE)
+    yield 2, header(snapshot, width, target="/var/spool/memex", now=NOW, freshness=freshness, zone=ZONE)
+    yield height, overview(snapshot, width, height, now=NOW, chosen=5, freshness=freshness, zone=ZONE)
     yield height, problem_lines(snapshot, width, height, chosen=6)
     yield height, cursor_table(snapshot, width, height, now=NOW, chosen=3)
     yield height, lock_table(snapshot, width, height, now=NOW, chosen=2)
@@ -96,18 +96,18 @@ def trail_for(name: str) -> AuditTrail:
 
 def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
     """What is asked about one thing: who has it, where it goes, its value, an operation."""
-    party = Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name))
-    some = Holders(escape(name), (party, replace(party, pid=None)), False, (escape(name),))
+    holder_info = Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name))
+    some = Holders(escape(name), (holder_info, replace(holder_info, pid=None)), False, (escape(name),))
     for holders in (None, Holders(escape(name)), some):
         yield 10_000, holders_lines(name, holders, width, at=NOW, error="", zone=ZONE)
     yield 10_000, holders_lines(name, None, width, at=None, error=escape(name))
-    steps = [Step(NOW + n, name, f"set aside in held: {escape(name)}", bad=n % 2 == 0) for n in range(30)]
+    steps = [TimelineStep(NOW + n, name, f"set aside in held: {escape(name)}", bad=n % 2 == 0) for n in range(30)]
     for ids in ([name], [name, "b", "c"]):
         now = dict.fromkeys(ids, "waits in new, place 3 of 4,310")
         yield height, follow_lines(ids, steps, now, width, height, since=NOW, zone=ZONE, scroll=4)
     cursor = replace(values.trouble().cursors[0], source=name, file=name, shown=escape(name))
-    yield height, setting_lines(cursor, name, parse_value(name, name), width, height)
-    yield height, setting_lines(cursor, "", None, width, height)
+    yield height, set_cursor_lines(cursor, name, parse_value(name, name), width, height)
+    yield height, set_cursor_lines(cursor, "", None, width, height)
     trail = trail_for(name)
     for record in asked.operations():
         yield 10_000, operation_lines(record, asked.plan(items=3), "", escape(name), width, now=NOW, zone=ZONE, trail=trail)
@@ -127,8 +127,8 @@ def fits(drawings: Iterator[tuple[int, list[Line]]], width: int) -> None:
 @pytest.mark.parametrize("height", [7, 12, 20, 47])
 def test_everything_fits_at_every_size(width: int, height: int) -> None:
     for snapshot in (values.trouble(), *(state() for state in STATES)):
-        for lamp in LAMPS:
-            fits(views(snapshot, width, height, lamp), width)
+        for freshness in LAMPS:
+            fits(views(snapshot, width, height, freshness), width)
     fits(rows_of([*values.claims(), *values.tmp_files()], width), width)
     fits(panels(width, height), width)
 
@@ -191,7 +191,7 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
         base, cursors=(cursor,), problems=(problem,) * 6, not_judged=(other,), not_visible=(other,),
         sight=replace(base.sight, target=name, locks=(lock,), disk=replace(base.sight.disk, fs_type=other)),
     )  # fmt: skip
-    fits(views(hostile, width, 40, Lamp(stale_for=3, stale_why=other)), width)
+    fits(views(hostile, width, 40, Freshness(stale_for=3, stale_why=other)), width)
     fits(views(replace(hostile, problems=()), width, 40), width)
     fits(iter([(2, header(hostile, width, target=name, now=NOW))]), width)
 

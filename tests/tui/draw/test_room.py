@@ -18,7 +18,7 @@ from spooltop.tui.draw.help import LEGEND
 from spooltop.tui.draw.lists import row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.side_column import beside
+from spooltop.tui.draw.side_column import side_column
 from spooltop.tui.draw.spans import Style, line_text
 
 from ...snapshots import values
@@ -104,7 +104,7 @@ def test_the_writes_beside_show_the_cursor_of_an_object_and_the_step_back_loud()
         CursorSection(NOW - 3, {"cursor": 89636, "at": 1.0}, 1, shown="89636"),
     )
     cursor = replace(values.cursors()[0], history=ring)
-    lines = beside(replace(values.trouble(), cursors=(cursor,)), 80, 60, now=NOW, zone=ZONE)
+    lines = side_column(replace(values.trouble(), cursors=(cursor,)), 80, 60, now=NOW, zone=ZONE)
     [back] = [line for line in lines if "89636 → 89632 ↓" in line_text(line)]
     assert any(span.style is Style.BAD and "89632" in span.text for span in back)
 

@@ -8,10 +8,10 @@ from spooltop.model.observation import AGE_BOUNDS, Ages, SourceAges
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Box
-from spooltop.tui.draw.age_histogram import AGES_ROOM, age_histogram
-from spooltop.tui.draw.freshness import Lamp
+from spooltop.tui.draw.age_histogram import HISTOGRAM_LINES, age_histogram
+from spooltop.tui.draw.freshness import Freshness
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.side_column import beside, depth_chart
+from spooltop.tui.draw.side_column import depth_chart, side_column
 from spooltop.tui.draw.spans import Style, line_text
 
 from ...snapshots import values
@@ -19,7 +19,7 @@ from ...snapshots.values import NOW, ZONE
 
 
 def right(snapshot: Snapshot, height: int = 47) -> list[str]:
-    return [line_text(line).rstrip() for line in beside(snapshot, 79, height, now=NOW, zone=ZONE)]
+    return [line_text(line).rstrip() for line in side_column(snapshot, 79, height, now=NOW, zone=ZONE)]
 
 
 def test_a_wide_screen_keeps_the_narrow_one_at_its_left() -> None:
@@ -69,7 +69,7 @@ def test_the_chart_begins_at_nothing_and_shows_what_was_not_watched() -> None:
 
 
 def test_a_stale_picture_is_dim_on_both_sides() -> None:
-    lines = overview(values.trouble(), 160, 47, now=NOW, lamp=Lamp(stale_for=41), zone=ZONE)
+    lines = overview(values.trouble(), 160, 47, now=NOW, freshness=Freshness(stale_for=41), zone=ZONE)
     loud = next(line for line in lines if "WRITING" in line_text(line))
     assert {span.style for span in loud if span.text.strip()} == {Style.DIM}
 
@@ -106,7 +106,7 @@ def test_ages_of_a_sample_say_so_and_add_up_to_the_whole() -> None:
 def test_the_histogram_keeps_its_room_whatever_it_shows() -> None:
     none = Ages(AGE_BOUNDS, (0,) * 6, (), 0, 0, 0)
     many = Ages(AGE_BOUNDS, (40, 0, 0, 0, 0, 0), tuple(SourceAges(f"s{n}", 1, (1, 0, 0, 0, 0, 0)) for n in range(12)), 40, 40, 40)
-    assert len(histogram(none)) == len(histogram(many)) == AGES_ROOM
+    assert len(histogram(none)) == len(histogram(many)) == HISTOGRAM_LINES
     assert histogram(none)[1] == "   nothing waits"
     assert "   36 more sources" in histogram(many)
     assert histogram(None) == []

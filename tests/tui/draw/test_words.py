@@ -19,12 +19,12 @@ from spooltop.model.row import Payload
 from spooltop.model.vocabulary import Box
 from spooltop.observe.observer import Observer
 from spooltop.tui.availability import purge
-from spooltop.tui.context import Scene, View
+from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.detail import detail
-from spooltop.tui.draw.freshness import Lamp, Times, lamp_line
+from spooltop.tui.draw.freshness import Freshness, Times, freshness_line
 from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lists import list_header, row_line, title_line
@@ -46,9 +46,9 @@ def text(lines: Sequence[Line]) -> str:
     return "\n".join(line_text(line).rstrip() for line in lines)
 
 
-def top(width: int = 80, lamp: Lamp = Lamp(), **changes: object) -> str:  # noqa: B008  frozen
+def top(width: int = 80, freshness: Freshness = Freshness(), **changes: object) -> str:  # noqa: B008  frozen
     base = values.trouble()
-    return text(header(replace(base, **changes), width, target="/var/spool/memex", now=NOW, lamp=lamp, zone=ZONE))
+    return text(header(replace(base, **changes), width, target="/var/spool/memex", now=NOW, freshness=freshness, zone=ZONE))
 
 
 def test_the_header_says_which_how_fresh_and_who() -> None:
@@ -59,10 +59,10 @@ def test_the_header_says_which_how_fresh_and_who() -> None:
 
 
 def test_a_look_that_does_not_come_back_takes_the_lamp() -> None:
-    stale = top(100, Lamp(stale_for=41, stale_why="readdir of new does not answer"))
+    stale = top(100, Freshness(stale_for=41, stale_why="readdir of new does not answer"))
     assert "STALE 41s: readdir of new does not answer" in stale
     assert "live" not in stale
-    assert "FROZEN" in top(lamp=Lamp(frozen_at=NOW))
+    assert "FROZEN" in top(freshness=Freshness(frozen_at=NOW))
 
 
 def test_scanning_says_how_often_and_why() -> None:
@@ -72,7 +72,7 @@ def test_scanning_says_how_often_and_why() -> None:
 
 
 def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
-    lines = overview(values.trouble(), 80, 20, now=NOW, lamp=Lamp(stale_for=41))
+    lines = overview(values.trouble(), 80, 20, now=NOW, freshness=Freshness(stale_for=41))
     boxes = next(line for line in lines if line_text(line).startswith(" new "))
     assert {span.style for span in boxes} == {Style.DIM}
     assert Style.BAD in {span.style for span in lines[1]}
@@ -127,7 +127,7 @@ def test_nobody_holds_read_mail() -> None:
 
 
 def test_a_key_in_a_mail_folder_says_why_not_in_a_line() -> None:
-    why = purge(Scene(View.CLAIMS, snapshot=states.mail(), rows=1))
+    why = purge(CommandContext(View.CLAIMS, snapshot=states.mail(), rows=1))
     assert why is not None and why.startswith("purge: this is a mail folder") and len(why) < 110
 
 
@@ -479,8 +479,8 @@ def test_how_long_a_claim_is_held_stands_beside_how_long_others_took() -> None:
     [(False, "STALE 41s: readdir of new does not answer · as of 02:41:09 +0100"), (True, "STALE 41s · 02:41:09 +0100")],
 )
 def test_a_look_that_hangs_says_why_where_there_is_room(short: bool, words: str) -> None:
-    lamp = Lamp(stale_for=41, stale_why="readdir of new does not answer")
-    assert line_text(lamp_line(values.trouble(), lamp=lamp, zone=ZONE, short=short)) == words
+    freshness = Freshness(stale_for=41, stale_why="readdir of new does not answer")
+    assert line_text(freshness_line(values.trouble(), freshness=freshness, zone=ZONE, short=short)) == words
 
 
 LOCKS = (
@@ -493,7 +493,7 @@ LOCKS = (
     Lock("/s/long.lock", "flock", (LockHolder(10, since=T0 - 999),), (), "held"),
     Lock("/s/free.lock", "none", verdict="free"),
 )
-TROUBLED = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/x.lck": "STALE", "/s/job.lock.queue": "STALE"}
+PROBLEM_VERDICTS = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/x.lck": "STALE", "/s/job.lock.queue": "STALE"}
 
 
 @pytest.mark.parametrize("many", range(len(LOCKS) + 1))
@@ -501,7 +501,7 @@ def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> No
     """Never "nothing wrong" above a lock that is BLOCKED or STALE, and the Locks view counts what the problems are about."""
     for locks in itertools.combinations(LOCKS, many):
         snapshot = Observer().add(look(0, locks=locks))
-        loud = {lock.path: TROUBLED[lock.path] for lock in locks if lock.path in TROUBLED}
+        loud = {lock.path: PROBLEM_VERDICTS[lock.path] for lock in locks if lock.path in PROBLEM_VERDICTS}
         told = {"lock-blocked": 0, "lock-stale": 0, "ticket-orphan": 0}
         for problem in snapshot.problems:
             told[problem.code] += 1 if problem.code != "lock-stale" else problem.count

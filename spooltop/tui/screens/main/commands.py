@@ -49,9 +49,9 @@ def _open_plan(view: MainView, action: Action, selection: Selection) -> None:
 
 def selected(view: MainView) -> Selection | None:
     """The messages that an operation would be about: those of a problem, the marked ones, or the row under the cursor."""
-    scene, state, chosen = view.scene(), view.state, view.state.list_state
+    context, state, chosen = view.context(), view.state, view.state.list_state
     if state.root is View.OVERVIEW:
-        return scene.problem.selection if scene.problem is not None else None
+        return context.problem.selection if context.problem is not None else None
     if chosen is None:
         return None
     if chosen.marks and state.overlay is None:
@@ -67,18 +67,18 @@ def do_empty(view: MainView) -> None:
 
 def do_empty_expired(view: MainView) -> None:
     """Everything that is in the trash for longer than it is kept, whatever is marked."""
-    trash = view.scene().trash
+    trash = view.context().trash
     if trash is not None and trash.retention is not None:
         _open_plan(view, Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention))
 
 
 def do_unlock(view: MainView) -> None:
     """The chosen lock; on the line of a problem all locks that it is about."""
-    scene = view.scene()
-    paths = [scene.lock.path] if scene.lock is not None else []
-    if scene.problem is not None:
-        code, subject = scene.problem.code, scene.problem.subject
-        about = scene.snapshot.lock_problems if scene.snapshot is not None else {}
+    context = view.context()
+    paths = [context.lock.path] if context.lock is not None else []
+    if context.problem is not None:
+        code, subject = context.problem.code, context.problem.subject
+        about = context.snapshot.lock_problems if context.snapshot is not None else {}
         paths = [path for path, found in about.items() if found == code]
         if code == "ticket-orphan" and subject in paths:
             paths = [subject]
@@ -88,13 +88,13 @@ def do_unlock(view: MainView) -> None:
 def do_who(view: MainView) -> None:
     from ..holders import HoldersScreen
 
-    scene = view.scene()
-    if scene.row is not None:
-        view.open_screen(HoldersScreen(view.session, scene.row.key, scene.row.id))
-    elif scene.lock is not None:
-        view.open_screen(HoldersScreen(view.session, scene.lock.path, scene.lock.path))
-    elif scene.cursor is not None:
-        view.open_screen(HoldersScreen(view.session, scene.cursor.file, scene.cursor.file))
+    context = view.context()
+    if context.row is not None:
+        view.open_screen(HoldersScreen(view.session, context.row.key, context.row.id))
+    elif context.lock is not None:
+        view.open_screen(HoldersScreen(view.session, context.lock.path, context.lock.path))
+    elif context.cursor is not None:
+        view.open_screen(HoldersScreen(view.session, context.cursor.file, context.cursor.file))
 
 
 def do_follow(view: MainView) -> None:
@@ -105,10 +105,10 @@ def do_follow(view: MainView) -> None:
 
 
 def do_set_cursor(view: MainView) -> None:
-    from ..set_cursor import SettingScreen
+    from ..set_cursor import SetCursorScreen
 
-    if (cursor := view.scene().cursor) is not None:
-        view.open_screen(SettingScreen(view.session, cursor))
+    if (cursor := view.context().cursor) is not None:
+        view.open_screen(SetCursorScreen(view.session, cursor))
 
 
 def do_inject(view: MainView) -> None:
@@ -126,30 +126,30 @@ def do_operations(view: MainView) -> None:
 def do_palette(view: MainView) -> None:
     from ..palette import PaletteScreen
 
-    view.open_screen(PaletteScreen(view.session, view.scene()), lambda id: None if id is None else view.choose(id))
+    view.open_screen(PaletteScreen(view.session, view.context()), lambda id: None if id is None else view.choose(id))
 
 
 def do_mute(view: MainView) -> None:
-    scene = view.scene()
-    if scene.cursor is None:
+    context = view.context()
+    if context.cursor is None:
         return
-    source, name = scene.cursor.source, escape(scene.cursor.source)
-    control, doer = view.session.control, view.session.doer
-    if scene.muted is not None:
-        doer.submit(
+    source, name = context.cursor.source, escape(context.cursor.source)
+    control, worker = view.session.control, view.session.worker
+    if context.muted is not None:
+        worker.submit(
             lambda: control.unmute(source),
-            lambda was: view.tell(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
+            lambda was: view.post_notice(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
         )
         return
 
     def muted(end: float | SpooltopError) -> None:
         if isinstance(end, SpooltopError):
-            view.tell(str(end))
+            view.post_notice(str(end))
         else:
             until = when(end, view.state.zone)
-            view.tell(f"{name} is muted until {until}: its trouble is not told; m ends that")
+            view.post_notice(f"{name} is muted until {until}: its trouble is not told; m ends that")
 
-    doer.submit(lambda: control.mute(source, MUTED_FOR), muted)
+    worker.submit(lambda: control.mute(source, MUTED_FOR), muted)
 
 
 def do_mark(view: MainView) -> None:
@@ -245,38 +245,39 @@ def do_freeze(view: MainView) -> None:
     else:
         state.frozen_at = None
         state.snapshot = state.newest or state.snapshot
-        view.session.looker.look_again()
+        view.session.snapshot_thread.look_again()
     view.paint()
 
 
 def do_times(view: MainView) -> None:
     state = view.state
     state.zone_index = (state.zone_index + 1) % len(ZONES)
-    view.say(f"times are shown as {ZONES[state.zone_index][1]}")
+    view.show_notice(f"times are shown as {ZONES[state.zone_index][1]}")
 
 
 def do_copy(view: MainView) -> None:
-    scene, row, text = view.scene(), view.row, ""
-    if scene.view is View.MESSAGE and row is not None:
+    context, row, text = view.context(), view.row, ""
+    if context.view is View.MESSAGE and row is not None:
         payload, _ = view.state.payload_of(row)
         text = escape_text(payload.data) if payload is not None else ""
     elif row is not None:
         text = escape(row.id)
-    elif scene.problem is not None:
-        text = scene.problem.text
-    elif scene.cursor is not None:
-        text = f"{escape(scene.cursor.source)} {escape(scene.cursor.shown)} {scene.cursor.verdict}: {scene.cursor.evidence}"
-    elif scene.lock is not None:
-        text = escape(scene.lock.path)
+    elif context.problem is not None:
+        text = context.problem.text
+    elif context.cursor is not None:
+        cursor = context.cursor
+        text = f"{escape(cursor.source)} {escape(cursor.shown)} {cursor.verdict}: {cursor.evidence}"
+    elif context.lock is not None:
+        text = escape(context.lock.path)
     if not text:
-        view.say("copy: it has not been read yet")
+        view.show_notice("copy: it has not been read yet")
         return
     view.copy_text(text)
     first, _, rest = text.partition("\n")
-    view.say(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
+    view.show_notice(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
 
 
 def do_look_again(view: MainView) -> None:
-    view.state.steady = type(view.state.steady)()
-    view.session.looker.look_again()
-    view.say("looking again at everything")
+    view.state.change_filter = type(view.state.change_filter)()
+    view.session.snapshot_thread.look_again()
+    view.show_notice("looking again at everything")

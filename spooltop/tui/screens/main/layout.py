@@ -8,14 +8,14 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
 from ...commands import footer
-from ...context import LISTS, Scene, View
+from ...context import LISTS, CommandContext, View
 from ...draw.columns import columns_for
 from ...draw.cursors import cursor_table
 from ...draw.detail import detail, message_lines
 from ...draw.header import header, is_mail
 from ...draw.lists import list_header, row_line, title_line
 from ...draw.locks import lock_table
-from ...draw.notices import said_lines
+from ...draw.notices import notice_lines
 from ...draw.one_cursor import cursor_detail
 from ...draw.overview import overview
 from ...draw.problems import problem_lines
@@ -33,22 +33,22 @@ _ROOM_FOR_BOTH = 16
 
 def paint(view: MainView, *, rows: bool = True) -> None:
     """Shows the state as it is now. ``rows`` False: the rows of a list are drawn as they are already."""
-    state, scene = view.state, view.scene()
+    state, context = view.state, view.context()
     width, height = view.window_size
     state.clock_at = state.now
-    view.lines("top").show(_top(view, scene, width))
-    last = _bottom(view, scene, width)
+    view.lines("top").show(_top(view, context, width))
+    last = _bottom(view, context, width)
     foot = view.lines("bottom")
     if foot.styles.height is None or foot.styles.height.value != len(last):
         foot.styles.height = len(last)
     foot.show(last)
-    if scene.view in LISTS:
+    if context.view in LISTS:
         view.rows.empty = plain(f"   {_why_empty(state)}", width, Style.DIM)
         if rows:
             view.rows.tick()
         view.lines("detail").redraw()
     else:
-        view.lines("page").show(_page(view, scene, width, height - 2 - len(last)))
+        view.lines("page").show(_page(view, context, width, height - 2 - len(last)))
 
 
 def move_clock(view: MainView, at: float) -> None:
@@ -57,17 +57,17 @@ def move_clock(view: MainView, at: float) -> None:
     if state.snapshot is None or not view.in_front:
         return
     state.clock_at = at
-    view.lines("top").show(_top(view, view.scene(), view.window_size[0], at=at))
+    view.lines("top").show(_top(view, view.context(), view.window_size[0], at=at))
 
 
-def _top(view: MainView, scene: Scene, width: int, *, at: float | None = None) -> list[Line]:
+def _top(view: MainView, context: CommandContext, width: int, *, at: float | None = None) -> list[Line]:
     """The lines above a view, with the time of the snapshot on the screen, or ``at``."""
     state = view.state
-    chosen, snapshot, lamp, zone = state.list_state, state.snapshot, state.lamp, state.zone
+    chosen, snapshot, freshness, zone = state.list_state, state.snapshot, state.freshness, state.zone
     if snapshot is not None and at is not None:
         snapshot = replace(snapshot, sight=replace(snapshot.sight, taken_at=at))
-    if scene.view not in LISTS or chosen is None:
-        return header(snapshot, width, target=view.session.control.target, now=state.now, lamp=lamp, zone=zone)
+    if context.view not in LISTS or chosen is None:
+        return header(snapshot, width, target=view.session.control.target, now=state.now, freshness=freshness, zone=zone)
     if snapshot is None:
         return [plain(" looking for the first time…", width), BLANK]
     page = state.page
@@ -86,7 +86,7 @@ def _top(view: MainView, scene: Scene, width: int, *, at: float | None = None) -
         length = held.count if held is not None and not chosen.filter and chosen.selection is None else None
     head = list_header(
         snapshot, title, length, width, now=state.now, sort=None if mail else chosen.sort, marked=len(chosen.marks),
-        complete=page.complete if page is not None else True, filter=chosen.filter, lamp=lamp, zone=zone,
+        complete=page.complete if page is not None else True, filter=chosen.filter, freshness=freshness, zone=zone,
         total=held.count if held is not None else None, pending=pending, share=_share(state, pending=pending),
     )  # fmt: skip
     columns = columns_for(chosen.box, view.rows.size.width or width, times=ZONES[state.zone_index][0], mail=mail)
@@ -159,26 +159,26 @@ def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: boo
     return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
 
 
-def _page(view: MainView, scene: Scene, width: int, height: int) -> list[Line]:
+def _page(view: MainView, context: CommandContext, width: int, height: int) -> list[Line]:
     state = view.state
     snapshot, now, zone = state.snapshot, state.now, state.zone
     if snapshot is None or state.root is View.OVERVIEW:
-        chosen = state.chosen_in(View.OVERVIEW, scene.rows)
+        chosen = state.chosen_in(View.OVERVIEW, context.rows)
         if snapshot is not None and state.all_problems:
             return problem_lines(snapshot, width, height, chosen=chosen)
         counted = view.session.options.counted() if snapshot is None else None
-        return overview(snapshot, width, height, now=now, chosen=chosen, lamp=state.lamp, zone=zone, counted=counted)
-    if scene.view is View.MESSAGE:
+        return overview(snapshot, width, height, now=now, chosen=chosen, freshness=state.freshness, zone=zone, counted=counted)
+    if context.view is View.MESSAGE:
         return _message(view, width, height)
-    if scene.view is View.CURSOR and scene.cursor is not None:
+    if context.view is View.CURSOR and context.cursor is not None:
         chosen = state.chosen.get(View.CURSOR, 0)
-        return cursor_detail(scene.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
-    if state.filter and not scene.rows:
+        return cursor_detail(context.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
+    if state.filter and not context.rows:
         return [plain(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width, Style.DIM)]
     snapshot = state.filtered or snapshot
     if state.root is View.CURSORS:
-        return cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, scene.rows), zone=zone)
-    lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, scene.rows))
+        return cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
+    lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, context.rows))
     return lines or [plain(" no lock file was found in the spool or beside it", width)]
 
 
@@ -193,28 +193,28 @@ def _message(view: MainView, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _bottom(view: MainView, scene: Scene, width: int) -> list[Line]:
+def _bottom(view: MainView, context: CommandContext, width: int) -> list[Line]:
     """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both, and
     what needs more lines has them until the next key: a reason that is cut off before what to do about it is none."""
     state = view.state
-    said = _said(view, width)
-    keys = footer(scene)
+    notice = _notice_lines(view, width)
+    keys = footer(context)
     views = tab_line(state.root, keys, width)
     banner = view.session.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
     tabs = [views, line] if banner and view.window_size[1] >= _ROOM_FOR_BOTH else [line]
-    if scene.view in LISTS or scene.view in (View.CURSORS, View.LOCKS):
-        if len(said) > 1:
-            return said
-        return [*(said or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]
-    return said or (tabs if state.overlay is None else [footer_line(keys, width)])
+    if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS):
+        if len(notice) > 1:
+            return notice
+        return [*(notice or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]
+    return notice or (tabs if state.overlay is None else [footer_line(keys, width)])
 
 
-def _said(view: MainView, width: int) -> list[Line]:
+def _notice_lines(view: MainView, width: int) -> list[Line]:
     state = view.state
     typing = state.filter_input
     if typing is not None:
-        page, length = state.page, len(view.rows) if state.list_state is not None else view.scene().rows
+        page, length = state.page, len(view.rows) if state.list_state is not None else view.context().rows
         whole = page is not None and page.share is None
         if state.list_state is None:
             counted = f"{length:,}"
@@ -228,4 +228,4 @@ def _said(view: MainView, width: int) -> list[Line]:
         words, style = f"/{state.filter}   Esc clears the filter", Style.NORMAL
     if not words:
         return []
-    return said_lines(words, width, style)
+    return notice_lines(words, width, style)

@@ -41,10 +41,10 @@ def step(view: MainView, lines: int) -> None:
 
 
 def _length(view: MainView) -> int:
-    scene = view.scene()
-    if scene.view is View.CURSOR:
-        return len(scene.cursor.history) if scene.cursor is not None else 0
-    return scene.rows
+    context = view.context()
+    if context.view is View.CURSOR:
+        return len(context.cursor.history) if context.cursor is not None else 0
+    return context.rows
 
 
 def do_step(view: MainView, lines: int) -> None:
@@ -80,7 +80,7 @@ def do_step_message(view: MainView, step: int) -> None:
     here = view.rows.cursor_index
     view.rows.move_by(step)
     if view.rows.cursor_index == here:
-        view.say(f"this is the {'last' if step > 0 else 'first'} one of the list")
+        view.show_notice(f"this is the {'last' if step > 0 else 'first'} one of the list")
     else:
         view.state.scroll = 0
         view.paint()
@@ -88,7 +88,7 @@ def do_step_message(view: MainView, step: int) -> None:
 
 def do_open(view: MainView) -> None:
     state = view.state
-    if state.root is View.OVERVIEW and view.scene().problem is not None:
+    if state.root is View.OVERVIEW and view.context().problem is not None:
         _open_problem(view)
     elif state.root in LISTS and view.row is not None:
         state.overlay, state.scroll = View.MESSAGE, 0
@@ -104,7 +104,7 @@ def do_open(view: MainView) -> None:
 
 def _open_problem(view: MainView) -> None:
     """Shows exactly what the chosen problem is about."""
-    state, problem = view.state, view.scene().problem
+    state, problem = view.state, view.context().problem
     if problem is None:
         return
     root = next((root for root, box in BOX_OF.items() if box is problem.box), None)

@@ -14,8 +14,8 @@ from textual.message import Message
 from spooltop.model.plan import Result
 from spooltop.model.row import Row
 
-from ...commands import Command, by_id
-from ...context import LISTS, Scene, View
+from ...commands import KeyCommand, by_id
+from ...context import LISTS, CommandContext, View
 from ...draw.spans import Line
 from ...session import Session
 from ...threads.deliver import deliver
@@ -33,7 +33,7 @@ class MainScreen(TableScreen[None]):
     """Shows ``state`` in its widgets and hands events to the modules that work on it. A command's handler is the function of that
     name in ``navigation`` or ``commands``, called with this screen as their ``MainView``; else a method, as on any screen."""
 
-    class Told(Message):
+    class NoticePosted(Message):
         """Something to say, from another thread."""
 
         def __init__(self, words: str) -> None:
@@ -60,7 +60,7 @@ class MainScreen(TableScreen[None]):
     def on_mount(self) -> None:
         navigation.show(self, self.state.root)
 
-    def handler(self, command: Command) -> Callable[[], object]:
+    def handler(self, command: KeyCommand) -> Callable[[], object]:
         for module in (navigation, commands):
             if (function := getattr(module, command.handler, None)) is not None:
                 return partial(function, self, *command.args)
@@ -68,9 +68,9 @@ class MainScreen(TableScreen[None]):
 
     def choose(self, id: str) -> None:
         """Runs a command chosen in the palette, or says why it is not available."""
-        reason = by_id(id).why_not(self.scene())
+        reason = by_id(id).why_not(self.context())
         if reason is not None:
-            self.say(reason)
+            self.show_notice(reason)
         else:
             self.run_command(id)
 
@@ -94,8 +94,8 @@ class MainScreen(TableScreen[None]):
         """True where it is composed and no panel hides it."""
         return self.ready and self.app.screen is self
 
-    def scene(self) -> Scene:
-        return self.state.scene(self.row, len(self.rows) if self.state.root in LISTS else 0)
+    def context(self) -> CommandContext:
+        return self.state.context(self.row, len(self.rows) if self.state.root in LISTS else 0)
 
     def paint(self, *, rows: bool = True) -> None:
         if self.in_front:
@@ -121,12 +121,12 @@ class MainScreen(TableScreen[None]):
 
     # What arrives
 
-    def tell(self, words: str) -> None:
+    def post_notice(self, words: str) -> None:
         """Says a line; may be called in any thread."""
-        deliver(self, self.Told(words))
+        deliver(self, self.NoticePosted(words))
 
-    def on_main_screen_told(self, message: Told) -> None:
-        self.say(message.words)
+    def on_main_screen_notice_posted(self, message: NoticePosted) -> None:
+        self.show_notice(message.words)
 
     def take(self, found: Found) -> None:
         updates.take(self, found)

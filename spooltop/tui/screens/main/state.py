@@ -14,9 +14,9 @@ from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
-from ...change_filter import Steady
-from ...context import BOX_OF, LISTS, ORDER, ListState, Scene, View
-from ...draw.freshness import Lamp, Times
+from ...change_filter import ChangeFilter
+from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
+from ...draw.freshness import Freshness, Times
 from ...draw.locks import ranked
 from ...threads.messages import ListAdvanced, Page, PayloadRead, Search
 from ..input import LineEdit
@@ -51,7 +51,7 @@ class MainState:
     page: Page | None = None
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
-    steady: Steady = field(default_factory=Steady)
+    change_filter: ChangeFilter = field(default_factory=ChangeFilter)
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
 
@@ -145,8 +145,8 @@ class MainState:
         return self.snapshot.taken_at if self.snapshot is not None else self.clock()
 
     @property
-    def lamp(self) -> Lamp:
-        return Lamp(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
+    def freshness(self) -> Freshness:
+        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
 
     def chosen_in(self, view: View, length: int) -> int:
         return max(0, min(self.chosen.get(view, 0), length - 1))
@@ -157,7 +157,7 @@ class MainState:
             return None, ""
         return self.payload.payload, self.payload.error
 
-    def scene(self, row: Row | None, length: int) -> Scene:
+    def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
         snapshot, chosen = self.snapshot, self.list_state
         problems = snapshot.problems if snapshot is not None else ()
@@ -173,8 +173,8 @@ class MainState:
             locks = self.locks
             length = len(locks)
             lock = locks[self.chosen_in(View.LOCKS, length)] if locks else None
-        narrowed = bool(self.filter) or (chosen is not None and chosen.selection is not None)
-        return Scene(
+        refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)
+        return CommandContext(
             view=self.front,
             snapshot=snapshot,
             box=self.box,
@@ -182,11 +182,11 @@ class MainState:
             rows=length,
             marked=len(chosen.marks) if chosen is not None and self.overlay is None else 0,
             filter=self.filter,
-            sought=self.last_filter,
-            narrowed=narrowed,
+            last_filter=self.last_filter,
+            refined=refined,
             problem=problem,
             cursor=cursor,
             lock=lock,
-            depth=(self.overlay is not None) + narrowed + (self.root is not View.OVERVIEW) + self.all_problems,
+            depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems,
             frozen=self.frozen_at is not None,
         )

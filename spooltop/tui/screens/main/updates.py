@@ -13,6 +13,7 @@ from ...threads.messages import (
     Found,
     KeysRead,
     ListAdvanced,
+    ListRequest,
     LookFailed,
     MatchFound,
     Page,
@@ -20,7 +21,6 @@ from ...threads.messages import (
     RowsRead,
     Search,
     SnapshotTaken,
-    Wish,
 )
 from .view import MainView
 
@@ -60,7 +60,7 @@ def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
     state = view.state
     state.newest = found.snapshot
     state.failed = ""
-    fresh = state.steady.takes(found.snapshot)
+    fresh = state.change_filter.passes(found.snapshot)
     if state.frozen_at is not None:
         if found.page is not None and not _whole(state.page, found.page):  # what was asked for since it was frozen
             _take_page(view, found.page)
@@ -82,7 +82,7 @@ def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
 def _keep_write(view: MainView, snapshot: Snapshot) -> None:
     """In one cursor's history the write that is chosen stays it when newer ones come above; at the top the newest is."""
     place = view.state.chosen.get(View.CURSOR, 0)
-    old = view.scene().cursor if view.state.overlay is View.CURSOR else None
+    old = view.context().cursor if view.state.overlay is View.CURSOR else None
     new = next((one for one in snapshot.cursors if old is not None and (one.source, one.file) == (old.source, old.file)), None)
     if old is None or new is None or not 0 < place < len(old.history):
         return
@@ -132,14 +132,14 @@ def _take_keys(view: MainView, found: KeysRead) -> None:
     if found.query == view.state.query and view.state.frozen_at is None:
         marks.update(dict.fromkeys(found.keys))
         view.rows.set_marks(marks)
-        view.say(f"{len(marks):,} marked")
+        view.show_notice(f"{len(marks):,} marked")
 
 
 def _take_match(view: MainView, found: MatchFound) -> None:
     if found.query != view.state.query or found.search is not view.state.search:
         return  # of a list that was left meanwhile, or not the last one asked for
     if found.index is None:
-        view.say(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
+        view.show_notice(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
     else:
         view.rows.go_to(found.index)
 
@@ -156,7 +156,7 @@ def seek(view: MainView, step: int) -> None:
     here = view.rows.cursor_index
     view.rows.move_by(step)
     if view.rows.cursor_index == here:
-        view.say(f"this is the {'last' if step > 0 else 'first'} that matches {chosen.filter}")
+        view.show_notice(f"this is the {'last' if step > 0 else 'first'} that matches {chosen.filter}")
 
 
 def refine(view: MainView, box: Box, **changes: object) -> None:
@@ -181,11 +181,11 @@ def request(view: MainView) -> None:
     state = view.state
     chosen, query = state.list_state, state.query
     if chosen is None or query is None:
-        view.session.looker.want(Wish(all_keys=state.keys_wanted))
+        view.session.snapshot_thread.request(ListRequest(all_keys=state.keys_wanted))
         return
     row = view.row
-    view.session.looker.want(
-        Wish(
+    view.session.snapshot_thread.request(
+        ListRequest(
             query=query,
             start=state.window[0],
             stop=state.window[1],

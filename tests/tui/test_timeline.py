@@ -9,8 +9,8 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.spans import line_text
-from spooltop.tui.threads.messages import Followers
-from spooltop.tui.tracking.timeline import Chronicle
+from spooltop.tui.threads.messages import MessagesTracked
+from spooltop.tui.tracking.timeline import Timeline
 
 from .fake import claim, written
 
@@ -21,16 +21,16 @@ class Told:
     """A chronicle of one id that is shown one look after another."""
 
     def __init__(self) -> None:
-        self.chronicle = Chronicle(["m"])
+        self.timeline = Timeline(["m"])
         self.at = T
 
     def look(self, *, row: Row | None = None, at: float | None = None, **facts: object) -> list[str]:
         """The words of the steps that this look told of."""
         self.at = self.at + 1 if at is None else at
-        before = len(self.chronicle.steps)
+        before = len(self.timeline.steps)
         one = TrackedMessage("m", **facts)  # type: ignore[arg-type]
-        self.chronicle.take(Followers(self.at, {"m": one}), {} if row is None else {"m": replace(row, id="m")})
-        return [step.words for step in self.chronicle.steps[before:]]
+        self.timeline.take(MessagesTracked(self.at, {"m": one}), {} if row is None else {"m": replace(row, id="m")})
+        return [step.words for step in self.timeline.steps[before:]]
 
 
 def held_by(pid: int, attempt: int) -> Row:
@@ -41,13 +41,13 @@ def test_a_whole_life() -> None:
     told = Told()
     assert told.look(box=Box.NEW, place=3, of=9) == ["waits in new, place 3 of 9"]
     assert told.look(box=Box.NEW, place=1, of=8) == []
-    assert told.chronicle.now["m"] == "waits in new, place 1 of 8"
+    assert told.timeline.now["m"] == "waits in new, place 1 of 8"
     assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == ["claimed by 7 worker.py, attempt 1"]
     assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == []
     assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == ["gone, done after 2.5s in work"]
     assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == []
-    assert told.chronicle.now["m"] == "gone"
-    assert [step.at for step in told.chronicle.steps] == [T + 1, T + 2.5, T + 5.0]
+    assert told.timeline.now["m"] == "gone"
+    assert [step.at for step in told.timeline.steps] == [T + 1, T + 2.5, T + 5.0]
 
 
 def test_a_holder_that_dies_and_the_next_one() -> None:
@@ -56,7 +56,7 @@ def test_a_holder_that_dies_and_the_next_one() -> None:
     assert told.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == [
         "its holder 7 is DEAD; nothing takes it out of cur by itself"
     ]
-    assert told.chronicle.steps[-1].bad
+    assert told.timeline.steps[-1].bad
     assert told.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == []
     assert told.look(box=Box.NEW, claimed_at=T, pid=7, place=1, of=1) == ["back in new, place 1 of 1"]
     assert told.look(box=Box.CUR, claimed_at=T + 3.9, pid=8, row=held_by(8, 2)) == ["claimed by 8 worker.py, attempt 2"]
@@ -92,10 +92,10 @@ def test_the_newest_step_stays_in_sight_and_what_is_above_is_counted() -> None:
     told = Told()
     for n in range(30):
         told.look(box=Box.CUR, claimed_at=T + n, pid=n, row=held_by(n, n))
-    steps = told.chronicle.steps
+    steps = told.timeline.steps
 
     def drawn(scroll: int) -> list[str]:
-        lines = follow_lines(["m"], steps, told.chronicle.now, 60, 12, since=T, scroll=scroll)
+        lines = follow_lines(["m"], steps, told.timeline.now, 60, 12, since=T, scroll=scroll)
         assert len(lines) == 12
         return [line_text(line) for line in lines]
 

@@ -15,22 +15,22 @@ from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
-from spooltop.tui.change_filter import Steady
+from spooltop.tui.change_filter import ChangeFilter
 from spooltop.tui.screens.input import LineEdit
-from spooltop.tui.threads.list_progress import Waiting
+from spooltop.tui.threads.list_progress import IntervalProgress
 from spooltop.tui.threads.messages import (
     Found,
     KeysRead,
     ListAdvanced,
+    ListRequest,
     LookFailed,
     Page,
     PayloadRead,
     RowsRead,
     SnapshotTaken,
-    Wish,
 )
-from spooltop.tui.threads.snapshot_thread import FRESH, MARGIN, ORDINARY, Looker, rest_after
-from spooltop.tui.threads.worker import Doer
+from spooltop.tui.threads.snapshot_thread import FRESH, MARGIN, ORDINARY, SnapshotThread, rest_after
+from spooltop.tui.threads.worker import Worker
 
 from .driving import dashboard
 from .fake import FakeControl, FakeListing, claim, waiting
@@ -49,12 +49,12 @@ def posts() -> Posts:
 
 
 @pytest.fixture
-def looker(control: FakeControl, posts: Posts) -> Iterator[Looker]:
-    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
-    looker.start()
-    yield looker
+def snapshot_thread(control: FakeControl, posts: Posts) -> Iterator[SnapshotThread]:
+    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread.start()
+    yield snapshot_thread
     control.hang.set()
-    assert looker.stop(timeout=20)
+    assert snapshot_thread.stop(timeout=20)
 
 
 def next_page(posts: Posts) -> Page:
@@ -71,10 +71,10 @@ def next_of(posts: Posts, kind: type[Found]) -> Found:
             return found
 
 
-def test_a_wish_gets_its_window_and_the_place_of_the_cursor(looker: Looker, posts: Posts) -> None:
+def test_a_wish_gets_its_window_and_the_place_of_the_cursor(snapshot_thread: SnapshotThread, posts: Posts) -> None:
     next_of(posts, SnapshotTaken)
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
-    looker.want(Wish(wanted, 100, 120, anchor=("new", 110), anchor_index=110))
+    snapshot_thread.request(ListRequest(wanted, 100, 120, anchor=("new", 110), anchor_index=110))
     page = next_page(posts)
     assert (page.length, page.anchor_at) == (500, 110)
     assert page.start <= 100 and page.start + len(page.rows) >= 120
@@ -95,29 +95,29 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
             return found
 
     control = Listing([waiting(n) for n in range(20)])
-    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
-    looker.want(Wish(ListQuery(Box.NEW, "src:imessage"), 0, 10))
-    looker.start()
+    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW, "src:imessage"), 0, 10))
+    snapshot_thread.start()
     try:
         next_of(posts, SnapshotTaken)
         if changed:
             control.change()
         for _ in range(5):
-            looker.look_again()
+            snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
         while len(listed) < 2 and (timed or changed):
             next_of(posts, SnapshotTaken)
         assert (len(listed) > 1) is (timed or changed)
     finally:
         control.hang.set()
-        assert looker.stop(timeout=20)
+        assert snapshot_thread.stop(timeout=20)
 
 
 @pytest.mark.parametrize(("stood", "stands"), [(450, 3), (3, 450)])
 def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
-    looker: Looker, posts: Posts, stood: int, stands: int
+    snapshot_thread: SnapshotThread, posts: Posts, stood: int, stands: int
 ) -> None:
-    looker.want(Wish(ListQuery(Box.NEW, sort=Sort("age", True)), stood, stood + 20, ("new", stands), stood))
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW, sort=Sort("age", True)), stood, stood + 20, ("new", stands), stood))
     page = next_page(posts)
     assert page.anchor_at == stands and ("new", stands) in [row.key for row in page.rows]
     assert len(page.rows) <= 20 + 2 * MARGIN
@@ -126,15 +126,15 @@ def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
 class BrokenOff(FakeControl):
     """While ``keys`` holds wishes, a listing is overtaken by the next of them, and has no order yet then."""
 
-    looker: Looker
-    keys: list[Wish]
+    snapshot_thread: SnapshotThread
+    keys: list[ListRequest]
 
     def listing(
         self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> FakeListing:
         found = super().listing(wanted, cancelled)
         if self.keys:
-            self.looker.want(self.keys.pop())
+            self.snapshot_thread.request(self.keys.pop())
         if cancelled():
             found.rows.reverse()
             found.complete = False
@@ -144,19 +144,19 @@ class BrokenOff(FakeControl):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
     control = BrokenOff([waiting(n) for n in range(50)])
-    control.looker = looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
-    control.keys = [Wish(wanted, 0, 10, anchor_index=1)] if first else []
-    looker.want(Wish(wanted, 0, 10))
-    looker.start()
+    control.keys = [ListRequest(wanted, 0, 10, anchor_index=1)] if first else []
+    snapshot_thread.request(ListRequest(wanted, 0, 10))
+    snapshot_thread.start()
     orders: list[list[object]] = []
     for turn in range(4):
         page = next_page(posts)
         orders.append([row.key for row in page.rows])
         assert page.complete
-        control.keys = [Wish(wanted, 0, 10, anchor_index=2 + turn)]
+        control.keys = [ListRequest(wanted, 0, 10, anchor_index=2 + turn)]
         control.change()
-    assert looker.stop(timeout=20)
+    assert snapshot_thread.stop(timeout=20)
     assert all(order == orders[0] for order in orders)
 
 
@@ -164,8 +164,8 @@ class Overtaken(FakeControl):
     """The first listing is made while one wish follows another: it ends where it hears that it is wanted no longer, and says
     that it is whole where it hears at the end that it is wanted."""
 
-    looker: Looker
-    keys: list[Wish]
+    snapshot_thread: SnapshotThread
+    keys: list[ListRequest]
 
     def listing(
         self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
@@ -173,8 +173,8 @@ class Overtaken(FakeControl):
         found = super().listing(wanted, cancelled)
         found.timed = False
         keys, self.keys = self.keys, []
-        for wish in keys:
-            self.looker.want(wish)
+        for request in keys:
+            self.snapshot_thread.request(request)
             if cancelled() and len(found.rows) > 5:
                 found.rows = found.rows[:5]
         found.complete = not cancelled()
@@ -183,21 +183,21 @@ class Overtaken(FakeControl):
 
 def test_a_list_that_was_broken_off_is_made_again_where_it_is_wanted_again(posts: Posts) -> None:
     control = Overtaken([waiting(n) for n in range(50)])
-    control.looker = looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
-    wish = Wish(ListQuery(Box.NEW, "9522"), 0, 10, all_keys=1)
-    control.keys = [replace(wish, query=ListQuery(Box.NEW, "95222")), wish]
-    looker.want(wish)
-    looker.start()
+    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    request = ListRequest(ListQuery(Box.NEW, "9522"), 0, 10, all_keys=1)
+    control.keys = [replace(request, query=ListQuery(Box.NEW, "95222")), request]
+    snapshot_thread.request(request)
+    snapshot_thread.start()
     try:
         found = posts.get(timeout=30)
         while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
             assert not isinstance(found, KeysRead)
             found = posts.get(timeout=30)
-        assert (found.page.query, found.page.length, found.page.complete) == (wish.query, 50, True)
+        assert (found.page.query, found.page.length, found.page.complete) == (request.query, 50, True)
         keys = next_of(posts, KeysRead)
         assert isinstance(keys, KeysRead) and len(keys.keys) == 50
     finally:
-        assert looker.stop(timeout=20)
+        assert snapshot_thread.stop(timeout=20)
 
 
 def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made(posts: Posts) -> None:
@@ -214,10 +214,10 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
             return super().listing(query, cancelled)
 
     control = Hearing([waiting(n) for n in range(20)])
-    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
     wanted = ListQuery(Box.NEW)
-    looker.want(Wish(wanted, 0, 10, anchor=("new", 4), anchor_index=7))
-    looker.start()
+    snapshot_thread.request(ListRequest(wanted, 0, 10, anchor=("new", 4), anchor_index=7))
+    snapshot_thread.start()
     try:
         assert next_of(posts, ListAdvanced) == ListAdvanced(wanted, 0.25)
         found = next_of(posts, RowsRead)
@@ -233,13 +233,13 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
             next_of(posts, SnapshotTaken)
         assert heard[:2] == [True, False]
     finally:
-        assert looker.stop(timeout=20)
+        assert snapshot_thread.stop(timeout=20)
 
 
 def test_the_longer_a_list_takes_the_seldomer_it_is_shown() -> None:
     now = 0.0
     shown: list[float] = []
-    waiting_for = Waiting(lambda: now, lambda share, rows, count: shown.append(now))
+    waiting_for = IntervalProgress(lambda: now, lambda share, rows, count: shown.append(now))
     for hundredth in range(300):
         now = hundredth / 100
         if waiting_for.due():
@@ -264,12 +264,12 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             return found
 
     control = Seeking([waiting(n) for n in range(20)])
-    looker = Looker(control, posts.put, quiet=0.02, busy=0.0)
-    looker.want(Wish(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7))
-    looker.start()
+    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7))
+    snapshot_thread.start()
     try:
         for _ in range(3):
-            looker.look_again()
+            snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
         assert sought == [("new", 7)]
         control.change()
@@ -277,17 +277,19 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             next_of(posts, SnapshotTaken)
     finally:
         control.hang.set()
-        assert looker.stop(timeout=20)
+        assert snapshot_thread.stop(timeout=20)
 
 
-def test_all_keys_are_read_once_for_each_time_they_are_wanted(looker: Looker, posts: Posts) -> None:
-    looker.want(Wish(ListQuery(Box.NEW), 0, 10, all_keys=1))
+def test_all_keys_are_read_once_for_each_time_they_are_wanted(snapshot_thread: SnapshotThread, posts: Posts) -> None:
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10, all_keys=1))
     found = next_of(posts, KeysRead)
     assert isinstance(found, KeysRead) and len(found.keys) == 500
 
 
-def test_a_payload_that_did_not_change_is_posted_once(looker: Looker, posts: Posts, control: FakeControl) -> None:
-    looker.want(Wish(ListQuery(Box.CUR), 0, 10, payload=("cur", 1)))
+def test_a_payload_that_did_not_change_is_posted_once(
+    snapshot_thread: SnapshotThread, posts: Posts, control: FakeControl
+) -> None:
+    snapshot_thread.request(ListRequest(ListQuery(Box.CUR), 0, 10, payload=("cur", 1)))
     found = next_of(posts, PayloadRead)
     assert isinstance(found, PayloadRead) and found.payload is not None and found.payload.size == 23
     looks = control.looks
@@ -303,7 +305,7 @@ def test_a_payload_that_did_not_change_is_posted_once(looker: Looker, posts: Pos
 
 @pytest.mark.parametrize("broken", [Unreadable("new cannot be read"), OSError(5, "I/O"), ZeroDivisionError("a defect")])
 def test_a_look_that_fails_is_told_and_the_next_one_is_made(
-    looker: Looker, posts: Posts, control: FakeControl, broken: Exception
+    snapshot_thread: SnapshotThread, posts: Posts, control: FakeControl, broken: Exception
 ) -> None:
     next_of(posts, SnapshotTaken)
     control.broken = broken
@@ -314,24 +316,24 @@ def test_a_look_that_fails_is_told_and_the_next_one_is_made(
     next_of(posts, SnapshotTaken)
 
 
-def test_a_filter_that_makes_no_sense_does_not_hide_the_snapshot(looker: Looker, posts: Posts) -> None:
-    looker.want(Wish(ListQuery(Box.NEW, filter="age:x"), 0, 10))
+def test_a_filter_that_makes_no_sense_does_not_hide_the_snapshot(snapshot_thread: SnapshotThread, posts: Posts) -> None:
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW, filter="age:x"), 0, 10))
     next_of(posts, LookFailed)
     next_of(posts, SnapshotTaken)
 
 
 def test_a_look_that_hangs_is_known_to(control: FakeControl, posts: Posts) -> None:
     time = [100.0]
-    looker = Looker(control, posts.put, quiet=0.02, busy=0.0, monotonic=lambda: time[0])
+    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0, monotonic=lambda: time[0])
     control.hang.clear()
-    assert looker.looking_for() == 0.0
-    looker.start()
+    assert snapshot_thread.looking_for() == 0.0
+    snapshot_thread.start()
     assert control.entered.wait(30)
     time[0] += 41
-    assert looker.looking_for() == 41.0
-    assert looker.looking_at() == "readdir of new"
+    assert snapshot_thread.looking_for() == 41.0
+    assert snapshot_thread.looking_at() == "readdir of new"
     control.hang.set()
-    assert looker.stop(timeout=20)
+    assert snapshot_thread.stop(timeout=20)
 
 
 async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_q_quits() -> None:
@@ -381,22 +383,22 @@ async def test_an_idle_spool_is_not_painted_again() -> None:
 
 def test_steady_lets_news_through_at_once_and_time_each_step_of_an_age() -> None:
     control = FakeControl([claim(1)])
-    steady = Steady()
-    assert steady.takes(control.look())
+    change_filter = ChangeFilter()
+    assert change_filter.passes(control.look())
     control.time += 0.5
-    assert not steady.takes(control.look())
+    assert not change_filter.passes(control.look())
     control.rows.append(claim(2))
-    assert steady.takes(control.look())
+    assert change_filter.passes(control.look())
     taken = []
     for second in range(1, 41):  # what is new is counted in seconds, what is older in steps of ten
         control.time += 1
-        if steady.takes(control.look()):
+        if change_filter.passes(control.look()):
             taken.append(second)
     assert taken == [*range(1, 12), 21, 31]
     control.time += 10
-    assert steady.takes(control.look())
+    assert change_filter.passes(control.look())
     control.time -= 3600
-    assert steady.takes(control.look()), "a clock that was set back must not freeze the screen"
+    assert change_filter.passes(control.look()), "a clock that was set back must not freeze the screen"
 
 
 def test_a_verdict_that_changes_is_news_though_all_counts_stay() -> None:
@@ -407,40 +409,40 @@ def test_a_verdict_that_changes_is_news_though_all_counts_stay() -> None:
         rows = (replace(one, verdict=first), replace(other, verdict=second))
         return replace(snapshot, sight=replace(snapshot.sight, claims=rows))
 
-    steady = Steady()
-    assert steady.takes(judged(Verdict.DEAD, Verdict.ALIVE))
-    assert not steady.takes(judged(Verdict.DEAD, Verdict.ALIVE))
-    assert steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
-    assert not steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
+    change_filter = ChangeFilter()
+    assert change_filter.passes(judged(Verdict.DEAD, Verdict.ALIVE))
+    assert not change_filter.passes(judged(Verdict.DEAD, Verdict.ALIVE))
+    assert change_filter.passes(judged(Verdict.ALIVE, Verdict.DEAD))
+    assert not change_filter.passes(judged(Verdict.ALIVE, Verdict.DEAD))
     one = replace(one, key=("another",))
-    assert steady.takes(judged(Verdict.ALIVE, Verdict.DEAD))
+    assert change_filter.passes(judged(Verdict.ALIVE, Verdict.DEAD))
 
 
 def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_time() -> None:
     snapshot = FakeControl([claim(1)]).look()
-    steady = Steady()
+    change_filter = ChangeFilter()
 
     def at(second: int, done: int, done_window: float) -> Snapshot:
         rates = Rates(window=60.0, arrived=second, done=done, done_window=done_window)
         return replace(snapshot, sight=replace(snapshot.sight, taken_at=snapshot.taken_at + second), rates=rates)
 
-    assert steady.takes(at(0, 0, 0.0))  # of the time before a stop nothing is left
-    assert steady.takes(at(1, 0, 70.0))
-    assert not steady.takes(at(1, 2, 71.0))
+    assert change_filter.passes(at(0, 0, 0.0))  # of the time before a stop nothing is left
+    assert change_filter.passes(at(1, 0, 70.0))
+    assert not change_filter.passes(at(1, 2, 71.0))
 
 
 def test_jobs_are_done_one_after_the_other_and_errors_come_back() -> None:
-    doer = Doer()
+    worker = Worker()
     replies: queue.Queue[object] = queue.Queue()
-    doer.start()
-    doer.submit(lambda: 1, replies.put)
-    doer.submit(lambda: [][0], replies.put)
-    doer.submit(lambda: os.stat("/no/such/file"), replies.put)
+    worker.start()
+    worker.submit(lambda: 1, replies.put)
+    worker.submit(lambda: [][0], replies.put)
+    worker.submit(lambda: os.stat("/no/such/file"), replies.put)
     assert replies.get(timeout=30) == 1
     for words in ("internal error", "/no/such/file"):
         error = replies.get(timeout=30)
         assert isinstance(error, SpooltopError) and words in str(error)
-    assert doer.stop(timeout=20)
+    assert worker.stop(timeout=20)
 
 
 def test_a_line_is_edited_by_keys() -> None:
@@ -481,13 +483,13 @@ def test_what_was_found_before_anybody_took_it_comes_first(posts: Posts) -> None
             return super().changes(timeout)
 
     control = Told([waiting(1)])
-    looker = Looker(control, quiet=0.02, busy=0.0)
-    looker.start()
-    looker.start()
+    snapshot_thread = SnapshotThread(control, quiet=0.02, busy=0.0)
+    snapshot_thread.start()
+    snapshot_thread.start()
     assert looked.wait(20)
-    looker.post_to(posts.put)
+    snapshot_thread.post_to(posts.put)
     first = posts.get_nowait()
     later = next_of(posts, SnapshotTaken)
     assert isinstance(first, SnapshotTaken) and isinstance(later, SnapshotTaken)
     assert first.snapshot.taken_at <= later.snapshot.taken_at
-    assert looker.stop(timeout=20)
+    assert snapshot_thread.stop(timeout=20)

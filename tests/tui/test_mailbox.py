@@ -6,40 +6,40 @@ import os
 
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
-from spooltop.tui.threads.mailbox import Inbox
-from spooltop.tui.threads.messages import Followers, KeysRead, LookFailed, SnapshotTaken
+from spooltop.tui.threads.mailbox import Mailbox
+from spooltop.tui.threads.messages import KeysRead, LookFailed, MessagesTracked, SnapshotTaken
 
 from .driving import dashboard
 from .fake import FakeControl, claim
 
 
 def test_what_is_new_takes_the_place_of_what_nobody_took() -> None:
-    inbox = Inbox()
+    mailbox = Mailbox()
     snapshot = FakeControl([claim(1)]).look()
-    told = [inbox.put(found) for turn in range(1000) for found in (SnapshotTaken(snapshot, None), Followers(turn, {}))]
+    told = [mailbox.put(found) for turn in range(1000) for found in (SnapshotTaken(snapshot, None), MessagesTracked(turn, {}))]
     assert told == [True] + [False] * 1999
-    assert inbox.take() == [SnapshotTaken(snapshot, None), Followers(999, {})]
-    assert inbox.take() == []
-    assert inbox.put(LookFailed("again"))
+    assert mailbox.take() == [SnapshotTaken(snapshot, None), MessagesTracked(999, {})]
+    assert mailbox.take() == []
+    assert mailbox.put(LookFailed("again"))
 
 
 def test_an_answer_stays_behind_the_list_that_it_is_about() -> None:
-    inbox = Inbox()
+    mailbox = Mailbox()
     snapshot = FakeControl([claim(1)]).look()
     taken, asked = SnapshotTaken(snapshot, None), KeysRead(ListQuery(Box.NEW), ())
     for found in (taken, taken, asked, taken, taken):
-        inbox.put(found)
-    assert inbox.take() == [taken, asked, taken]
+        mailbox.put(found)
+    assert mailbox.take() == [taken, asked, taken]
 
 
 async def test_however_long_a_screen_is_held_up_as_little_waits_for_it() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
-        driver.app.looker.follow(["1"])
+        driver.app.snapshot_thread.follow(["1"])
         looks = control.looks
         while control.looks < looks + 50:  # the event loop stands still here, as where the terminal does not read
             control.change()
             os.sched_yield()
-        waiting = driver.app.inbox.take()
+        waiting = driver.app.mailbox.take()
         assert 1 <= len(waiting) <= 3, waiting
         assert driver.app.message_queue_size <= 3

@@ -11,7 +11,7 @@ from spooltop.model.plan import ItemResult, Outcome, Result
 from spooltop.model.snapshot import Cursor
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
-from spooltop.tui.threads.messages import Followers
+from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then
 
 from .driving import dashboard
@@ -24,8 +24,8 @@ def result(*ids: str, action: Action = Action.REQUEUE) -> Result:
 
 
 def said(*found: TrackedMessage, after: float = 12.0, action: Action = Action.REQUEUE) -> tuple[str, ...]:
-    followers = Followers(NOW + after, {one.id: one for one in found})
-    return since_then(result(*(one.id for one in found), action=action), followers)
+    tracked = MessagesTracked(NOW + after, {one.id: one for one in found})
+    return since_then(result(*(one.id for one in found), action=action), tracked)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_what_was_put_aside_by_the_operation_is_not_waited_for() -> None:
 
 
 def test_what_is_not_followed_is_counted() -> None:
-    followers = Followers(NOW + 5, {"a": TrackedMessage("a", Box.NEW, 1, 2)})
-    assert since_then(result("a", "b", "c"), followers)[-1] == "so much of the first 1; 2 more are not followed"
+    tracked = MessagesTracked(NOW + 5, {"a": TrackedMessage("a", Box.NEW, 1, 2)})
+    assert since_then(result("a", "b", "c"), tracked)[-1] == "so much of the first 1; 2 more are not followed"
 
 
 def cursor(value: Json, *history: CursorSection, verdict: str = "advancing") -> Cursor:
