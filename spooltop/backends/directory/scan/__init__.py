@@ -1,1 +1,1 @@
-"""What is in the boxes: names listed in bulk, when to list them again, and what follows from the names alone."""
+"""Listing the boxes: bulk reads of names, the schedule of the listings, and everything that follows from names alone."""

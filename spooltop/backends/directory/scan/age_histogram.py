@@ -1,5 +1,4 @@
-"""How long what waits in ``new`` has been there, by source: out of the names of its last scan, never out of another pass over
-the directory."""
+"""Counts the messages in ``new`` by age and source. It uses the names of the last scan and never reads the directory again."""
 
 from __future__ import annotations
 
@@ -78,7 +77,7 @@ class AgeCounter:
 
 
 def _counts(put_at: array[float], now: float) -> tuple[int, ...]:
-    """Of times in ascending order, how many lie in each class of age, the youngest first."""
+    """Counts times by age class, youngest first. ``put_at`` is in ascending order."""
     # older than or as old as a bound: put at or before that long ago; what is put in the future is of the youngest
     older = [bisect_right(put_at, now - bound) for bound in AGE_BOUNDS]
     edges = [len(put_at), *older, 0]

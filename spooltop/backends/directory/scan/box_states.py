@@ -1,4 +1,4 @@
-"""What a look says of each box, out of its scan and of the rows that were judged."""
+"""Derives the state of each box from its scan and the judged rows."""
 
 from __future__ import annotations
 

@@ -40,16 +40,16 @@ class Boxes:
         self._ids_of = -1
         self._claims: dict[str, list[str]] = {}
         self.doing = ""
-        """What a scan is at, in words; read from other threads when it hangs."""
+        """Current step of the scan, in words; read from other threads when it hangs."""
 
     @property
     def due(self) -> float | None:
-        """When a change that was seen already is listed at the earliest, monotonic seconds."""
+        """Earliest time at which a change already seen is listed, monotonic seconds."""
         return min((s.due for s in self._scanners.values() if s.due is not None), default=None)
 
     @property
     def period(self) -> float:
-        """Seconds between two listings of the largest box, where only time tells when to list."""
+        """Current step of the scan, in words; read from other threads when it hangs."""
         return max(1.0, *(scanner.period for scanner in self._scanners.values()))
 
     def times(self, box: Box) -> dict[str, int]:
@@ -79,7 +79,8 @@ class Boxes:
         self._ids = frozenset(base.partition(",")[0] for base in self._claims) | frozenset(self._claims)
 
     def doubles(self, dirs: SpoolDirs, scan: BoxScan) -> Doubles:
-        """What stands in both boxes at this moment. ``scan`` is that of ``new``; a message that moves meanwhile is no double."""
+        """Returns the ids that are in both boxes now. ``scan`` is the scan of ``new``; a message that moves in the meantime is
+        not a duplicate."""
         if not scan.doubles or dirs.new is None or dirs.cur is None:
             return Doubles()
         by_id: dict[str, list[str]] = {}

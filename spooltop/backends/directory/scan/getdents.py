@@ -16,9 +16,9 @@ __all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries
 
 _BLOCK = 1 << 17
 _LARGE = 1 << 20
-"""Where each return to the interpreter has to wait for another thread."""
+"""Block size for use where each return to the interpreter has to wait for another thread."""
 _LENGTH, _TYPE, _NAME = 16, 18, 19
-"""Where the length of an entry (two bytes), its type and its name stand in it, after d_ino and d_off."""
+"""Offsets of the length (two bytes), the type and the name in an entry, after d_ino and d_off."""
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
 REGULAR, OTHER, UNKNOWN = 8, 4, 0
 """Types of entries: a plain file; one that is none (a directory and all else); one whose type the file system does not tell."""
@@ -57,7 +57,7 @@ def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
 
 
 def counted(block: bytes) -> int:
-    """How many entries of a block have a name that does not begin with a dot."""
+    """Counts the entries of a block whose names do not begin with a dot."""
     if length := _even(block):
         return len(block) // length - block[_NAME::length].count(b".")
     at = found = 0
@@ -69,5 +69,5 @@ def counted(block: bytes) -> int:
 
 
 def count(fd: int) -> int:
-    """How many names the directory ``fd`` holds, those that begin with a dot apart. Raises ``OSError``."""
+    """Counts the names in the directory ``fd``, except those that begin with a dot. Raises ``OSError``."""
     return sum(map(counted, blocks(fd, _LARGE)))

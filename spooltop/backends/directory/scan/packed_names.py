@@ -35,7 +35,7 @@ class PackedNames:
         self._open = names[whole:]
 
     def same(self, other: PackedNames) -> bool:
-        """Whether both hold the same names in the same order."""
+        """Returns whether both hold the same names in the same order."""
         return self._chunks == other._chunks and self._open == other._open
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import LIVE, Box
 __all__ = ["boxes_in", "first_names", "is_spool_like", "open_path"]
 
 FEW = 128
-"""How many names are read at most: one read of a directory gives that many at once, and a box may hold millions."""
+"""Maximum number of names read: a single read of a directory returns that many, and a box may hold millions."""
 
 
 def open_path(path: str) -> int:

@@ -1,4 +1,4 @@
-"""What is in a box: names only, streamed, by descriptor. The scan is the truth; everything else is a hint when to scan."""
+"""Scans a box: names only, streamed, by descriptor. The scan is the truth; everything else is only a hint that a scan is due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
 _TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
-"""Of names joined by ``/`` those whose message was tried before; a canary is none of them."""
+"""Matches, among names joined by ``/``, those of messages with earlier attempts; a canary never matches."""
 _IDS = re.compile(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
@@ -34,12 +34,12 @@ Generation = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BoxScan:
-    """One scan. Times are microseconds since the epoch in ``_us``, seconds of the monotonic clock else.
+    """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic clock.
 
-    ``oldest_us`` is the least time found in a name (for names without one: mtime). ``strange`` are names that are no plain
-    files or leave no room for the tail of a claim; ``doubles`` are names whose id stood in the other box; ``tried`` are names
-    that tell of earlier attempts, the first ten thousand (``tried_all``). ``clean`` is False
-    where the directory changed meanwhile, ``complete`` where the listing broke off.
+    ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``strange`` are names that are not
+    regular files or are too long for the suffix of a claim; ``doubles`` are names whose id was also in the other box; ``tried``
+    are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is False where
+    the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
     names: PackedNames = field(default_factory=PackedNames)
@@ -125,7 +125,7 @@ def scan_box(
 
 
 class _Tally:
-    """What a scan learns of each name. ``known`` is the cache of ``scan_box``, ``kept`` what it becomes."""
+    """Collects the facts about each name during a scan. ``known`` is the cache of ``scan_box``, ``kept`` its new content."""
 
     def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
         self.names = PackedNames()
@@ -162,7 +162,7 @@ class _Tally:
             self.doubles += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
 
     def take(self, own: int, name: str, kind: int) -> None:
-        """One name."""
+        """Adds a single name."""
         if name[0] == ".":
             return
         self.names.append(name)

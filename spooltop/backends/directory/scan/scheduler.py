@@ -1,4 +1,4 @@
-"""When a box is listed again."""
+"""Schedules the listings of a box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BoxScanner"]
 
 _COARSE_NS = 20_000_000
 _DUTY = 20
-"""How many times as long as a listing took no other is begun."""
+"""Minimum pause after a listing, as a multiple of its duration."""
 _EACH = 1e-4
 """Seconds without another listing for each name."""
 
@@ -46,7 +46,7 @@ class BoxScanner:
         self._coarse = False
         self.last: BoxScan | None = None
         self.due: float | None = None
-        """When a change that was seen is listed at the earliest (monotonic seconds); None: nothing waits."""
+        """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
 
     @property
     def times(self) -> dict[str, int]:
@@ -117,7 +117,8 @@ class BoxScanner:
 
 
 def _same_names(last: BoxScan, scan: BoxScan) -> bool:
-    """Whether two scans of one directory, with one mtime, found the same: a directory that rests is listed in one order."""
+    """Returns whether two scans of one directory, with the same mtime, found the same names. An unchanged directory is always
+    listed in the same order."""
     return (
         last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
         and last.doubles == scan.doubles and last.strange == scan.strange and last.names.same(scan.names)

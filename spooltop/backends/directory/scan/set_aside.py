@@ -1,4 +1,4 @@
-"""What was set aside: how much, how old, which ids. Each operation's folder is listed again only when it changed."""
+"""Tracks set-aside messages: count, age and ids. Each operation's folder is listed again only after it has changed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """One operation's folder as last listed. ``bytes`` None: not summed; ``times``: when those that were looked at were set
-    aside, in order; ``changed``: when the last one came or went."""
+    """Folder of one operation as last listed.
+
+    ``bytes`` None: not summed. ``times``: when the examined messages were set aside, in ascending order. ``changed``: when the
+    last message was added or removed.
+    """
 
     generation: tuple[int, int]
     names: tuple[str, ...]
@@ -42,7 +45,7 @@ class _Folder:
     changed: float
 
     def expired(self, by: float) -> tuple[int, bool]:
-        """How many were set aside at ``by`` or before, and whether that is all that is known."""
+        """Returns how many messages were set aside at ``by`` or before, and whether that number is only a lower bound."""
         sampled = len(self.names) > _SIZES_AT_MOST
         if sampled and self.changed <= by:
             return len(self.names), False
@@ -59,7 +62,7 @@ class Asides:
         self._rows: dict[tuple[Box, str, str], Row] = {}
         self._rows_of = -1
         self._whole: dict[Box, bool] = {}
-        """Whether the last look saw all of a box."""
+        """Maps each box to True if the last look saw all of it."""
         self.generation = 0
         """Changes whenever something came or went."""
 
