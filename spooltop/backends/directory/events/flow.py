@@ -1,6 +1,6 @@
-"""What came and what went: out of change events where they can be had, else out of the difference of two scans.
+"""Counts arrivals and departures: from change events where they are available, else from the difference of two scans.
 
-Every count is tied to an id: a message that goes back to ``new`` has not arrived, one that is put aside is not done.
+Every count is tied to an id: a message that goes back to ``new`` has not arrived, and one that is set aside is not done.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Gone:
     claimed_at: float | None
     source: str | None
     attempts: int | None
-    """Of an own claim how often it was tried before; None where nobody counts."""
+    """Number of earlier attempts, for a claim of our own; None where nobody counts attempts."""
 
 
 @dataclass(slots=True)
@@ -197,7 +197,8 @@ class FlowCounter:
         *,
         back: bool,
     ) -> None:
-        """One name for each return and one for each claim: what is told apart is how often each came, and where it stands now."""
+        """Counts the moves of a message that foreign consumers take. All its returns share one name, and so do all its claims:
+        they are counted from how often each name appeared and where the message is now."""
         came, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
         passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
         here = back or (bool(came) and (not left or any(in_new(name.raw) for name in came)))
@@ -240,7 +241,8 @@ class FlowCounter:
             self._tried.add(id)
 
     def _back(self, id: str) -> _Gone | None:
-        """What is known of a message that had left ``cur`` and is not done after all; None where it had not."""
+        """Removes and returns the record of a message that had left ``cur`` and is not done after all; None where there is
+        none."""
         for through in self._through:
             if (found := through.found.pop(id, None)) is not None:
                 return _Gone(through.turn, through.at, None, None, found[3] or None, 0 if found[5] else None)
@@ -316,7 +318,7 @@ class FlowCounter:
 
 
 def _last(claims: list[Name]) -> Name:
-    """Of the claims on one message in a batch, which come in no order, the one that was made last."""
+    """Returns the most recent claim on a message in a batch. The claims of a batch are unordered."""
     return max(claims, key=lambda name: name.claimed_us or 0)
 
 

@@ -48,17 +48,18 @@ _TURN = 100
 
 @dataclass(slots=True)
 class Events:
-    """What one read told: names by directory (as it was given). ``lost``: the kernel's queue overflowed. ``ended``: a directory
+    """Events from one read: names by directory (as it was given). ``lost``: the kernel's queue overflowed. ``ended``: a directory
     was removed, moved or unmounted."""
 
     added: dict[str, set[str]] = field(default_factory=dict)
     deleted: dict[str, set[str]] = field(default_factory=dict)
     back: dict[str, set[str]] | None = None
-    """Of the names that both came and went, those that came last. None: nobody knows the order."""
+    """Names that were both added and deleted and whose last event was the addition. None: the order is unknown."""
     repeats: dict[str, Counter[str]] = field(default_factory=dict)
-    """How often each name came after it had come before: a foreign consumer gives a message back under one and the same name."""
+    """Number of times each name was added again after its first addition: a foreign consumer gives a message back under the same
+    name every time."""
     gone_again: dict[str, Counter[str]] = field(default_factory=dict)
-    """How often each name went after it had gone before."""
+    """Number of times each name was deleted again after its first deletion."""
     count: int = 0
     lost: bool = False
     ended: bool = False
@@ -67,8 +68,8 @@ class Events:
 
 
 class Event(NamedTuple):
-    """One event. ``moved``: a file was moved to this name; ``closed``: it was closed after it was open for writing; ``made``: the
-    name is new, moved ones too."""
+    """Single event. ``moved``: a file was moved to this name; ``closed``: it was closed after it was open for writing; ``made``:
+    the name is new, which includes moved files."""
 
     watch: int
     name: str

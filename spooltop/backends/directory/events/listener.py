@@ -38,7 +38,7 @@ class Ear:
         self._watcher: Watcher | None = None
 
     def heard(self, dirs: SpoolDirs, mount: Mount | None) -> Heard:
-        """What was heard since the last time; begins to listen the first time."""
+        """Returns the events since the last call; the first call begins to listen."""
         if not self._wanted or sends_no_events(mount):
             return Heard()
         if self._watcher is None:
@@ -55,7 +55,7 @@ class Ear:
         return self._watcher is not None and not heard.listening and not heard.reason
 
     def how(self, heard: Heard, mount: Mount | None, *, period: float, since: float) -> Watch:
-        """How changes are noticed: by events, or by a listing every ``period`` seconds."""
+        """Describes how changes are noticed: by events, or by a listing every ``period`` seconds."""
         if not self._wanted:
             return Watch("once", "", None, since)
         if sends_no_events(mount):

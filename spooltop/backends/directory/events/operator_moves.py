@@ -47,7 +47,7 @@ class OperatorMoves:
 
     @staticmethod
     def take(announced: Announced, name: str, many: int = 1) -> int:
-        """Of ``many`` moves of ``name`` that were seen, those that an operator made."""
+        """Returns how many of the ``many`` observed moves of ``name`` an operator made, and deducts them from ``announced``."""
         left = announced.get(name, 0)
         if not left:
             return 0

@@ -25,14 +25,14 @@ _PASSED = re.compile(
     r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
 )
-"""Of claims joined by ``/`` those of our own messages, in their plain form and claimed for the first time: how often a later
-attempt came back is told by its name, one by one."""
+"""Matches, among claims joined by ``/``, first claims of our own messages in their plain form. Later attempts are counted one by
+one, because their names tell how often the message came back."""
 
 
 @dataclass(slots=True)
 class Through:
-    """Those of one batch by id. ``turn`` is the number of the look that comes next, ``at`` when the batch was told; ``late``:
-    nobody knows when what it tells has happened."""
+    """Short-lived messages of one batch, by id. ``turn`` is the number of the next look, ``at`` the time of the batch; ``late``:
+    the times at which its events happened are unknown."""
 
     turn: int
     at: float
@@ -55,7 +55,7 @@ class Through:
         return len(self.found) - (len(self.found.keys() & but) if but else 0)
 
     def sources(self, *, but: Set[str]) -> Iterable[str]:
-        """Of each that has one."""
+        """Returns the source of each message that has one. Ids in ``but`` are left out."""
         return [one[3] for id, one in self.found.items() if one[3] and id not in but]
 
     def last_claim_at(self) -> float:
@@ -64,7 +64,7 @@ class Through:
         return own if len(times) == len(self.found) else max(own, self.at)
 
     def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
-        """Of every ``step``-th."""
+        """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
         for _, id, put_us, _, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
                 # What is late is no sample of how long anything takes; and when within a batch it was claimed only a claim tells.

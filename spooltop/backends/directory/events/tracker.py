@@ -28,8 +28,8 @@ the other, and each at most once a second."""
 
 @dataclass(slots=True)
 class _Track:
-    """One message: when it was last seen anywhere, the names it was last heard of under, its last claim, when it left that, since
-    when it is nowhere."""
+    """State of one tracked message: when it was last seen anywhere, the last names known from events, its last claim, when it
+    left that claim, and since when it has been nowhere."""
 
     seen_at: float
     new: str | None = None
@@ -59,7 +59,7 @@ class Follower:
         self._aside_of = -1
 
     def hear(self, batches: Iterable[Batch]) -> None:
-        """What came and went since the last look."""
+        """Takes in the events since the last look."""
         for batch in batches:
             for raw in self._heard(batch.added.get(Box.NEW, ())):
                 name = grammar.parse(raw, claimed=False)
@@ -78,7 +78,8 @@ class Follower:
                     track.left_at = batch.at
 
     def _heard(self, raws: Iterable[str]) -> Iterable[str]:
-        """Those that may be of a message that is followed: where none is, canaries alone, so that no million names are parsed."""
+        """Selects names that may belong to a tracked message. If no message is tracked, only canaries are selected, so that
+        millions of names are not parsed."""
         return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
 
     def _track(self, id: str) -> _Track | None:
@@ -95,9 +96,9 @@ class Follower:
         *,
         current: bool,
     ) -> dict[str, TrackedMessage]:
-        """Where the first ``FOLLOWED_AT_MOST`` of ``ids`` are now; what was followed besides is forgotten. Claims that began
-        before ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last
-        look; ``current``: ``new`` has not changed since it was scanned."""
+        """Locates the first ``FOLLOWED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
+        ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last look;
+        ``current``: ``new`` has not changed since it was scanned."""
         ids = ids[:FOLLOWED_AT_MOST]
         if any(id not in self._tracks for id in ids):
             self._scanned = -1

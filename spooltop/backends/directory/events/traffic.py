@@ -25,7 +25,7 @@ def _changed_at(scan: BoxScan) -> float | None:
 
 
 class Traffic:
-    """What came and went since the last look. ``in_new`` tells whether a name stands in ``new`` now."""
+    """Counts the messages that came and went since the last look. ``in_new`` returns whether a name is in ``new`` now."""
 
     def __init__(self, asides: Asides, in_new: Callable[[str], bool]) -> None:
         self._asides = asides
@@ -72,7 +72,7 @@ class Traffic:
         return self._counter.take(now, exact=exact and heard.exact, measured=measured, aside=self._aside_ids)
 
     def _compare(self, now: float, new: BoxScan, cur: BoxScan, aside: set[str]) -> None:
-        """What two scans tell. Bounded: sets of a million names would stall everything."""
+        """Adds the difference of two scans. Bounded, because sets of a million names would stall everything."""
         self._compared_of = (new.number, cur.number)
         if len(new.names) + len(cur.names) > _COMPARED_AT_MOST:
             self._compared = None

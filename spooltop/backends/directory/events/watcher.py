@@ -39,9 +39,9 @@ Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What came and went at about one moment (``at``: epoch seconds): names by box, without order. ``back`` are the names that
-    both came to ``new`` and went, and stand there at the end; None where that is not known. ``late``: it may all have happened
-    seconds before, because this process was stopped or got no turn."""
+    """Names added and deleted at about one moment (``at``: epoch seconds), by box and unordered. ``back`` holds the names that
+    were both added to ``new`` and deleted from it and are there at the end; None where that is not known. ``late``: all of it may
+    have happened seconds earlier, because this process was stopped or not scheduled."""
 
     at: float
     added: Mapping[Box, set[str]]
@@ -49,18 +49,18 @@ class Batch:
     back: Set[str] | None = None
     late: bool = False
     back_in_cur: Set[str] = frozenset()
-    """The same of ``cur``; empty where that is not known."""
+    """The same for ``cur``; empty where that is not known."""
     repeats: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
-    """How often names came after the first time, by box."""
+    """Number of times each name was added after the first time, by box."""
     gone_again: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
-    """How often names went after the first time, by box."""
+    """Number of times each name was deleted after the first time, by box."""
 
     def came(self, box: Box, name: str) -> int:
-        """How often a name came that is among ``added``."""
+        """Returns how often ``name``, one of ``added``, was added."""
         return 1 + self.repeats.get(box, {}).get(name, 0)
 
     def went(self, box: Box, name: str) -> int:
-        """How often a name went that is among ``deleted``."""
+        """Returns how often ``name``, one of ``deleted``, was deleted."""
         return 1 + self.gone_again.get(box, {}).get(name, 0)
 
 

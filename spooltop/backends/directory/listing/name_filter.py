@@ -1,5 +1,5 @@
-"""What the names in ``new`` say, many at once: most differ in their time and their random part alone, so that each form of a name
-is read once and not each name."""
+"""Evaluates the names in ``new`` in bulk. Most names differ only in their time and their random part, so that each form of a name
+is parsed once instead of each name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _OWN = re.compile(r"(?<![^/])[0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9
 _FORMS_AT_MOST = 10_000
 
 Form = tuple[str, str, str]
-"""Of a name the put time (16 digits, µs), whether its id is one of our own ("P" or ""), and its attributes with their comma."""
+"""Form of a name: its put time (16 digits, µs), "P" if its id is one of our own (else ""), and its attributes with their
+comma."""
 
 
 def forms_of(text: str, names: Sequence[str]) -> list[Form | None]:
@@ -103,8 +104,8 @@ class NameTest:
         return True
 
     def split(self, places: Sequence[int], text: str, names: Sequence[str]) -> tuple[Sequence[int], Sequence[int]]:
-        """Of ``places`` in ``names``, which ``text`` holds joined by ``/``, those that are taken, their texts apart, and those
-        whose file has to be looked at."""
+        """Splits ``places`` in ``names``, which ``text`` holds joined by ``/``, into those accepted (their texts are not tested)
+        and those whose file has to be examined."""
         known, first, behind = self._forms, self._first, self._behind
         own = attributes_of(text, names)
         decided = {one: known["P", one] for one in set(own)}

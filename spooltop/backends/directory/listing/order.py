@@ -22,7 +22,7 @@ _SORTED_AT_MOST = 100_000
 _PIECE = 16_384
 _TEXTS_AT_ONCE = 262_144
 _TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
-"""Of each name of a chunk the time in front of it, in the form that ``scan.quick_put_us`` takes first, else nothing."""
+"""Captures the time at the front of each name of a chunk, in the form that ``scan.quick_put_us`` tries first; else nothing."""
 
 
 class Order(NamedTuple):
@@ -32,7 +32,7 @@ class Order(NamedTuple):
     unknown: array[int]
 
     def only(self, mask: bytearray) -> Order:
-        """What ``mask`` takes, a byte a place (1: it does), in this order."""
+        """Keeps the places that ``mask`` selects (one byte per place, 1: selected), in this order."""
         return Order(_only(self.known, mask), _only(self.unknown, mask)) if 0 in mask else self
 
     def places(self, *, reverse: bool) -> array[int]:
@@ -44,8 +44,8 @@ class Order(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What the columns of a message hold. ``put_us`` is the time that a name tells (µs), ``times`` are those of names that tell
-    none, ``size`` is None of what has gone."""
+    """Sources of the column values of a message. ``put_us`` returns the time in a name (µs), ``times`` holds the times of names
+    without one, ``size`` returns None for a message that has gone."""
 
     put_us: Callable[[str], int | None]
     times: Mapping[str, int]

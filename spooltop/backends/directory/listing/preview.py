@@ -1,4 +1,4 @@
-"""What is told of a list while it is made: how far that has come, how many match so far, and the first of these."""
+"""Reports on a list while it is being made: the progress, the number of matches so far, and the first of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ahead:
         return self._meanwhile is not None
 
     def stage(self, until: float) -> None:
-        """What follows is the work up to the share ``until`` of all."""
+        """Begins the next stage of the work, which ends at the share ``until`` of the whole."""
         self._from, self._to = self._to, until
 
     def take(self, names: Sequence[str]) -> None:
