@@ -20,7 +20,7 @@ _COMPARED_AT_MOST = 100_000
 
 
 def _changed_at(scan: BoxScan) -> float | None:
-    """When something last came to the box or went."""
+    """Returns when a name was last added to or removed from the box."""
     return None if scan.generation is None else scan.generation[2] / 1e9
 
 

@@ -1,8 +1,8 @@
-"""Which process holds the presence lock of a claim, where it is not the one that the presence file names.
+"""Finds the process that holds the presence lock of a claim where it is not the process that the presence file names.
 
-A child that inherits the descriptor keeps the lock after its parent, and whoever may write the file can lock it too. Descriptors
-(proc(5): fd, fdinfo) tell both apart: parent and child share one open file, so that the child stands where the parent stopped
-writing. This names somebody to look at; the verdict stands on the lock alone.
+A child that inherits the descriptor keeps the lock after its parent has ended, and anyone who may write the file can lock it too.
+Descriptors (proc(5): fd, fdinfo) distinguish the two cases: parent and child share one open file, so the file offset of the child
+is where the parent stopped writing. The result names a process to look at; the verdict depends on the lock alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _SOON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock, None where that is not visible. ``words`` is the evidence, "lives" for the consumer itself."""
+    """Holder of the lock. ``process`` is None where it is not visible. ``words`` is the evidence, "lives" for the consumer
+    itself."""
 
     process: Process | None
     words: str

@@ -1,7 +1,7 @@
-"""Whether the holders of claims live. A consumer that lives is never called dead; else the verdict is unknown.
+"""Judges whether the holders of claims are alive. A living consumer is never called dead; without proof the verdict is unknown.
 
-Order of looking: the names of ``cur`` were listed first, then each holder is tested once, then each claim without a holder is
-looked up again; only what still stands as the same file is dead.
+Order of the checks: the names of ``cur`` were listed first, then each holder is tested once, then each claim without a holder is
+looked up again. Only a claim that is still there as the same file is dead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HELD_LONG = 60.0
 
 @dataclass(slots=True)
 class _Claim:
-    """What is remembered of one name in ``cur``. ``seen`` is CLOCK_BOOTTIME of the first look that found it."""
+    """State kept for one name in ``cur``. ``seen`` is the CLOCK_BOOTTIME of the first look that found it."""
 
     name: Name
     inode: int
@@ -145,7 +145,8 @@ class Owners:
         return changed
 
     def alive(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
-        """How many consumers of the protocol's own kind live; None where none ever was, or they may not be looked at."""
+        """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
+        cannot be read."""
         try:
             folder = dirs.own(presence.CONSUMERS)
             if folder is None:
@@ -257,7 +258,7 @@ class Owners:
         return (claim.row.in_box_age(self._processes.wall()) or 0.0) > _HELD_LONG
 
     def _person(self, pid: int) -> Process | None:
-        """What is visible of a living process; its command and user are read once."""
+        """Returns the visible facts about a living process; its command and user are read once."""
         return self._described(self._processes.process(pid))
 
     def _described(self, process: Process | None) -> Process | None:

@@ -1,4 +1,5 @@
-"""Who has a file open or locked: descriptors of all processes (proc(5): fd, fdinfo), and the kernel's table of locks."""
+"""Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
+kernel's lock table."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ __all__ = ["Asked", "holders_of"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One file that is asked about. ``fd`` is the directory it lies in; ``of`` names it where it is not the file itself;
-    ``holds`` says what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) since when."""
+    """File whose users are wanted. ``fd`` is its directory; ``of`` describes it where it is not the main file; ``holds`` says
+    what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) when that began."""
 
     found: os.stat_result
     fd: int
@@ -65,7 +66,7 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
 
 
 def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
-    """Of each process the most that it can do with the file."""
+    """Yields each process with the highest access that it has to the file."""
     most: dict[int, bool] = {}
     unsure: dict[int, None] = {}
     for one in opened:
@@ -81,7 +82,8 @@ def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
 
 
 def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
-    """Whose lock it is: by the table, else (OFD, the child of a process that ended) by the ``lock:`` lines of descriptors."""
+    """Returns the owners of a lock: from the table, else (OFD lock, or the child of a process that ended) from the ``lock:``
+    lines of descriptors."""
     if line.pid > 0 and processes.exists(line.pid):
         process = processes.process(line.pid)
         if process is None or not process.zombie:

@@ -1,4 +1,4 @@
-"""Whether the living holders of old claims do anything: the CPU time that they used, looked at every few seconds."""
+"""Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds."""
 
 from __future__ import annotations
 

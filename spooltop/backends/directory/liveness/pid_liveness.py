@@ -1,5 +1,5 @@
-"""Whether the pid in the name of a claim still stands for the process that made it. A living holder is never called dead, but
-where the setting ``claims.pids`` says wrongly that it runs here."""
+"""Judges whether the pid in the name of a claim still refers to the process that made it. A living holder is never called dead,
+except where the setting ``claims.pids`` wrongly says that it runs here."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ MARGIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Sureness:
-    """What may be concluded from here. ``local``: only this machine mounts the file system. ``all_pids``: first pid namespace.
-    ``pids_here``: somebody vouches that all pids are those of processes of this pid namespace (``claims.pids``)."""
+    """Conditions for conclusions about pids. ``local``: only this machine mounts the file system. ``all_pids``: this is the first
+    pid namespace. ``pids_here``: the user vouches that all pids are those of processes of this pid namespace
+    (``claims.pids``)."""
 
     local: bool
     all_pids: bool
@@ -65,11 +66,11 @@ class Clockwork:
 def judge_pid(
     pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Sureness
 ) -> tuple[Verdict, str]:
-    """Whether the holder of a claim that names only a pid lives. Pure.
+    """Judges whether the holder of a claim that names only a pid is alive. Pure.
 
     ``there`` is the answer of kill(pid, 0), ``process`` what is visible under that number, ``namesakes`` all processes with that
-    number in any pid namespace (None: not all are visible). ``known_at`` is a moment (CLOCK_BOOTTIME) at which the claim stood
-    already.
+    number in any pid namespace (None: not all are visible). ``known_at`` is a moment (CLOCK_BOOTTIME) at which the claim already
+    existed.
     """
     if there is None:
         return Verdict.UNKNOWN, f"no process can have pid {pid}"

@@ -43,7 +43,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Openers:
-    """Who has some files open: (device, inode) → pids. ``all_seen`` is False where descriptors of others cannot be read."""
+    """Processes that have some files open: (device, inode) → pids. ``all_seen`` is False where descriptors of others cannot be
+    read."""
 
     by_file: Mapping[tuple[int, int], tuple[int, ...]]
     all_seen: bool
@@ -51,7 +52,7 @@ class Openers:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """One open descriptor. ``writing`` None: its flags could not be read any more."""
+    """Open descriptor. ``writing`` None: its flags could no longer be read."""
 
     pid: int
     number: int
@@ -149,7 +150,7 @@ class Processes:
         return found
 
     def process(self, pid: int, *, described: bool = False) -> Process | None:
-        """What ``/proc`` shows of a process, None where that is nothing. ``described`` tells its command, user and start too."""
+        """Reads a process from ``/proc``; None where nothing is visible. ``described`` adds its command, user and start."""
         raw = self._bytes(f"{pid}/stat")
         if raw is None:
             return None
@@ -166,8 +167,8 @@ class Processes:
         return Process(pid, started, zombie, command, user, since, stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
-        """What a process and all its living descendants have used: (pid, start in epoch seconds, CPU seconds so far, those of
-        children that ended included) of each. None where not all of it is visible."""
+        """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
+        seconds so far, including those of children that ended). None where not all of it is visible."""
         import psutil  # the first process that is asked for pays the 20 ms
 
         family = [pid]
@@ -202,7 +203,7 @@ class Processes:
         return found
 
     def files_of(self, pid: int) -> set[tuple[int, int]] | None:
-        """What a process has open: (device, inode); None where its descriptors cannot be read."""
+        """Returns the files that a process has open, as (device, inode); None where its descriptors cannot be read."""
         folder = f"{self._proc}/{pid}/fd"
         found: set[tuple[int, int]] = set()
         try:
@@ -218,7 +219,8 @@ class Processes:
         return found
 
     def locked_at(self, pid: int, number: int, inode: int) -> int | None:
-        """Where in its file a descriptor stands that is open for writing and holds a write lock on ``inode``; None for others."""
+        """Returns the file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for
+        others."""
         at, writing, locked = None, False, False
         for line in (self._bytes(f"{pid}/fdinfo/{number}") or b"").splitlines():
             if line.startswith(b"pos:"):
@@ -239,7 +241,8 @@ class Processes:
         return ticks / self._ticks
 
     def openers(self, files: set[tuple[int, int]]) -> Openers:
-        """Which processes have one of ``files`` (device, inode) open. Looks at every descriptor there is: ask seldom."""
+        """Finds the processes that have one of ``files`` (device, inode) open. Reads every descriptor there is: call it
+        rarely."""
         found, all_seen = self._opened(files)
         return Openers({key: tuple(dict.fromkeys(pid for pid, _ in those)) for key, those in found.items()}, all_seen)
 

@@ -1,7 +1,8 @@
-"""Who writes the files in ``tmp``: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
+"""Judges the files in ``tmp`` by their writers: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
 
-Locks are read from the table of the kernel and never tried: a writer that finds its own file locked by a viewer would fail.
-Only what a reader cannot do counts as writing: a write lock, a descriptor that is open for writing. A flock takes neither.
+Locks are read from the kernel's table and never tried: a writer that finds its own file locked by a viewer would fail. Only
+evidence that a reader cannot produce counts as writing: a write lock, or a descriptor that is open for writing. A flock requires
+neither.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OPENERS_FOR = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who a name says to write the file: ``<time>.<pid>.<host>`` (maildir(5))."""
+    """Writer of a file according to its name: ``<time>.<pid>.<host>`` (maildir(5))."""
 
     pid: int
     host: str
@@ -49,7 +50,7 @@ def writer_of(id: str) -> Writer | None:
 
 @dataclass(slots=True)
 class _File:
-    """What is remembered of one file: as it was when it last changed, and when that was (CLOCK_BOOTTIME)."""
+    """State of one file at its last change, and the time of that change (CLOCK_BOOTTIME)."""
 
     size: int
     mtime_ns: int
@@ -231,8 +232,8 @@ class TmpFiles:
         return Verdict.ABANDONED, f"its lock is free · {nobody}", owner
 
     def _taken(self, pids: Iterable[int]) -> Callable[[int], bool]:
-        """Whether one of ``pids``, that is gone here, may be a process in another namespace: asked for all at the first that is,
-        because it costs a read of every ``status`` there is."""
+        """Returns a test for a pid, one of ``pids`` and gone here, that may be a process in another namespace. The first call
+        looks up all ``pids``, because that costs a read of every ``status`` there is."""
         known: list[Mapping[int, Sequence[Process]] | None] = []
 
         def taken(pid: int) -> bool:
@@ -248,7 +249,8 @@ class TmpFiles:
         return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
 
     def _asked(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
-        """Who has the files open: asked again when there are others, and every few seconds."""
+        """Returns the processes that have the files open. They are read again when ``wanted`` has new files, and every few
+        seconds."""
         if not wanted:
             return Descriptors({}, True)
         asked_at, known, opened = self._opened

@@ -1,4 +1,5 @@
-"""Which files a question "who has it?" is about: a message and its holder's presence file, a lock, a cursor file and its lock."""
+"""Selects the files that the question "who has it?" is about: a message and its holder's presence file, a lock, a cursor file and
+its lock."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
-    """Of a message in any box. Raises ``Unreadable`` where it is gone or none of this spool."""
+    """Finds the processes that hold a message in any box. Raises ``Unreadable`` where it is gone or not in this spool."""
     box, operation, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     with _telling(shown):
@@ -48,8 +49,8 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
 
 
 def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
-    """Of a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a lock, or a cursor file, with
-    the lock beside it. Raises ``Unreadable``."""
+    """Finds the processes that hold a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a
+    lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
     with _telling(escape(path)), _folder(path, folders) as folder:
         name = os.path.basename(path)
         asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
