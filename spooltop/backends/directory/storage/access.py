@@ -1,4 +1,4 @@
-"""Whose a file is, and what whoever may not change it is told to try."""
+"""Names the owner of a file, and the command to try for users who may not change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room on the disk, and who runs this."""
+"""Free space on the disk, and the user who runs this."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["disk_of", "who_am_i"]
 
 _CHANGES = (Action.REQUEUE, Action.PURGE, Action.INJECT)
 _REMOVABLE = {"tickets": "tickets", "locks": "stale locks"}
-"""What can be removed where there is nothing else, by layout."""
+"""Objects that can be removed where nothing else can, by layout."""
 
 
 def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk:
-    """What statvfs(3) tells of the file system of ``fd``: f_bavail and f_favail count for users, root has a little more."""
+    """Reads statvfs(3) of the file system of ``fd``: f_bavail and f_favail count for users, root has a little more."""
     kind = mount.fs_type if mount is not None else "?"
     try:
         free = os.fstatvfs(fd)
@@ -60,7 +60,7 @@ def _group_name(gid: int) -> str:
 
 
 def _closed(dirs: SpoolDirs | None) -> str:
-    """Which box this user may not change and whose it is, shortly; empty where there is none."""
+    """Names a box that this user may not change, with its owner and mode; empty where there is none."""
     for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
         if fd is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
             found = os.fstat(fd)
@@ -70,7 +70,7 @@ def _closed(dirs: SpoolDirs | None) -> str:
 
 
 def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDirs | None = None, layout: str = "") -> Viewer:
-    """Who runs this and what they may do, in words: "read-write", "read-only: cur is memex:memex 0750"."""
+    """Returns the user who runs this and their rights in words: "read-write", "read-only: cur is memex:memex 0750"."""
     uid = os.geteuid()
     if read_only:
         words = "READ-ONLY"

@@ -1,4 +1,4 @@
-"""Which file system a descriptor lies on: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5)."""
+"""Finds the file system of a descriptor: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo",
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs (btrfs)."""
+    """Mount from a line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs
+    (btrfs)."""
 
     number: int
     device: tuple[int, int]

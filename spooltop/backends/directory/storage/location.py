@@ -1,4 +1,4 @@
-"""Where a message stands in a directory spool, and the identity by which a plan pins it."""
+"""Place of a message in a directory spool, and the identity by which a plan pins it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import ASIDE, Box, Json
 __all__ = ["OPERATION", "Place", "Ref", "is_pinned", "kind_of", "safe_name"]
 
 OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
-"""What the folder of an operation below ``.spooltop`` may be called."""
+"""Valid names for the folder of an operation below ``.spooltop``."""
 
 
 def safe_name(name: str) -> bool:
@@ -69,9 +69,9 @@ class Ref(NamedTuple):
     folder_id: tuple[int, int]
     token: str | None = None
     target: Place | None = None
-    """Where exactly it goes; None leaves the folder to the operation, and the box too where ``box`` is None."""
+    """Exact destination; None leaves the folder to the operation, and the box too where ``box`` is None."""
     meta: Mapping[str, Json] | None = None
-    """What goes beside it there; None: what the action has to say."""
+    """Metadata written beside it there; None: the metadata that the action supplies."""
     box: Box | None = None
 
 
@@ -81,7 +81,7 @@ def is_pinned(found: stat_result, ino: int, size: int, ctime_ns: int) -> bool:
 
 
 def kind_of(found: stat_result) -> str:
-    """What a file is if not a message, in words; empty for a regular file."""
+    """Describes a file that is not a message, in words; empty for a regular file."""
     mode = found.st_mode
     if stat.S_ISREG(mode):
         return ""

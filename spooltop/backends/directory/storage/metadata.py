@@ -1,4 +1,4 @@
-"""What lies beside a message that was set aside, read as what it is: anybody's words."""
+"""Reads the metadata beside a message that was set aside. It is untrusted, because anybody may have written it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
 
 
 def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
-    """What ``known_of`` tells, out of ``found``, which anybody may have written."""
+    """Extracts the fields that ``known_of`` returns from ``found``, which anybody may have written."""
     was = found.get("was")
     return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
 

@@ -1,4 +1,4 @@
-"""What stands under a name right now, where not to see it is an answer too."""
+"""Looks up names as they are right now. A name that cannot be seen is an answer too, not an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Sight:
         self._files = files
 
     def there(self, name: str, dir_fd: int) -> bool | None:
-        """Whether there is anything under that name; None where it is not to be seen."""
+        """Returns whether anything exists under that name; None where that cannot be seen."""
         try:
             self._files.stat(name, dir_fd)
         except FileNotFoundError:
@@ -30,7 +30,8 @@ class Sight:
             return None  # not there, or not to be seen: then it is not known to be there
 
     def ctime_ns(self, name: str, dir_fd: int, ino: int) -> int:
-        """Where a consumer was quicker the file has gone on already: 0."""
+        """Returns the ctime (ns) of the file ``ino`` under that name; 0 where a consumer was quicker and the file has already
+        moved on."""
         try:
             found = self._files.stat(name, dir_fd)
         except OSError:

@@ -17,7 +17,7 @@ _MOUNT_FOR = 5.0
 
 
 class Place:
-    """One spool's descriptors, the one of its parent, and its mount. ``monotonic`` is a clock that only runs forward."""
+    """Descriptors of one spool and of its parent directory, and its mount. ``monotonic`` is a clock that only runs forward."""
 
     def __init__(self, path: str, files: Files, monotonic: Callable[[], float]) -> None:
         self.path = path

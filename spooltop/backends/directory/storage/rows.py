@@ -17,7 +17,7 @@ __all__ = ["aside_row", "claim_row", "kind_of_file", "tried_of"]
 
 
 def kind_of_file(found: os.stat_result) -> str:
-    """What a thing that is no plain file is, in words."""
+    """Describes something that is not a regular file, in words."""
     return f"{kind_of(found)}, not a message"
 
 
@@ -54,7 +54,7 @@ def claim_row(name: Name, found: os.stat_result | None) -> Row:
 
 
 def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]:
-    """What the names ``waiting`` in ``new`` and the names of ``claims`` tell of earlier attempts."""
+    """Collects the earlier attempts recorded in the names ``waiting`` in ``new`` and in the names of ``claims``."""
     found = []
     for raw in waiting:
         name = parse(raw, claimed=False)
