@@ -85,7 +85,7 @@ def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str |
     from .backends.directory.journal.log_files import LogFiles
     from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
     from .backends.directory.locks.operator import LockOperator
-    from .backends.directory.operator.chain import Together
+    from .backends.directory.operator.chain import OperatorChain
     from .backends.directory.operator.operator import DirectoryOperator
     from .backends.directory.rescan import FreshRows
     from .operate.consumers_note import at_work
@@ -110,7 +110,7 @@ def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str |
     )
     locks = LockOperator(reader.path, logs, read_only=why, clock=clock, stale_after=wanted.stale_after)
     flags = ("--as", "spool") if as_spool else ()
-    all_of_it = Together(Together(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
         all_of_it, wanted.path, clock, flags=flags, copies=wanted.copies, at_work=taking, retention=wanted.retention,
         redactor=wanted.redactor,
@@ -124,7 +124,7 @@ def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
     from .backends.directory.journal.log_files import LogFiles
     from .backends.directory.journal.log_store import STATE_DIR, StateLogs
     from .backends.directory.locks.operator import LockOperator
-    from .backends.directory.operator.chain import Together
+    from .backends.directory.operator.chain import OperatorChain
     from .operate.operations import Operations
 
     target, clock = wanted.target, wanted.clock
@@ -139,7 +139,8 @@ def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
         target.path, logs, beside=False, clock=clock, cursor_files=wanted.cursor_files,
         redactor=wanted.redactor,
     )
-    return Operations(Together(cursors, locks, Action.UNLOCK), wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)
+    both = OperatorChain(cursors, locks, Action.UNLOCK)
+    return Operations(both, wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)
 
 
 def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:

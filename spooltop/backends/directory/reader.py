@@ -40,11 +40,11 @@ from .liveness.pid_liveness import ANY_HOST, Clockwork, Sureness, check_pids
 from .liveness.processes import Processes
 from .liveness.tmp_liveness import TmpFiles
 from .liveness.users_of import who_has, who_has_path
-from .operator.chain import can_both
+from .operator.chain import combined_capabilities
 from .operator.permission import can_change
 from .scan.age_histogram import AgeCounter
 from .scan.box_states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
-from .scan.boxes import Boxes, Doubles
+from .scan.boxes import Boxes, DuplicateIds
 from .scan.scan import BoxScan, generation_of, quick_put_us
 from .scan.set_aside import Asides
 from .side_files import Beside
@@ -326,7 +326,8 @@ class DirectoryReader:
         try:
             with self._beside.folders(dirs) as folders:
                 why = cursor_rights(cursors, folders)
-            return can_both(can_change(dirs), Capabilities() if why is None else Capabilities({Action.SET_CURSOR: why}))
+            cursors_can = Capabilities() if why is None else Capabilities({Action.SET_CURSOR: why})
+            return combined_capabilities(can_change(dirs), cursors_can)
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 
@@ -363,7 +364,7 @@ class DirectoryReader:
         except OSError:
             return False
 
-    def _strange_rows(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], doubles: Doubles) -> tuple[Row, ...]:
+    def _strange_rows(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], doubles: DuplicateIds) -> tuple[Row, ...]:
         rows: list[Row] = []
         if dirs.new is not None:
             look = self._stat(Box.NEW)
@@ -376,7 +377,7 @@ class DirectoryReader:
         self._strange = tuple(by_key.values())
         return self._strange
 
-    def _settle(self, scans: dict[Box, BoxScan], asides: dict[Box, BoxState], doubles: Doubles) -> None:
+    def _settle(self, scans: dict[Box, BoxScan], asides: dict[Box, BoxState], doubles: DuplicateIds) -> None:
         """Notes whether a list may differ from the look before, and when the next look is due."""
         state = (
             tuple(scan.number for scan in scans.values()), self._claims, self._tmp, self._asides.generation, doubles,

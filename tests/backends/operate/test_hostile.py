@@ -28,7 +28,7 @@ import pytest
 from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import SpoolPathLogs
-from spooltop.backends.directory.operator.chain import Together
+from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshRows
@@ -95,7 +95,7 @@ class Ground:
             path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
         cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), beside=True)
-        return Operations(Together(operator, cursors, Action.SET_CURSOR), path)
+        return Operations(OperatorChain(operator, cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:
         """What ``work`` says of it in a child: lines of errors that a person is shown. Fails where it blocks or breaks."""

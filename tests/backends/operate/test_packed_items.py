@@ -10,7 +10,7 @@ from dataclasses import fields
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator.batches import errands_of, errands_one_by_one
+from spooltop.backends.directory.operator.batches import batch_item_by_item, batch_of
 from spooltop.backends.directory.operator.packed_items import Batch, PackedItems
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
@@ -87,7 +87,7 @@ def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
 
 @pytest.mark.parametrize("action", [Action.REQUEUE, Action.PURGE, Action.HOLD])
 def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
-    """The errands of a batch, made by columns, are those of its items, each looked at."""
+    """The moves of a batch, made by columns, are those of its items, each looked at."""
     for number in range(CHUNK):
         claim = f"{desk.id(number)},n={number % 4},c={'a' * 32}.{1795222800000000 + number:016d}:2,P4290"
         (desk.path / "cur" / claim).write_bytes(b"x" * (number % 3))
@@ -96,11 +96,11 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
     assert isinstance(batch, Batch)
     with SpoolDirs(desk.path) as dirs:
         together, single = (
-            made(Folders(dirs), plan, batch, user="ann", at=1.5) for made in (errands_of, errands_one_by_one)
+            made(Folders(dirs), plan, batch, user="ann", at=1.5) for made in (batch_of, batch_item_by_item)
         )  # fmt: skip
-        assert together.alike is not None and single.alike is None
+        assert together.uniform is not None and single.uniform is None
         assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
-        assert together.spelled() == single.spelled()
+        assert together.encoded() == single.encoded()
         assert len(list(together)) == CHUNK
     assert [list(column) for column in item_columns(batch)] == [list(column) for column in item_columns(list(batch))]
     one = Batch.of(batch[:1])

@@ -19,7 +19,7 @@ from spooltop.backends.directory.events.inotify import Events
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.locks.operator import LockOperator
-from spooltop.backends.directory.operator.chain import Together
+from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
@@ -379,10 +379,10 @@ def test_what_a_look_allows_is_what_an_operator_does(
     if gone != "new":  # without it no operator opens
         messages = DirectoryOperator(str(spool), rows=lambda box, _: [], again=lambda box, names: {}, read_only=read_only)
         books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
-        operator = Together(
+        operator = OperatorChain(
             messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
         )
-        operator = Together(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
+        operator = OperatorChain(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
         assert sight.capabilities == operator.capabilities()
         assert (sight.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]

@@ -90,12 +90,12 @@ def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) ->
             return [line.pid]
     if line.waits:
         return [line.pid if line.pid > 0 else None]
-    heirs: list[int | None] = []
+    inheritors: list[int | None] = []
     for pid in dict.fromkeys(one.pid for one in opened):
         own = parse_locks(b"\n".join(processes.lock_lines(pid)))
         if any(held.inode == line.inode and held.kind == line.kind for held in own):
-            heirs.append(pid)
-    return heirs or [None]
+            inheritors.append(pid)
+    return inheritors or [None]
 
 
 def _notes(asked: list[Asked], whole: bool, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:

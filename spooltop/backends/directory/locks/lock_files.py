@@ -255,12 +255,12 @@ class LockFiles:
         if line.waits:
             return [line.pid if line.pid > 0 else None]
         openers = self._processes.openers({(status.st_dev, status.st_ino)})
-        heirs: list[int | None] = []
+        inheritors: list[int | None] = []
         for pid in openers.by_file.get((status.st_dev, status.st_ino), ()):
             own = parse_locks(b"\n".join(self._processes.lock_lines(pid)))
             if any(held.inode == line.inode and held.kind == line.kind for held in own):
-                heirs.append(pid)
-        return heirs or [None]
+                inheritors.append(pid)
+        return inheritors or [None]
 
 
 def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a plan lists, item by item, as errands: from where exactly to where exactly, and what is written beside it there."""
+"""What a plan lists, item by item, as batch: from where exactly to where exactly, and what is written beside it there."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .candidates import FORCEABLE
 from .packed_items import BOX, VERDICT, Batch, Refs
 from .rules import RULES
 
-__all__ = ["Alike", "Errand", "Errands", "Way", "all_done", "errands_of", "errands_one_by_one"]
+__all__ = ["Move", "MoveBatch", "MoveMode", "UniformBatch", "all_done", "batch_item_by_item", "batch_of"]
 
 
-class Way(NamedTuple):
+class MoveMode(NamedTuple):
     """What most messages of a batch have in common.
 
     ``meta`` goes beside a message that is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
@@ -39,7 +39,7 @@ class Way(NamedTuple):
     elsewhere: str = ""
 
 
-class Errand(NamedTuple):
+class Move(NamedTuple):
     """One message to move, or to delete: then ``to_box`` is None and so is all of the target. ``was`` is what was known of it
     where it was set aside, which goes with the move. Flat, because a million of them are made."""
 
@@ -55,102 +55,102 @@ class Errand(NamedTuple):
     to_name: str
     to_folder: str
     planned: Verdict | None
-    way: Way
+    mode: MoveMode
     was: Mapping[str, Json] | None = None
 
 
-_flat = partial(tuple.__new__, Errand)
+_flat = partial(tuple.__new__, Move)
 
 
-class Alike(NamedTuple):
+class UniformBatch(NamedTuple):
     """What the messages of a batch that go out of one box into one box have in common. None of them has a folder or meta."""
 
     box: Box
     folder_id: tuple[int, int]
     to_box: Box
     to_folder: str
-    way: Way
+    mode: MoveMode
 
 
-class Errands:
-    """Those of one batch, by columns: each is made when its turn comes. ``alike`` where they are."""
+class MoveBatch:
+    """Those of one batch, by columns: each is made when its turn comes. ``uniform`` where they are."""
 
-    def __init__(self, columns: Sequence[Sequence[Any]], alike: Alike | None = None) -> None:
+    def __init__(self, columns: Sequence[Sequence[Any]], uniform: UniformBatch | None = None) -> None:
         self._columns = columns
-        self.alike = alike
+        self.uniform = uniform
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def __iter__(self) -> Iterator[Errand]:
+    def __iter__(self) -> Iterator[Move]:
         return map(_flat, zip(*self._columns, strict=True))
 
-    def __getitem__(self, place: int) -> Errand:
-        return Errand._make([column[place] for column in self._columns])
+    def __getitem__(self, place: int) -> Move:
+        return Move._make([column[place] for column in self._columns])
 
     def column(self, field: str) -> Sequence[Any]:
-        return self._columns[Errand._fields.index(field)]
+        return self._columns[Move._fields.index(field)]
 
-    def to_look_at(self) -> Iterable[tuple[Box, str, str | None]]:
+    def to_recheck(self) -> Iterable[tuple[Box, str, str | None]]:
         """(box, name, token) of those that a living holder keeps where they are."""
-        if self.alike is not None and (self.alike.way.forced or self.alike.box is Box.NEW):
+        if self.uniform is not None and (self.uniform.mode.forced or self.uniform.box is Box.NEW):
             return ()
-        boxes, names, tokens, ways = map(self.column, ("box", "name", "token", "way"))
-        return (one[:3] for one in zip(boxes, names, tokens, ways, strict=True) if not one[3].forced)
+        boxes, names, tokens, modes = map(self.column, ("box", "name", "token", "mode"))
+        return (one[:3] for one in zip(boxes, names, tokens, modes, strict=True) if not one[3].forced)
 
-    def take_claims_away(self) -> bool:
+    def removes_claims(self) -> bool:
         """True where a claim is to leave the boxes, or to be deleted."""
-        if self.alike is not None:
-            return self.alike.box is Box.CUR and self.alike.to_box not in LIVE
+        if self.uniform is not None:
+            return self.uniform.box is Box.CUR and self.uniform.to_box not in LIVE
         return any(box is Box.CUR and to not in LIVE for box, to in zip(self.column("box"), self.column("to_box"), strict=True))
 
-    def spelled(self) -> list[str]:
+    def encoded(self) -> list[str]:
         """As the journal announces them."""
         boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
-        if (alike := self.alike) is not None:
-            goes = alike.to_box, alike.to_folder
-            return encode_uniform_moves((alike.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
+        if (uniform := self.uniform) is not None:
+            goes = uniform.to_box, uniform.to_folder
+            return encode_uniform_moves((uniform.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
         return encode_moves(
             Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
         )
 
-    def results(self, ids: Sequence[str], came: BatchOutcome, again: Callable[[], Results]) -> Results:
+    def results(self, ids: Sequence[str], outcome: BatchOutcome, again: Callable[[], Results]) -> Results:
         """``ids`` are those of the items, ``came`` what came of them, as far as it went. ``again`` has the same once more where
         all of them are done and there is nothing else to say."""
-        count = len(came)
-        names, to_names, ways = (self.column(field)[:count] for field in ("name", "to_name", "way"))
-        outcomes, reasons, there = came.columns()
-        if self.alike is None:  # what is alike goes where the action says
+        count = len(outcome)
+        names, to_names, modes = (self.column(field)[:count] for field in ("name", "to_name", "mode"))
+        outcomes, reasons, there = outcome.columns()
+        if self.uniform is None:  # what is uniform goes where the action says
             reasons = [
-                reason or (way.elsewhere if really else "") for reason, way, really in zip(reasons, ways, there, strict=True)
+                reason or (mode.elsewhere if really else "") for reason, mode, really in zip(reasons, modes, there, strict=True)
             ]
         became = to_names if all(there) else [name if really else "" for name, really in zip(to_names, there, strict=True)]
-        plain = self.alike is not None and not came.others and count == len(self)
+        plain = self.uniform is not None and not outcome.others and count == len(self)
         return Results(Columns(ids[:count], names, outcomes, reasons, became), again if plain else None)
 
 
 def all_done(items: Sequence[Item], start: int) -> Results:
-    """Of the chunk of a plan that begins there, whose messages are alike, when all are done."""
+    """Of the chunk of a plan that begins there, whose messages are uniform, when all are done."""
     chunk = Batch.of(items[start : start + CHUNK])
     told, refs = item_columns(chunk), chunk.refs
     became = told.names if refs.target_box == (None,) else expand(refs.target_name, CHUNK)
     return Results(Columns(told.ids, told.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
 
 
-def errands_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:
+def batch_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
     """Of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
-    alike = _all_alike(_Ways(plan, user, at), Batch.of(items).refs, len(items))
-    return alike or errands_one_by_one(folders, plan, items, user=user, at=at)
+    uniform = _uniform_batch(_Modes(plan, user, at), Batch.of(items).refs, len(items))
+    return uniform or batch_item_by_item(folders, plan, items, user=user, at=at)
 
 
-def errands_one_by_one(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> Errands:
+def batch_item_by_item(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
     """The same, whatever they are."""
-    ways = _Ways(plan, user, at)
-    return Errands(list(zip(*[_errand(folders, ways, item) for item in items], strict=True)))
+    modes = _Modes(plan, user, at)
+    return MoveBatch(list(zip(*[_move_of(folders, modes, item) for item in items], strict=True)))
 
 
-class _Ways:
-    """The ways of one batch, each made once; and where a target leaves it open, what it is."""
+class _Modes:
+    """The modes of one batch, each made once; and where a target leaves it open, what it is."""
 
     def __init__(self, plan: Plan, user: str, at: float) -> None:
         self.requeues = plan.action is Action.REQUEUE
@@ -163,7 +163,7 @@ class _Ways:
         # The undo of what was put sets it aside.
         self._into = Box.TRASH if self._undo else None if plan.deletes else RULES[plan.action].target
         self._folder = Place(Box.TRASH, "any", plan.operation).folder  # a place below it needs no check but that of its name
-        self._known: dict[tuple[Box, str], Way] = {}
+        self._known: dict[tuple[Box, str], MoveMode] = {}
 
     def target(self, box: Box | None) -> tuple[Box | None, str]:
         """(box, folder) for what goes to ``box``, or where None, to where the action says."""
@@ -172,13 +172,13 @@ class _Ways:
             raise ValueError(f"what it is called in {into} is not said")
         return into, "" if into is None else self._folder
 
-    def usual(self, box: Box, to_folder: str) -> Way:
-        way = self._known.get((box, to_folder))
-        if way is None:
+    def usual(self, box: Box, to_folder: str) -> MoveMode:
+        mode = self._known.get((box, to_folder))
+        if mode is None:
             meta = self.meta(box)
-            way = Way(self._forced, meta, _gone(box, self._undo), to_folder == self.operation)
-            self._known[box, to_folder] = way
-        return way
+            mode = MoveMode(self._forced, meta, _gone(box, self._undo), to_folder == self.operation)
+            self._known[box, to_folder] = mode
+        return mode
 
     def meta(self, box: Box, **more: Json) -> str:
         return _open_json({"origin": box.value, **self._said, **more})
@@ -188,48 +188,48 @@ class _Ways:
         return self.meta(box, reason=f"{why}, by {self._user}")
 
 
-def _all_alike(ways: _Ways, refs: Refs, count: int) -> Errands | None:
+def _uniform_batch(modes: _Modes, refs: Refs, count: int) -> MoveBatch | None:
     """Of messages out of one box into one box, as nearly all of a million are, without a look at each; None where they differ
     in more than that."""
     one = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to)
     if not all(isinstance(column, tuple) for column in one):
         return None
     (box,), (folder,), (folder_id,), (target_box,), (to_folder,), (meta,), (to,) = one
-    if folder or meta is not None or (to is not None and ways.requeues):
+    if folder or meta is not None or (to is not None and modes.requeues):
         return None
     to_box, names, to_names = None if target_box is None else BOX[target_box], refs.name, refs.target_name
     if to_box is None:
-        to_box, to_folder = ways.target(None if to is None else BOX[to])
+        to_box, to_folder = modes.target(None if to is None else BOX[to])
         to_names = ("",) if to_box is None else names
     source = BOX[box]
     columns = (
         (source,), names, ("",), refs.ino, refs.size, refs.ctime_ns, (folder_id,), refs.token, (to_box,), to_names, (to_folder,),
-        list(map(VERDICT.__getitem__, expand(refs.verdict, count))), (ways.usual(source, to_folder),), (None,),
+        list(map(VERDICT.__getitem__, expand(refs.verdict, count))), (modes.usual(source, to_folder),), (None,),
     )  # fmt: skip
-    alike = None if to_box is None else Alike(source, folder_id, to_box, to_folder, ways.usual(source, to_folder))
-    return Errands([expand(column, count) for column in columns], alike)
+    uniform = None if to_box is None else UniformBatch(source, folder_id, to_box, to_folder, modes.usual(source, to_folder))
+    return MoveBatch([expand(column, count) for column in columns], uniform)
 
 
-def _errand(folders: Folders, ways: _Ways, item: Item) -> Errand:
+def _move_of(folders: Folders, modes: _Modes, item: Item) -> Move:
     ref = item.ref
     if not isinstance(ref, Ref):
         raise TypeError(f"not pinned by a directory spool: {ref!r}")
     place, target = ref.place, ref.target
-    to_box, to_folder = (target.box, target.folder) if target is not None else ways.target(ref.box)
+    to_box, to_folder = (target.box, target.folder) if target is not None else modes.target(ref.box)
     to_name = target.name if target is not None else "" if to_box is None else place.name
-    way = ways.usual(place.box, to_folder)
+    mode = modes.usual(place.box, to_folder)
     was = (known_of(folders, place) or None) if place.folder and to_box is not None else None
-    elsewhere = item.warning if ref.box is not None and ways.requeues else ""
+    elsewhere = item.warning if ref.box is not None and modes.requeues else ""
     if ref.meta:
-        way = way._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)
+        mode = mode._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)
     elif elsewhere:
-        way = way._replace(meta=ways.elsewhere(place.box, elsewhere), elsewhere=elsewhere)
+        mode = mode._replace(meta=modes.elsewhere(place.box, elsewhere), elsewhere=elsewhere)
     elif was is not None and to_folder:
         # Where it had been set aside, and why, is kept for the day when it goes back there.
-        way = way._replace(meta=ways.meta(place.box, was={k: v for k, v in was.items() if k != "was"}))
-    return Errand(
+        mode = mode._replace(meta=modes.meta(place.box, was={k: v for k, v in was.items() if k != "was"}))
+    return Move(
         place.box, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token, to_box, to_name,
-        to_folder, item.verdict, way, was,
+        to_folder, item.verdict, mode, was,
     )  # fmt: skip
 
 

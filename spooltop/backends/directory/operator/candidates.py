@@ -24,7 +24,7 @@ from ..storage.location import OPERATION, Place, Ref, kind_of, safe_name
 from ..storage.metadata import known_of, time_of
 from ..storage.rows import aside_row
 from .packed_items import PackedItems
-from .rules import RULES, Goal, goal_of
+from .rules import RULES, Destination, destination_of
 
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
@@ -122,8 +122,8 @@ def choose(
     for row, known in in_order:
         told = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
         poison = _poison(row) if hold and action is Action.REQUEUE and row.box is Box.CUR else ""
-        goal = goal_of(action, row.box, told, known, poison=poison, now=by_now)
-        chooser.add(row, told.token, goal, doubled=every[row.id] > 1)
+        destination = destination_of(action, row.box, told, known, poison=poison, now=by_now)
+        chooser.add(row, told.token, destination, doubled=every[row.id] > 1)
     notes = _notes(action, chooser, wanted, deletes=rule.target is None or by_now)
     notes += tuple(f"{error.what}: what stands there is not in this plan." for error in unread)
     return Candidates(chooser.items, chooser.refused, notes, wanted.missing(), chooser.poison)
@@ -212,18 +212,19 @@ class _Chooser:
         """Bytes on the disk of what was taken."""
         self.poison = self.unknown = self.forced = self.foreign = self.held = self.rejected = 0
 
-    def add(self, row: Row, token: str | None, goal: Goal, *, doubled: bool) -> None:
+    def add(self, row: Row, token: str | None, destination: Destination, *, doubled: bool) -> None:
         """``doubled``: another claim has its id."""
         if not safe_name(row.name):
             self.refused.append(Refusal(row, "its name leads out of the box"))
             return
         folder = str(row.key[1]).partition("/")[0] if row.box in ASIDE and isinstance(row.key, tuple) else ""
         place = Place(row.box, row.name, folder)
-        target = Place(goal.box, goal.name) if goal.box is not None and goal.name is not None else None
+        box, name = destination.box, destination.name
+        target = Place(box, name) if box is not None and name is not None else None
         try:
             ref, found, kind = pin(
-                self._folders, place, token if row.box is Box.CUR else None, target, goal.meta,
-                goal.box if target is None else None,
+                self._folders, place, token if row.box is Box.CUR else None, target, destination.meta,
+                destination.box if target is None else None,
             )
         except FileNotFoundError:
             return  # gone since it was listed
@@ -232,7 +233,7 @@ class _Chooser:
             return
         if row.size is None:
             row = replace(row, size=ref.size)
-        why, forceable = self._why_not(row, ref, found.st_nlink, kind, goal, doubled)
+        why, forceable = self._blocked_by(row, ref, found.st_nlink, kind, destination, doubled)
         if why and not (forceable and self._force):
             self.refused.append(Refusal(row, why, forceable))
             return
@@ -240,7 +241,7 @@ class _Chooser:
         self.poison += bool(poison) and row.box is Box.CUR
         self.frees += found.st_blocks * 512
         forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
-        warning = "; ".join(filter(None, (goal.warning, forced))) or poison
+        warning = "; ".join(filter(None, (destination.warning, forced))) or poison
         self._items.append(Item(row, ref, warning))
         if row.verdict is Verdict.UNKNOWN:
             self.unknown += 1
@@ -248,22 +249,22 @@ class _Chooser:
             self.forced += row.verdict is Verdict.ALIVE
             self.foreign += token is None and row.verdict is not Verdict.ALIVE
         if self._action is Action.REQUEUE:
-            self.held += goal.box is Box.HELD
-            self.rejected += goal.box is Box.REJECTED
+            self.held += destination.box is Box.HELD
+            self.rejected += destination.box is Box.REJECTED
 
     @property
     def items(self) -> Sequence[Item]:
         return self._items.as_list()
 
-    def _why_not(
-        self, row: Row, ref: Ref, links: int, kind: str, goal: Goal, doubled: bool
+    def _blocked_by(
+        self, row: Row, ref: Ref, links: int, kind: str, destination: Destination, doubled: bool
     ) -> tuple[str, bool]:
         """Why it stays, and whether force takes it all the same; empty where it may go."""
         if kind:
             return f"{kind}, not a message", False
-        twin = self._waiting.get(row.id) if goal.box is Box.NEW else None
-        half_moved = twin == ref.ino
-        if twin is not None and not half_moved:
+        waiting_ino = self._waiting.get(row.id) if destination.box is Box.NEW else None
+        half_moved = waiting_ino == ref.ino
+        if waiting_ino is not None and not half_moved:
             return "conflict: new holds another message under this id; both are kept", False
         if doubled:
             return "conflict: two claims have this id; both are kept", False
@@ -273,7 +274,7 @@ class _Chooser:
             return f"it is being written: {row.evidence}", False
         if row.verdict is Verdict.ALIVE:
             return _alive(row), self._action in FORCEABLE
-        return goal.why_not, True
+        return destination.blocked_by, True
 
 
 def _alive(row: Row) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spooltop.model.progress import Progress
     from spooltop.model.selection import Selection
 
-__all__ = ["SideOperator", "Together", "can_both"]
+__all__ = ["OperatorChain", "SideOperator", "combined_capabilities"]
 
 
 class SideOperator(Operator, Protocol):
@@ -25,7 +25,7 @@ class SideOperator(Operator, Protocol):
         ...
 
 
-class Together:
+class OperatorChain:
     """Implements ``model.kind.Operator``: ``side`` has ``action``, ``main`` the rest and the audit log of both."""
 
     def __init__(self, main: Operator, side: SideOperator, action: Action) -> None:
@@ -34,7 +34,7 @@ class Together:
         self._action = action
 
     def capabilities(self) -> Capabilities:
-        return can_both(self._main.capabilities(), self._side.capabilities(), self._action)
+        return combined_capabilities(self._main.capabilities(), self._side.capabilities(), self._action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -65,7 +65,7 @@ class Together:
         return self._main
 
 
-def can_both(main: Capabilities, side: Capabilities, action: Action = Action.SET_CURSOR) -> Capabilities:
+def combined_capabilities(main: Capabilities, side: Capabilities, action: Action = Action.SET_CURSOR) -> Capabilities:
     """What ``action`` is about as the second says, all else as the first does."""
     refusals = dict(main.refusals)
     why = side.why_not(action)

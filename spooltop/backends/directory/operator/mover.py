@@ -18,9 +18,9 @@ from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..storage.folders import Folder, Folders, drop_folder
 from ..storage.location import is_pinned
 from ..storage.name_lookup import Sight
-from .batches import Alike, Errand, Errands, Way
+from .batches import Move, MoveBatch, MoveMode, UniformBatch
 from .metadata import MetaWriter
-from .recheck import LastLook
+from .recheck import Recheck
 from .repair import Repaired
 
 __all__ = ["Mover"]
@@ -37,10 +37,10 @@ _moved = partial(tuple.__new__, MoveOutcome)
 class Mover:
     """For one operation, ``large`` where what its messages have in common is to be told once. ``sync`` once a batch."""
 
-    def __init__(self, dirs: SpoolDirs, look: LastLook, repaired: Repaired, *, large: bool = False) -> None:
+    def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, *, large: bool = False) -> None:
         self._dirs = dirs
         self._files = dirs.files
-        self._look = look
+        self._recheck = recheck
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
         self._sight = Sight(dirs.files)
@@ -52,18 +52,18 @@ class Mover:
         self._emptied: set[str] = set()
         self._claims_last = False
 
-    def run(self, errands: Errands, stop: Callable[[], bool]) -> BatchOutcome:
+    def run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
         """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
-        self._look.prepare(errands.to_look_at())
-        if not self._claims_last and errands.take_claims_away():
+        self._recheck.prepare(batch.to_recheck())
+        if not self._claims_last and batch.removes_claims():
             self._sync_claims()
         moved: list[MoveOutcome] = []
-        for errand in errands:
+        for move in batch:
             if moved and stop():
                 break
-            if errands.alike is not None and (folders := self._both(errands.alike)) is not None:
-                return self._run_alike(errands, errands.alike, *folders, moved, stop)
-            moved.append(self._move_one(errand))
+            if batch.uniform is not None and (folders := self._both(batch.uniform)) is not None:
+                return self._run_uniform(batch, batch.uniform, *folders, moved, stop)
+            moved.append(self._move_one(move))
         return BatchOutcome.of(moved)
 
     def _sync_claims(self) -> None:
@@ -77,29 +77,30 @@ class Mover:
         except OSError as error:
             self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
 
-    def _both(self, alike: Alike) -> tuple[Folder, Folder] | None:
+    def _both(self, uniform: UniformBatch) -> tuple[Folder, Folder] | None:
         """From where to where; None where the one is not as it was planned, which is told of each message, or the other is not
         there before a message goes into it."""
         try:
-            source = self.folders.of(alike.box, "")
-            if source.id != alike.folder_id:
+            source = self.folders.of(uniform.box, "")
+            if source.id != uniform.folder_id:
                 return None
-            return source, self.folders.of(alike.to_box, alike.to_folder)
+            return source, self.folders.of(uniform.to_box, uniform.to_folder)
         except OSError:
             return None
 
-    def _run_alike(
-        self, errands: Errands, alike: Alike, source: Folder, to: Folder, begun: Sequence[MoveOutcome], stop: Callable[[], bool]
-    ) -> BatchOutcome:
+    def _run_uniform(
+        self, batch: MoveBatch, uniform: UniformBatch, source: Folder, to: Folder, begun: Sequence[MoveOutcome],
+        stop: Callable[[], bool],
+    ) -> BatchOutcome:  # fmt: skip
         """Does for each what ``_move`` does, which gets those of which there is more to say than that they are done. ``begun`` is
         what came of the first ones."""
-        files, fd, to_fd, way = self._files, source.fd, to.fd, alike.way
+        files, fd, to_fd, mode = self._files, source.fd, to.fd, uniform.mode
         stat, move, link = files.stat, files.move, self._metas.link
-        free, dead = way.forced or alike.box is Box.NEW, self._look.dead
-        live, meta = alike.to_box in LIVE, (to_fd, way.meta)
-        covered = live or self._covers(alike.to_box, alike.to_folder, way)  # no metadata of its own
+        free, dead = mode.forced or uniform.box is Box.NEW, self._recheck.dead
+        live, meta = uniform.to_box in LIVE, (to_fd, mode.meta)
+        covered = live or self._covers(uniform.to_box, uniform.to_folder, mode)  # no metadata of its own
         by_clock = live and self._sight.ordered(to_fd)  # then the times of its files are those of this machine
-        columns = [errands.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
+        columns = [batch.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
         others = {place: one for place, one in enumerate(begun) if live or not one.plain}
         changed = False
         place = start = len(begun)
@@ -119,7 +120,7 @@ class Mover:
                 or not S_ISREG(found.st_mode)
                 or not (covered or link(to_name, meta))
             ):
-                one = self._move_one(errands[place])
+                one = self._move_one(batch[place])
                 if live or not one.plain:
                     others[place] = one
                 continue
@@ -128,9 +129,9 @@ class Mover:
                     # Not told its inode in a box: another operator's move to the same name would pass for ours.
                     move(name, fd, to_name, to_fd, None if live else ino)
                 else:
-                    self._move_aside(name, ino, to_name, way, source, to)
+                    self._move_aside(name, ino, to_name, mode, source, to)
             except OSError as error:
-                others[place] = self._refused(errands[place], source, to, error)
+                others[place] = self._refused(batch[place], source, to, error)
                 continue
             changed = True
             if live:
@@ -142,41 +143,41 @@ class Mover:
                 else:
                     others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
         else:
-            place = len(errands)
+            place = len(batch)
         if changed:
             self._note(source, to)
-        return BatchOutcome(errands.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
+        return BatchOutcome(batch.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
 
-    def _move_one(self, errand: Errand) -> MoveOutcome:
+    def _move_one(self, move: Move) -> MoveOutcome:
         """What came of it; never raises ``OSError``."""
         try:
-            return self._move(errand)
+            return self._move(move)
         except OSError as error:
             return MoveOutcome(Outcome.FAILED, _words(error))
 
-    def _move(self, errand: Errand) -> MoveOutcome:
-        box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, way, _ = errand
+    def _move(self, move: Move) -> MoveOutcome:
+        box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, mode, _ = move
         files, folders = self._files, self.folders
         try:
             source = folders.of(box, folder)
             found = files.stat(name, source.fd)
         except FileNotFoundError:
-            return self._gone(errand)
+            return self._gone(move)
         if source.id != folder_id:
             return MoveOutcome(Outcome.SKIPPED, f"{box} is another directory than in the plan")
-        if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(errand, found)):
+        if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(move, found)):
             return MoveOutcome(Outcome.SKIPPED, "changed since the plan")
         half_moved = False
         if found.st_nlink != 1:
-            half_moved = found.st_nlink == 2 and self._half_moved(errand)
+            half_moved = found.st_nlink == 2 and self._half_moved(move)
             if not half_moved:
                 return MoveOutcome(Outcome.SKIPPED, "has a second name (a hard link)")
-        if not way.forced:
-            why = self._look.why_not(box, name, token, planned)
+        if not mode.forced:
+            why = self._recheck.blocked_by(box, name, token, planned)
             if why is not None:
                 return MoveOutcome(Outcome.SKIPPED, why)
         if to_box is None:
-            return self._delete(errand, source)
+            return self._delete(move, source)
         to = folders.of(to_box, to_folder, create=True)
         if folder:
             source = folders.of(box, folder)  # it may have been closed to make room
@@ -185,54 +186,54 @@ class Mover:
                 files.sync_dir(to.fd)
                 files.unlink(name, source.fd)
             elif to_folder:
-                if self._covers(to_box, to_folder, way):
+                if self._covers(to_box, to_folder, mode):
                     files.move(name, source.fd, to_name, to.fd, ino)
                 else:
-                    if not self._metas.link(to_name, (to.fd, way.meta)):
-                        self._metas.write(to_name, (to.fd, way.meta))
-                    self._move_aside(name, ino, to_name, way, source, to)
+                    if not self._metas.link(to_name, (to.fd, mode.meta)):
+                        self._metas.write(to_name, (to.fd, mode.meta))
+                    self._move_aside(name, ino, to_name, mode, source, to)
             else:
                 # Not told its inode: another operator's move to the same name would pass for ours.
                 files.move(name, source.fd, to_name, to.fd)
         except OSError as error:
-            return self._refused(errand, source, to, error)
+            return self._refused(move, source, to, error)
         self._note(source, to)
         if folder:
             self._metas.drop(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
         return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
-    def _refused(self, errand: Errand, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
+    def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
         """What the system said of a move, in our words."""
-        name, ino = errand.name, errand.ino
+        name, ino = move.name, move.ino
         if isinstance(error, FileNotFoundError):
             if self._sight.inode(name, source.fd) == ino:
                 return MoveOutcome(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
-            return self._gone(errand)
+            return self._gone(move)
         if isinstance(error, FileExistsError):
-            return MoveOutcome(Outcome.FAILED, f"{errand.to_box} already has a file of that name; it stays in {errand.box}")
-        if self._sight.inode(name, source.fd) == ino or self._sight.inode(errand.to_name, to.fd) != ino:
+            return MoveOutcome(Outcome.FAILED, f"{move.to_box} already has a file of that name; it stays in {move.box}")
+        if self._sight.inode(name, source.fd) == ino or self._sight.inode(move.to_name, to.fd) != ino:
             return MoveOutcome(Outcome.FAILED, _words(error))
         self._note(source, to)
         return MoveOutcome(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
 
-    def _delete(self, errand: Errand, source: Folder) -> MoveOutcome:
+    def _delete(self, move: Move, source: Folder) -> MoveOutcome:
         """The message first: while it stands there, what is known of it does too."""
-        name, ino = errand.name, errand.ino
+        name, ino = move.name, move.ino
         try:
             self._files.unlink(name, source.fd)
         except FileNotFoundError:
-            return self._gone(errand)
+            return self._gone(move)
         except OSError as error:
             if self._sight.there(name, source.fd) is not False:
                 return MoveOutcome(Outcome.FAILED, _words(error))
             self._note(source, None)
             return MoveOutcome(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
         self._note(source, None)
-        if errand.folder:
+        if move.folder:
             self._metas.drop(name, source.fd)
-            if errand.box is Box.TRASH:
-                self._emptied.add(errand.folder)
+            if move.box is Box.TRASH:
+                self._emptied.add(move.folder)
         return MoveOutcome(Outcome.DONE, "", True, ino)
 
     def sync(self) -> str:
@@ -264,17 +265,17 @@ class Mover:
         self._noted = None, None
         self._metas.forget()
 
-    def _move_aside(self, name: str, ino: int, to_name: str, way: Way, source: Folder, to: Folder) -> None:
+    def _move_aside(self, name: str, ino: int, to_name: str, mode: MoveMode, source: Folder, to: Folder) -> None:
         """When its metadata are there: a message is never aside without it."""
         try:
-            self._files.move(name, source.fd, to_name, to.fd, ino if way.alone else None)
+            self._files.move(name, source.fd, to_name, to.fd, ino if mode.alone else None)
         except OSError:
             if self._sight.inode(to_name, to.fd) != ino:
                 self._metas.drop(to_name, to.fd)
             raise
 
-    def _covers(self, box: Box, folder: str, way: Way) -> bool:
-        return way.alone and self._metas.covers(box, folder, way.meta)
+    def _covers(self, box: Box, folder: str, mode: MoveMode) -> bool:
+        return mode.alone and self._metas.covers(box, folder, mode.meta)
 
     def _note(self, source: Folder, to: Folder | None) -> None:
         if self._noted[0] is source and self._noted[1] is to:
@@ -284,21 +285,21 @@ class Mover:
                 self._touched[folder] = self._touched.pop(folder, False) or folder is to
         self._noted = source, to
 
-    def _mended(self, errand: Errand, found: os.stat_result) -> bool:
-        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (errand.ino, errand.size)
+    def _mended(self, move: Move, found: os.stat_result) -> bool:
+        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
 
-    def _gone(self, errand: Errand) -> MoveOutcome:
-        became = self._repaired.in_cur.get((errand.name, errand.ino)) if errand.box is Box.CUR else None
-        if became is not None and errand.to_box is Box.NEW:
-            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True, errand.ino)
-        return MoveOutcome(Outcome.SKIPPED, errand.way.gone)
+    def _gone(self, move: Move) -> MoveOutcome:
+        became = self._repaired.in_cur.get((move.name, move.ino)) if move.box is Box.CUR else None
+        if became is not None and move.to_box is Box.NEW:
+            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True, move.ino)
+        return MoveOutcome(Outcome.SKIPPED, move.mode.gone)
 
-    def _half_moved(self, errand: Errand) -> bool:
+    def _half_moved(self, move: Move) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
-        if errand.to_box is None:
+        if move.to_box is None:
             return False
         try:
-            return self._sight.inode(errand.to_name, self.folders.of(errand.to_box, errand.to_folder).fd) == errand.ino
+            return self._sight.inode(move.to_name, self.folders.of(move.to_box, move.to_folder).fd) == move.ino
         except FileNotFoundError:
             return False
 

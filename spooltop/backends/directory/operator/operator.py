@@ -31,12 +31,12 @@ from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..journal.record_log import RecordLog
 from ..storage.access import user_name
-from .batches import all_done, errands_of
+from .batches import all_done, batch_of
 from .candidates import Rows, choose
 from .inject import Payload, inject_one, new_names, spelled_puts
 from .mover import Mover
 from .permission import can_change
-from .recheck import Again, LastLook
+from .recheck import JudgeAgain, Recheck
 from .repair import Repaired, finish_half_moves, half_moved
 from .undo import records, undo_candidates
 
@@ -63,7 +63,7 @@ class DirectoryOperator:
         path: str,
         *,
         rows: Rows,
-        again: Again,
+        again: JudgeAgain,
         read_only: str | None = None,
         as_spool: bool = False,
         hosts: str = ANY_MACHINE,
@@ -164,35 +164,35 @@ class DirectoryOperator:
     def _move_all(
         self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
-        look = LastLook(dirs, self._again, hosts=self._hosts)
+        recheck = Recheck(dirs, self._again, hosts=self._hosts)
         interrupted = self._interrupted(dirs)
         repaired = Repaired()
         if interrupted or not self._repaired:
             try:
-                repaired = finish_half_moves(dirs, self._files, look, interrupted)
+                repaired = finish_half_moves(dirs, self._files, recheck, interrupted)
                 self._repaired = True
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
         # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
         large = plan.selection.box in LIVE and len(plan.items) > _SMALL
-        mover = Mover(dirs, look, repaired, large=large)
+        mover = Mover(dirs, recheck, repaired, large=large)
         for start in range(0, len(plan.items), size):
             if stop():
                 return
             items = plan.items[start : start + size]
-            errands = errands_of(mover.folders, plan, items, user=self._user, at=self._clock())
-            journal.write_intent(errands.spelled())
-            came = mover.run(errands, stop)
+            batch = batch_of(mover.folders, plan, items, user=self._user, at=self._clock())
+            journal.write_intent(batch.encoded())
+            outcome = mover.run(batch, stop)
             trouble = mover.sync()
             if trouble:
-                came = came.in_trouble(trouble)
-            results: Sequence[ItemResult] = errands.results(item_columns(items).ids, came, partial(all_done, plan.items, start))
+                outcome = outcome.in_trouble(trouble)
+            results: Sequence[ItemResult] = batch.results(item_columns(items).ids, outcome, partial(all_done, plan.items, start))
             if journal.lost:
                 results = [one._replace(reason=journal.lost) if one.outcome is Outcome.DONE else one for one in results]
-            last = len(came) < len(items) or start + size >= len(plan.items)
-            yield from journal.write_result(came, results, last=last)
-            if len(came) < len(items):
+            last = len(outcome) < len(items) or start + size >= len(plan.items)
+            yield from journal.write_result(outcome, results, last=last)
+            if len(outcome) < len(items):
                 return
 
     def _inject(
@@ -209,16 +209,16 @@ class DirectoryOperator:
                 if moved and stop():
                     break
                 moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
-            came = BatchOutcome.of(moved)
+            outcome = BatchOutcome.of(moved)
             try:
                 if any(one.moved for one in moved):
                     self._files.sync_dir(dirs.box(Box.NEW))
             except OSError as error:
-                came = came.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
-            results = [_injected(*pair) for pair in zip(names, came, strict=False)]
-            last = len(came) < len(names) or start + size >= plan.count
-            yield from journal.write_result(came, results, last=last)
-            if len(came) < len(names):
+                outcome = outcome.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
+            results = [_injected(*pair) for pair in zip(names, outcome, strict=False)]
+            last = len(outcome) < len(names) or start + size >= plan.count
+            yield from journal.write_result(outcome, results, last=last)
+            if len(outcome) < len(names):
                 return
 
     def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:

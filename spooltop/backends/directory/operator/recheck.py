@@ -12,16 +12,16 @@ from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box, Verdict
 
-__all__ = ["Again", "LastLook"]
+__all__ = ["JudgeAgain", "Recheck"]
 
-Again = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
+JudgeAgain = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
 """Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
 
 
-class LastLook:
+class Recheck:
     """One for each operation: a token that is dead stays dead and is tested once."""
 
-    def __init__(self, dirs: SpoolDirs, again: Again, *, hosts: str = presence.ANY_MACHINE) -> None:
+    def __init__(self, dirs: SpoolDirs, again: JudgeAgain, *, hosts: str = presence.ANY_MACHINE) -> None:
         self._dirs = dirs
         self._again = again
         self.dead: set[str] = set()
@@ -39,7 +39,7 @@ class LastLook:
             (box, name): told for box, asked in wanted.items() for name, told in self._again(box, asked).items()
         }
 
-    def why_not(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
+    def blocked_by(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
         """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
         verdict: Verdict | None
         if token in self.dead and box is Box.CUR:

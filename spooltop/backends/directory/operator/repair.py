@@ -24,7 +24,7 @@ from ..journal.journal import MoveOperation, moves_of
 from ..journal.log_files import LogFiles, plain_now
 from ..storage.folders import Folders, drop_folder
 from ..storage.location import Place
-from .recheck import LastLook
+from .recheck import Recheck
 
 __all__ = ["Repaired", "finish_half_moves", "half_moved"]
 
@@ -55,7 +55,7 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
     )
 
 
-def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operations: Sequence[MoveOperation]) -> Repaired:
+def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
     """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
     doubled = _doubled(dirs)
     if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
@@ -67,7 +67,7 @@ def finish_half_moves(dirs: SpoolDirs, files: LogFiles, look: LastLook, operatio
             set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
             if place.box is Box.TRASH:
                 drop_folder(dirs, place.box, place.folder)
-        return Repaired(_twins_in_cur(dirs, look, doubled), _drop_second_names(dirs, operations))
+        return Repaired(_drop_linked_claims(dirs, recheck, doubled), _drop_second_names(dirs, operations))
 
 
 @contextmanager
@@ -125,22 +125,22 @@ def _waiting(dirs: SpoolDirs) -> Set[int] | None:
     return found if len(found) < _MANY else None
 
 
-def _twins_in_cur(dirs: SpoolDirs, look: LastLook, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
+def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
     files, cur, new = dirs.files, dirs.cur, dirs.new
     gone: dict[tuple[str, int], str] = {}
     if not doubled or cur is None or new is None:
         return gone
-    twins: list[tuple[str, int, str, str | None]] = []
+    linked: list[tuple[str, int, str, str | None]] = []
     for waiting in files.list(new):
         try:
             ino = files.stat(waiting, new).st_ino
         except FileNotFoundError:
             continue
         if ino in doubled:
-            twins.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
-    look.prepare([(Box.CUR, name, token) for name, _, _, token in twins])
-    for name, ino, waiting, token in twins:
-        if look.why_not(Box.CUR, name, token, Verdict.DEAD) is not None:
+            linked.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
+    recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
+    for name, ino, waiting, token in linked:
+        if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
             continue
         try:
             if is_inode(files, name, cur, ino) and is_inode(files, waiting, new, ino):

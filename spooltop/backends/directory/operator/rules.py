@@ -10,7 +10,7 @@ from spooltop.engine import names
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 
-__all__ = ["RULES", "Goal", "Rule", "goal_of", "requeue_name"]
+__all__ = ["RULES", "Destination", "Rule", "destination_of", "requeue_name"]
 
 
 def requeue_name(told: names.Name) -> str:
@@ -40,19 +40,21 @@ RULES: dict[Action, Rule] = {
 """Undo is no row of this table: it goes the moves of the journal backwards, to the exact places."""
 
 
-class Goal(NamedTuple):
+class Destination(NamedTuple):
     """Where one message goes. ``box`` None: it is deleted. ``name`` is what it is called in ``tmp`` or ``new``; what is set aside
-    keeps its name, in a folder of the operation's own. ``why_not`` refuses, unless it is forced."""
+    keeps its name, in a folder of the operation's own. ``blocked_by`` refuses, unless it is forced."""
 
     box: Box | None
     name: str | None = None
     warning: str = ""
-    why_not: str = ""
+    blocked_by: str = ""
     meta: Mapping[str, Json] | None = None
     """What goes beside it; None: what the action has to say."""
 
 
-def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool) -> Goal:
+def destination_of(
+    action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool
+) -> Destination:
     """Of a message that stands in ``box`` under the name ``told``. ``known`` is what lies beside it where it was set aside:
     anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim
     at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
@@ -60,29 +62,29 @@ def goal_of(action: Action, box: Box, told: names.Name, known: Mapping[str, Json
         return _origin(box, told, known)
     target = RULES[action].target
     if target is Box.TRASH and now:
-        return Goal(None)
+        return Destination(None)
     if target is not Box.NEW:
-        return Goal(target)
+        return Destination(target)
     if poison:
-        return Goal(Box.HELD, warning=f"held instead: {poison}")
+        return Destination(Box.HELD, warning=f"held instead: {poison}")
     if box is Box.CUR and told.own and (attempt := (told.attempts or 0) + 1) >= MAX_ATTEMPTS:
-        return Goal(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
-    return Goal(Box.NEW, _in_new(box, told, known.get("origin")))
+        return Destination(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
+    return Destination(Box.NEW, _in_new(box, told, known.get("origin")))
 
 
-def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Goal:
+def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Destination:
     origin = known.get("origin")
     if origin == Box.TMP:
-        return Goal(Box.TMP, told.raw)
+        return Destination(Box.TMP, told.raw)
     if origin in (Box.NEW, Box.CUR):
-        return Goal(Box.NEW, _in_new(box, told, origin))
+        return Destination(Box.NEW, _in_new(box, told, origin))
     was = known.get("was")
     if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
-        return Goal(Box(origin), meta=was if isinstance(was, dict) else None)
+        return Destination(Box(origin), meta=was if isinstance(was, dict) else None)
     warning = "where it came from is not known: it goes to new"
     # A file out of tmp may be half a message.
-    why_not = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
-    return Goal(Box.NEW, _in_new(box, told, None), warning, why_not)
+    blocked_by = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
+    return Destination(Box.NEW, _in_new(box, told, None), warning, blocked_by)
 
 
 def _in_new(box: Box, told: names.Name, origin: Json) -> str:

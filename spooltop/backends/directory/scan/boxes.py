@@ -16,13 +16,13 @@ from ..storage.rows import claim_row
 from .scan import BoxScan
 from .scheduler import BoxScanner
 
-__all__ = ["Boxes", "Doubles"]
+__all__ = ["Boxes", "DuplicateIds"]
 
 _IDS_AT_MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Doubles:
+class DuplicateIds:
     """Ids that stand in ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
 
     conflicts: tuple[Key, ...] = ()
@@ -78,11 +78,11 @@ class Boxes:
                 self._claims.setdefault(names.parse(raw, claimed=True).base, []).append(raw)
         self._ids = frozenset(base.partition(",")[0] for base in self._claims) | frozenset(self._claims)
 
-    def doubles(self, dirs: SpoolDirs, scan: BoxScan) -> Doubles:
+    def doubles(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:
         """Returns the ids that are in both boxes now. ``scan`` is the scan of ``new``; a message that moves in the meantime is
         not a duplicate."""
         if not scan.doubles or dirs.new is None or dirs.cur is None:
-            return Doubles()
+            return DuplicateIds()
         by_id: dict[str, list[str]] = {}
         for claims in self._claims.values():
             for raw in claims:
@@ -104,7 +104,7 @@ class Boxes:
                     linked.append(replace(new_row(waiting, here), note="stands in cur as well"))
                 else:
                     conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
-        return Doubles(tuple(dict.fromkeys(conflicts)), tuple(linked))
+        return DuplicateIds(tuple(dict.fromkeys(conflicts)), tuple(linked))
 
 
 def _why(box: Box, trouble: OSError) -> str:
