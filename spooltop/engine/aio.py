@@ -22,9 +22,9 @@ async def aclaims(
     settle: Callable[[], None],
     timeout: float | None,
 ) -> AsyncIterator[Claim]:
-    """What ``Spool.aclaims`` is made of. ``take`` gives a claim or None at once, ``due`` the seconds until a delayed message may
-    be claimed, ``settle`` raises where the boxes are others now. ``opened`` is called at the first step only, so that a generator
-    that nobody steps through holds nothing; what it gives goes with the generator."""
+    """Implements ``Spool.aclaims``. ``take`` returns a claim or None at once, ``due`` the seconds until a delayed message may be
+    claimed; ``settle`` raises if the boxes have been replaced. ``opened`` is called only at the first step, so that a generator
+    that is never iterated holds nothing; the watch that it returns is freed with the generator."""
     watch = opened()
     ends = None if timeout is None else time.monotonic() + timeout
     wakes = watch.wakes

@@ -1,8 +1,8 @@
-"""What waits in ``new``, oldest first, without a listing per message.
+"""Messages waiting in ``new``, oldest first, without a listing per message.
 
-One listing fills a heap with the oldest names; it is listed again when the heap is empty, or when it has grown old and the
-directory has changed. A name stands by the time in it, else by mtime, so that foreign names that sort first or last by chance
-starve nobody and do not starve.
+A listing fills a heap with the oldest names. The directory is listed again when the heap is empty, or when the listing has aged
+and the directory has changed. A name is ordered by the time in it, else by its mtime, so that foreign names that sort first or
+last by chance neither starve others nor are starved.
 """
 
 from __future__ import annotations

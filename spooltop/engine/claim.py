@@ -30,11 +30,11 @@ def backoff(attempt: int) -> float:
 
 
 class Claim:
-    """One message, claimed. ``with claim:`` acks at the end and releases with a delay on an exception.
+    """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
 
-    ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. Where somebody took the claim away, each
-    step raises ``ClaimLost``. One that is dropped without ack, release or reject goes back to ``new``, with a warning. So does
-    one whose spool is closed, and then each step, the end of ``with claim:`` included, raises ``Closed``.
+    ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. If somebody took the claim away, each step
+    raises ``ClaimLost``. A claim that is dropped without ack, release or reject goes back to ``new``, with a warning. So does a
+    claim whose spool is closed; each later step, including the end of ``with claim:``, then raises ``Closed``.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def told(self) -> Name:
-        """What its name says; parsed when first asked for."""
+        """Parsed name of the claim; parsed on first use."""
         told = self._told
         if told is None:
             told = self._told = parse(self.name, claimed=True)
@@ -70,12 +70,12 @@ class Claim:
 
     @property
     def id(self) -> str:
-        """What the message is called for life."""
+        """Id of the message, which stays the same for its whole life."""
         return self.told.id if "," in self.base else self.base  # without attributes the id is all of the name
 
     @property
     def source(self) -> str | None:
-        """Who produced it; None where its name does not tell."""
+        """Producer of the message; None if the name does not contain it."""
         return self.told.source if "," in self.base else None
 
     @property

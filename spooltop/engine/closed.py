@@ -1,4 +1,4 @@
-"""What stands in place of something that was closed."""
+"""Replacements for the parts of a closed object."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Consumer:
         return self._hold.token if self._hold else None
 
     def forked(self) -> None:
-        """In a forked child: everything that is held is the parent's."""
+        """Forgets all claims in a forked child: everything that is held belongs to the parent."""
         self._lock = threading.RLock()
         if self._hold is not None:
             self._hold.abandon()
@@ -163,8 +163,8 @@ class Consumer:
             return None
 
     def _claimed_after(self, error: OSError, name: str, claimed: str) -> bool:
-        """Whether a claim was made by a rename that reported ``error``. False: the race was lost. Raises where it was not made,
-        or where nobody can tell: then the next ``take`` asks again, as nobody puts back what a living process holds."""
+        """True if a rename that reported ``error`` made the claim; False if the race was lost. Raises if the claim was not made,
+        or if that cannot be determined: the next ``take`` then checks again, as nobody puts back what a living process holds."""
         boxes = self.boxes
         try:
             boxes.files.stat(claimed, boxes.cur)
@@ -244,7 +244,7 @@ class Consumer:
         return as_file(fd, self._path)
 
     def unreadable(self, error: OSError) -> Exception:
-        """What to raise where the content could not be read."""
+        """Builds the error to raise when the content could not be read."""
         if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
             return in_words(error, self._path, "read")
         return Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
@@ -407,7 +407,7 @@ class Consumer:
         return boxes.files.stat(claim.name, boxes.cur).st_ino
 
     def drop(self, claim: Claim) -> None:
-        """What the finaliser of a forgotten claim does."""
+        """Gives back a claim that the caller forgot; called by its finaliser."""
         try:
             self.release(claim, 0)
         except (ClaimLost, SpooltopError, OSError):

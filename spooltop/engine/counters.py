@@ -67,7 +67,8 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
 
 
 def read(files: Files, folder: int, name: str) -> list[Count]:
-    """What the counter file says; nothing where there is none or it cannot be read. Whoever may write the spool wrote it."""
+    """Returns the counts of the counter file ``name``; an empty list if the file is missing or cannot be read. The content is
+    untrusted: anyone who may write the spool may have written it."""
     try:
         return _parsed(read_small(name, folder, files=files, limit=4 * MAX, whole=True).data)
     except OSError:
@@ -75,7 +76,7 @@ def read(files: Files, folder: int, name: str) -> list[Count]:
 
 
 def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str, int]:
-    """How often ``what`` happened since then (epoch seconds), by what it happened to.
+    """Sums the counts of ``what`` since ``since`` (epoch seconds), by the thing it happened to.
 
     >>> total([Count(5.0, "duplicate", "imessage", 2), Count(9.0, "duplicate", "imessage", 1)], "duplicate", since=6.0)
     {'imessage': 1}
@@ -88,9 +89,9 @@ def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str
 
 
 def locks_used(files: Files, own: int | None, folders: Iterable[int], *, since: float) -> tuple[int, int]:
-    """How often locks were had and how often they were given up since then (epoch seconds). ``own`` is a spool's ``.spooltop``,
-    ``folders`` are directories with cursor files, of which those in ``cursors`` below count too. Of a long journal the newest
-    part is looked at."""
+    """Counts since ``since`` (epoch seconds) how often locks were acquired and how often a wait for them timed out. ``own`` is a
+    spool's ``.spooltop``; ``folders`` are directories with cursor files, including those in ``cursors`` below them. Only the
+    newest part of a long journal is read."""
     counts = [] if own is None else read(files, own, COUNTERS)
     had, given_up = (sum(total(counts, what, since=since).values()) for what in (ACQUIRED, TIMED_OUT))
     for folder in folders:
@@ -101,7 +102,7 @@ def locks_used(files: Files, own: int | None, folders: Iterable[int], *, since: 
 
 
 def _in_journal(files: Files, folder: int, name: str, since: float) -> Iterator[bool]:
-    """For each line since then whether the lock was given up."""
+    """Yields for each line since ``since`` whether the wait for the lock timed out."""
     above, _, name = name.rpartition("/")
     inside = folder
     try:

@@ -56,11 +56,12 @@ ANYTHING = Anything()
 
 
 class CursorFile:
-    """One cursor file. ``single``: it holds one source's value and nothing else; by default where its directory is ``cursors``.
+    """A cursor file. ``single``: the file holds the value of a single source and nothing else; the default is True if its
+    directory is called ``cursors``.
 
-    ``timeout``: seconds to wait for the lock, None: for ever. ``files`` and ``clock`` (epoch seconds) are the world; ``folder``
-    is an open descriptor of the directory that the file lies in, of which a copy is kept, for one who must not be led elsewhere
-    by a link. Making the object touches nothing. After ``close`` every method raises ``Closed``.
+    ``timeout``: seconds to wait for the lock, None: for ever. ``files`` and ``clock`` (epoch seconds) give access to the system.
+    ``folder`` is an open descriptor of the directory that contains the file, for callers that must not be redirected by a link; a
+    copy of it is kept. Creating the object touches nothing. After ``close`` every method raises ``Closed``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -204,8 +205,8 @@ class CursorFile:
         return _with_section(text or "", source, encoded) + ("" if text else "\n")
 
     def _place(self, text: str, key: str) -> tuple[int, int]:
-        """Where the value of ``key`` stands; (0, 0) where there is none. Raises ``CursorUnreadable`` where there are two: some
-        who read the file take the first and some the last."""
+        """Span of the value of ``key``; (0, 0) if there is none. Raises ``CursorUnreadable`` if the key occurs more than once:
+        some readers of the file take the first value and some the last."""
         spans, _ = _spans(text, key)
         if len(spans) > 1:
             what = f"it holds the key {key!r} {len(spans)} times"
@@ -264,7 +265,7 @@ class CursorFile:
                 make_file(files, folder, LOCK, *_access(self._like(folder), files.fstat(folder)), durable=False)
 
     def _held_by(self, fd: int) -> str:
-        """Who holds the lock, and whether the lock file says otherwise."""
+        """Describes who holds the lock, and says if the lock file names somebody else."""
         pids = flock_holders(fd) or flock_holders(fd)  # one look at a table that changes can miss a lock that is held
         names = []
         for pid in pids:
@@ -389,8 +390,8 @@ def _with_section(text: str, source: str, encoded: str) -> str:
 
 
 def section_span(text: str, source: str) -> tuple[int, int, bool]:
-    """Where the value of ``source`` stands in the text of a JSON object, which must parse: (start, end, True). Of a key that
-    stands there twice the last counts. (place of the closing brace, same, False) where there is none.
+    """Span of the value of ``source`` in the text of a JSON object, which must parse: (start, end, True). If the key occurs
+    twice, the last value counts. If it does not occur: (position of the closing brace, same, False).
 
     >>> section_span('{"a": 1, "b": [2]}', "b")
     (14, 17, True)
@@ -400,7 +401,7 @@ def section_span(text: str, source: str) -> tuple[int, int, bool]:
 
 
 def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
-    """Where the values of the key ``wanted`` stand, and the closing brace."""
+    """Returns the spans of the values of the key ``wanted`` and the position of the closing brace."""
     spans = []
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":

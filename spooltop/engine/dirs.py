@@ -23,9 +23,9 @@ __all__ = ["FORMAT", "OWN", "SpoolDirs"]
 OWN = ".spooltop"
 """The directory beside the boxes."""
 FORMAT = b"2\n"
-"""What ``.spooltop/format`` says. 2 brought ``,e=`` in names; names of 1 are read as before. Versions of spooltop that know only
-1 never read the file; they take a name with ``,e=`` for a foreign one: it is delivered, but its delay and its attempts are not
-seen."""
+"""Content of ``.spooltop/format``. Format 2 introduced ``,e=`` in names; names of format 1 are read as before. Versions of
+spooltop that know only format 1 never read the file. They treat a name with ``,e=`` as foreign: the message is delivered, but its
+delay and its attempts are ignored."""
 
 
 class SpoolDirs:
@@ -81,8 +81,8 @@ class SpoolDirs:
 
     @property
     def like(self) -> os.stat_result:
-        """Whose owner, group and mode new things take: owner, group and setgid of ``cur``, rights and the sticky bit of ``new``;
-        where one is missing those of the other, else of the root."""
+        """Owner, group and mode of new files and directories: owner, group and setgid of ``cur``, permission bits and sticky bit
+        of ``new``. If either box is missing, those of the other box are used; if both are, those of the root."""
         if self._like is None:
             like = self.files.fstat(next(fd for fd in (self.cur, self.new, self.root) if fd is not None))
             if self.new is not None:

@@ -25,7 +25,7 @@ READ_CAP = 1 << 20
 """Most bytes that a small file of our own (presence, metadata) is read for."""
 
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What ``renameat2(2)`` gives where the file system does not know its flags."""
+"""Errors of ``renameat2(2)`` if the file system does not support its flags."""
 
 _SMALL = 16384
 """Bytes that may be read of whatever has a size; of a larger file it is asked first whether it is one."""
@@ -121,14 +121,14 @@ class Files:
     # Contents
 
     write = staticmethod(os.write)
-    """One ``write(2)``, which may write less."""
+    """Makes a single ``write(2)`` call, which may write less than was given."""
 
     def write_all(self, fd: int, data: bytes) -> None:
         """All of ``data``, in as many writes as it takes."""
         self.write_rest(fd, data, self.write(fd, data))
 
     def write_rest(self, fd: int, data: bytes, written: int) -> None:
-        """What a first write of ``written`` bytes has left over."""
+        """Writes the rest of ``data`` after a first write of ``written`` bytes."""
         rest = memoryview(data)[written:]
         while rest:
             if not (written := self.write(fd, rest)):
@@ -176,7 +176,7 @@ class Files:
         os.fsync(fd)
 
     def ordered(self, fd: int) -> bool:
-        """Whether a sync of one directory makes all earlier changes of names last, those in other directories too."""
+        """True if a sync of one directory makes all earlier changes of names durable, including those in other directories."""
         return file_system(fd) in ORDERED
 
     def sync_fs(self, fd: int) -> None:
@@ -364,7 +364,7 @@ class Files:
 
 
 REAL_FILES = Files()
-"""For those to whom nobody gives a ``Files``."""
+"""Default for callers that pass no ``Files``."""
 
 
 def mode_like(like: os.stat_result, directory: bool) -> int:

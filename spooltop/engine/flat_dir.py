@@ -159,7 +159,7 @@ def _held(files: Files, folder: int, lock: str) -> bool:
 
 
 def _soft(said: bytes) -> bool:
-    """Whether the content of a lock file tells of a holder who may live."""
+    """True if the content of a lock file names a holder that may be running."""
     lines = said.split(b"\n")
     if not lines[0].strip().isdigit():
         return False

@@ -1,4 +1,4 @@
-"""What this process and this machine are called: host, boot, pid namespace, start of a process, kind of file system."""
+"""Identity of this process and this machine: host, boot, pid namespace, start of a process, kind of file system."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ it. btrfs does not. On a kind that is missing here one more directory is synced;
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a process runs. ``boot_id`` and ``pid_ns`` are empty where ``/proc`` does not tell, ``machine_id`` where the machine
-    has none (machine-id(5); many containers)."""
+    """Machine on which a process runs. ``boot_id`` and ``pid_ns`` are empty if ``/proc`` does not show them, ``machine_id`` is
+    empty if the machine has none (machine-id(5); many containers)."""
 
     host: str
     boot_id: str
@@ -59,13 +59,14 @@ def sees_all_pids() -> bool:
 
 
 def command_line() -> str:
-    """What this process was started as, the program without its directory; at most 200 characters."""
+    """Returns the command line of this process, the program without its directory; at most 200 characters."""
     program, *words = sys.orig_argv or ["?"]
     return " ".join((os.path.basename(program), *words))[:200]
 
 
 def command_of(pid: int) -> str:
-    """What the process ``pid`` was started as, as ``command_line`` gives its own; empty where it is gone or not told."""
+    """Returns the command line of the process ``pid`` in the form of ``command_line``; empty if the process is gone or its
+    command line is not readable."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             program, *words = os.fsdecode(file.read(4096)).rstrip("\0").split("\0")

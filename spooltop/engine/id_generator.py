@@ -53,5 +53,5 @@ class Ids:
         return f"{us}{rest}" if us >= _DIGITS_16 else f"{us:016d}{rest}"
 
     def forget(self) -> None:
-        """In a forked child: names its own pid."""
+        """Takes the pid of a forked child into its ids; called in the child."""
         self._middle = f".P{os.getpid()}R"

@@ -1,4 +1,5 @@
-"""How often a message is tried before it is rejected. A room of its own: operators read it without loading the engine."""
+"""Number of attempts before a message is rejected. This is a module of its own so that operators can import it without loading
+the engine."""
 
 from __future__ import annotations
 

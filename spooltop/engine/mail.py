@@ -17,14 +17,14 @@ from .names import is_mail_name, may_be_mail_name, parse
 __all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "mail_sign", "refuse_mail"]
 
 LOOKED_AT = 4096
-"""How many names of a directory are looked at."""
+"""Maximum number of names of a directory that are examined."""
 _MAIL_ROOT = re.compile(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
 _MAIL_FILES = (
     "maildirfolder", "maildirsize", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log",
     "dovecot-keywords", "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",
 )  # fmt: skip
 _FOLDERS = 8
-"""How many hidden directories are looked into."""
+"""Maximum number of hidden directories that are examined."""
 
 
 class MailSign(NamedTuple):
@@ -42,7 +42,7 @@ class MailSign(NamedTuple):
 
 
 class _Seen:
-    """What the names in the boxes show. ``claims`` and ``own`` speak for a job spool."""
+    """Signs found in the names in the boxes. ``claims`` and ``own`` are evidence for a job spool."""
 
     def __init__(self) -> None:
         self.flags: str | None = None
@@ -77,14 +77,14 @@ class _Seen:
 
 
 def looks_like_mail(list_names: Callable[[str], Iterable[str] | None], exists: Callable[[str], bool]) -> MailSign | None:
-    """What shows that a directory is a mail folder; None where it is a job spool, or nothing shows it.
+    """Returns the sign by which a directory is a mail folder; None if it is a job spool, or if there is no sign.
 
-    Signs are files of mail servers, flags (``:2,S``) in ``cur``, and the names that mail is delivered under. Names decide nothing
-    where claims in ``cur`` end in ``:P<pid>``, which no mail does. qmail's ``<seconds>.<pid>.<host>`` is what shell scripts call
-    their jobs too: it is a doubt, which a message or a ``.spooltop`` of spooltop's own removes.
+    Signs are files of mail servers, flags (``:2,S``) in ``cur``, and the names under which mail is delivered. Names decide
+    nothing if claims in ``cur`` end in ``:P<pid>``, which never occurs in mail. qmail's ``<seconds>.<pid>.<host>`` is also a
+    common name for the jobs of shell scripts: it is only a doubt, which a message or a ``.spooltop`` written by spooltop removes.
 
-    ``list_names`` gives the first names (``LOOKED_AT``) in a directory below the root, ``"."`` for the root; None where it may
-    not be listed. ``exists`` is asked for a file in a root that could not be listed whole.
+    ``list_names`` returns the first names (``LOOKED_AT``) in a directory below the root, ``"."`` for the root; None if listing it
+    is not permitted. ``exists`` checks for a file in a root that could not be listed completely.
     """
     listed = list_names(".")
     root = list(listed or ())

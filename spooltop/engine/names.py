@@ -68,14 +68,14 @@ _SECONDS = re.compile(r"[0-9]{10}(?![0-9])")
 
 
 class Name(NamedTuple):
-    """What a name says.
+    """Parsed file name of a message.
 
-    ``raw`` is the name as it stands; ``base`` is it without the tail of a claim: the name in ``new`` that it came from.
-    ``attempts`` is how often it was in work before (None: foreign, nobody counts). ``not_before``, ``put_us`` and
-    ``claimed_us`` are µs since the epoch; ``put_us`` is the time found in the name, which a foreign name may have by chance.
-    ``token`` and ``claimed_us`` are those of an own claim, ``pid`` of any claim; ``flags`` are mail flags (maildir(5)).
-    ``ended`` says how the last attempt ended: ``exit-1``, ``signal-9``, ``timeout``, ``died``, the class of an exception, or None
-    where the name does not tell.
+    ``raw`` is the unchanged name; ``base`` is the name without the tail of a claim: the name in ``new`` from which it was
+    claimed. ``attempts`` is the number of earlier attempts (None: a foreign name, whose attempts are not counted).
+    ``not_before``, ``put_us`` and ``claimed_us`` are µs since the epoch; ``put_us`` is the time found in the name, which a
+    foreign name may contain by chance. ``token`` and ``claimed_us`` come from a claim made by spooltop, ``pid`` from any claim;
+    ``flags`` are mail flags (maildir(5)). ``ended`` says how the last attempt ended: ``exit-1``, ``signal-9``, ``timeout``,
+    ``died``, the class of an exception, or None if the name does not contain it.
     """
 
     raw: str
@@ -109,7 +109,7 @@ _PLAIN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def decode_value(encoded: str) -> str:
-    """What ``encode_value`` encoded. Raises ``ValueError`` on what it never gives.
+    """Decodes the result of ``encode_value``. Raises ``ValueError`` on text that ``encode_value`` never returns.
 
     >>> decode_value("a%20b%2F%C3%BC")
     'a b/ü'
@@ -241,8 +241,8 @@ def back_in_new(name: Name, *, not_before: int | None = None, ended: str | None 
 
 
 def afresh(name: Name) -> str:
-    """What a message is called in ``new`` whose attempts count from the beginning again: redriven at the limit it would be
-    rejected once more at the first failure.
+    """Name in ``new`` with the attempts reset to zero. Without the reset, a message redriven at the limit would be rejected again
+    at its first failure.
 
     >>> afresh(parse("order-17,s=mail,n=9,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True))
     'order-17,s=mail,n=0'
@@ -255,8 +255,8 @@ def afresh(name: Name) -> str:
 
 
 def parse(raw: str, *, claimed: bool) -> Name:
-    """What ``raw`` says; never fails. ``claimed`` is True for names in ``cur`` and for claims that were set aside: only there
-    the tail of a claim is looked for, and only at the end, in the exact forms.
+    """Parses ``raw``; never fails. ``claimed`` is True for names in ``cur`` and for claims that were set aside: only in these is
+    the tail of a claim recognised, only at the end, and only in its exact forms.
 
     >>> parse("1795220920443125.9155.vm:2,P4242", claimed=True)[1:4]
     ('1795220920443125.9155.vm', '1795220920443125.9155.vm', False)

@@ -1,4 +1,4 @@
-"""How the directory of a spool is made and opened."""
+"""Creating and opening the directory of a spool."""
 
 from __future__ import annotations
 

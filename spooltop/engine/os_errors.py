@@ -24,13 +24,13 @@ _ADVICE = {
 
 
 def advice(error: OSError) -> str:
-    """What to do about a system error where nothing more is known of it."""
+    """Advice for a system error about which nothing more is known."""
     return _ADVICE.get(error.errno or 0, "nothing else was changed; try again")
 
 
 @contextmanager
 def telling(path: str, doing: str) -> Iterator[None]:
-    """What the system refuses within becomes a ``SpooltopError``, as by ``in_words``."""
+    """Converts an ``OSError`` raised in the block to a ``SpooltopError``, as ``in_words`` does."""
     try:
         yield
     except OSError as error:
@@ -54,7 +54,7 @@ def in_words(error: OSError, path: str, doing: str) -> SpooltopError:
 
 
 def _as_owner(path: str) -> str:
-    """What to try where something in the spool may not be written by this user."""
+    """Advice for a user who may not write something in the spool."""
     import pwd  # only for somebody who may not write
     import shlex
 

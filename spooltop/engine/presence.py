@@ -1,9 +1,9 @@
-"""Who holds a claim: the presence file of a consumer, and what its lock tells.
+"""Presence of claim holders: the presence file of a consumer, and the meaning of its lock.
 
-A consumer owns ``.spooltop/consumers/<token>``. It is made under a dot name that only its user can open, locked with a write
-lock of the open file description, filled with one JSON line and moved into place. The lock is held until the process ends,
-however it ends: the kernel lets go of it, in every container and pid namespace of one machine. So nobody has to ask whether a
-pid is still the same process. A reader can ask for the lock, but neither take nor forge it.
+Each consumer owns ``.spooltop/consumers/<token>``. The file is created under a dot name that only its user can open, locked with
+a write lock of the open file description, filled with one JSON line and moved into place. The lock is held until the process
+ends, however it ends: the kernel releases it, in every container and pid namespace of the machine. Nobody therefore has to check
+whether a pid still belongs to the same process. A reader can query the lock, but neither take nor forge it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _TRIES = 16
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What a look at a token's presence file gave.
+    """Result of reading the presence file of a token.
 
-    ``state`` is that of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server has to call it back from a
-    client first), "unreadable". The rest is what the file says of its owner, None where it does not: it is written by whoever may
-    write the spool, so it is evidence, not proof. ``start`` is in clock ticks since boot (proc(5)); ``since`` is the epoch second
-    at which the file was written; ``same_mount`` tells whether this look would have met the lock as far as mounts go, None where
-    the file does not tell: it went through the mount on which the lock was taken, or through a later mount of the same disk.
-    ``file`` and ``size`` are the presence file's own.
+    ``state`` is the state of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server first has to recall it
+    from a client), "unreadable". The other fields describe the owner as the file does, None if the file does not contain them.
+    Anyone who may write the spool can write the file, so they are evidence, not proof. ``start`` is in clock ticks since boot
+    (proc(5)); ``since`` is the epoch second at which the file was written. ``same_mount`` tells whether this check would have
+    found the lock, as far as mounts go: it is True if the check used the mount on which the lock was taken, or a later mount of
+    the same disk, and None if the file does not say. ``file`` and ``size`` are those of the presence file itself.
     """
 
     state: str
@@ -171,10 +171,11 @@ def _same_mount(device: int | None, told: str | None, seen_device: int, seen: st
 
 
 def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
-    """Whether the holder of an own claim lives, and the evidence in words (escaped).
+    """Returns whether the holder of a claim made by spooltop is running, and the evidence in words (escaped).
 
-    A held lock proves a holder wherever it is met. A free one proves its death only where the lock could not have been missed:
-    a holder of this machine, through the mount on which it took the lock, or one from before this machine's restart.
+    A held lock always proves a running holder. A free lock proves that the holder is gone only if the lock could not have been
+    missed: a holder on this machine, checked through the mount on which it took the lock, or a holder from before the last
+    restart of this machine.
     """
     who = _who(presence)
     if presence.state == "held":
@@ -276,7 +277,7 @@ class Hold:
         dirs.files.close(fd)
 
     def abandon(self) -> None:
-        """In a forked child: closes its copy of the descriptor, so that the lock ends with the parent. Touches nothing else."""
+        """Closes the copy of the descriptor in a forked child, so that the lock ends with the parent. Touches nothing else."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -77,11 +77,11 @@ class Putter:
         self._strange = self._drafts.strange
 
     def forked(self) -> None:
-        """In a forked child: gives no id that the parent may give too."""
+        """Prevents a forked child from using an id that the parent may use too; called in the child."""
         self._ids.forget()
 
     def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
-        """One message under an id of our own and without a key: as ``put``, by the shortest way."""
+        """Enqueues a message under a generated id and without a key; a fast path of ``put``. Returns the id."""
         id = name = self._ids.next(self._clock)
         if source is not None or not_before is not None or canary:
             name = self._name(id, source, not_before, canary)
@@ -133,7 +133,7 @@ class Putter:
         not_before: int | None,
         canary: bool,
     ) -> MessageId:
-        """One message; its id. See ``Spool.put``."""
+        """Enqueues a message and returns its id. See ``Spool.put``."""
         if id is not None:
             check_text("id", id)
         if key is not None:
@@ -196,7 +196,7 @@ class Putter:
         return MessageId(id, duplicate=False)
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
-        """One group commit; the ids. See ``Spool.put_many``."""
+        """Enqueues messages in one group commit and returns their ids. See ``Spool.put_many``."""
         if isinstance(messages, (str, bytes, bytearray, memoryview)) or hasattr(messages, "read"):
             what = f"messages takes an iterable of messages, not {type(messages).__name__}: for one message call put"
             raise TypeError(what)

@@ -18,7 +18,7 @@ from .set_aside import entries, folder, reject
 __all__ = ["recover"]
 
 _GOING = ".gone-"
-"""What the name of a presence file begins with while it is taken away."""
+"""Prefix of a presence file's name while the file is being removed."""
 
 
 def recover(
@@ -82,8 +82,8 @@ def recover(
 
 
 def _must_be_sticky(error: OSError) -> None:
-    """In a sticky directory another user's file is left for its owner, or the spool's; where nothing may be moved at all, raises
-    ``error``."""
+    """Accepts EPERM, which a sticky directory causes for another user's file: the file is left for its owner or the owner of the
+    spool. Raises any other ``error``, including the one that says that nothing may be moved at all."""
     if error.errno != errno.EPERM:
         raise error
 

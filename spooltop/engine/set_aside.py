@@ -31,7 +31,7 @@ _META_CAP = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message that was set aside."""
+    """Message that was set aside."""
 
     box: Box
     operation: str
@@ -39,7 +39,7 @@ class Entry:
 
 
 def meta_name(name: str) -> str:
-    """What the metadata of the message ``name``, or of the folder of that name, is called, in the same directory."""
+    """Name of the metadata file of the message ``name``, or of the folder of that name, in the same directory."""
     plain = f".{name}.meta"
     if len(plain) <= MAX_NAME and (plain.isascii() or len(os.fsencode(plain)) <= MAX_NAME):
         return plain
@@ -130,8 +130,8 @@ def remove_meta(dirs: SpoolDirs, entry: Entry) -> None:
 
 
 def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
-    """What is known of a message that was set aside, of its own or with all of its folder; empty where it cannot be read.
-    Untrusted, as all that lies in a spool. Raises ``OSError`` only for a descriptor that cannot be closed."""
+    """Reads the metadata of a message that was set aside: its own or, if it has none, the metadata shared by its folder; empty if
+    they cannot be read. Untrusted, like everything in a spool. Raises ``OSError`` only if a descriptor cannot be closed."""
     try:
         with _looking(dirs, entry.box, entry.operation) as target:
             own = told_of(dirs.files, entry.name, target)
@@ -141,7 +141,7 @@ def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
 
 
 def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
-    """What is known of all messages of a folder that have nothing of their own; empty where it cannot be read."""
+    """Reads the metadata shared by all messages of a folder that have none of their own; empty if they cannot be read."""
     try:
         above = dirs.own(box.value)
     except OSError:
@@ -150,7 +150,7 @@ def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
 
 
 def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
-    """What the metadata tell of ``name`` in ``dir_fd``: None where there are none, empty where they cannot be read."""
+    """Reads the metadata of ``name`` in ``dir_fd``: None if there are none, empty if they cannot be read."""
     try:
         told = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
     except FileNotFoundError:

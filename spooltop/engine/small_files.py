@@ -16,8 +16,8 @@ from .files import READ_CAP, REAL_FILES, Files
 __all__ = ["IRREGULAR", "Content", "NotRegular", "open_regular", "read_small"]
 
 IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
-"""What ``open_regular`` gives for something other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a
-socket (ENXIO)."""
+"""Errors of ``open_regular`` for anything other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a socket
+(ENXIO)."""
 
 
 class NotRegular(OSError):

@@ -413,7 +413,7 @@ class Spool:
     # Looking
 
     def depth(self) -> int:
-        """How many messages wait in ``new``; not exact while others work."""
+        """Counts the messages waiting in ``new``; inexact while others put or claim."""
         dirs = self._dirs
         with telling(self.path, "depth"):
             return sum(1 for name in dirs.files.scan(dirs.box(Box.NEW)) if name[0] != ".")
@@ -441,12 +441,13 @@ class Spool:
             return self._consumer.peek()
 
     def suppressed(self) -> dict[str, int]:
-        """How many puts were none, since their ``key`` or ``id`` was there: by source ("" for none), of all processes."""
+        """Counts the puts that stored nothing because their ``key`` or ``id`` already existed: by source ("" for none), over all
+        processes."""
         return total(self._counted(), DUPLICATE)
 
     def locks_used(self, seconds: float = 300) -> tuple[int, int]:
-        """How often this spool's own locks were had and how often given up after their time, by all processes, in the last
-        ``seconds`` (an hour at most; older ones are summed up). The lock of cursor files in the spool counts too.
+        """Counts how often this spool's own locks were acquired and how often a wait for them timed out, over all processes, in
+        the last ``seconds`` (at most an hour; older counts are summed up). The lock of cursor files in the spool is included.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:

@@ -1,4 +1,4 @@
-"""What every ticket queue can do."""
+"""Interface of all ticket queues."""
 
 from __future__ import annotations
 

@@ -154,7 +154,8 @@ class FileTicketQueue(BaseTicketQueue):
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
     def _freshen(self, head: str, folder: int) -> None:
-        """Who comes after ``head`` is as old as its becoming the head: who waited long is not stale for it."""
+        """Sets the age of the ticket after ``head`` to the moment at which it becomes the head, so that a long wait does not make
+        it stale."""
         tickets = self._tickets(folder) if self.stale_timeout is not None else []
         if len(tickets) < 2 or tickets[0].name != head:
             return

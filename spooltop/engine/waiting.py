@@ -79,7 +79,7 @@ class Watch:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What becomes readable when there is a reason to look, for who waits by other means."""
+        """Descriptors that become readable when there is a reason to check again, for callers that wait by other means."""
         return tuple(fd for fd in (self._event, self._inotify) if fd is not None and fd >= 0)
 
     def drain(self) -> None:
