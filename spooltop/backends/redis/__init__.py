@@ -1,1 +1,1 @@
-"""What stands in Redis. Only looked at; needs the package redis (``spooltop[redis]``), imported at the first look."""
+"""Ticket queues in Redis, read only. It speaks the protocol itself and does not need the package redis."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 __all__ = ["Endpoint", "ErrorReply", "Nonsense", "RedisClient", "Reply", "WrongPassword"]
 
 _DEEPEST = 2
-"""How many arrays may stand inside an array: the answers to SCAN and ZRANGE have one at most."""
+"""Maximum nesting of arrays: the answers to SCAN and ZRANGE have at most one array inside an array."""
 _MOST = 10_000
 """Elements of an array."""
 _LONGEST_LINE = 65_536
@@ -25,7 +25,7 @@ _WHOLE = re.compile(rb"-?[0-9]{1,19}\Z")
 
 
 class Nonsense(Exception):
-    """What came is no answer of a Redis server to what was asked, or far too much of it."""
+    """Raised for data that is not a Redis server's answer to the request, or far too much of it."""
 
 
 class WrongPassword(Exception):
@@ -40,7 +40,7 @@ Reply: TypeAlias = "int | bytes | list[Reply] | ErrorReply | None"
 
 
 class Endpoint:
-    """Where a server is: ``host`` and ``port``, or the ``path`` of a socket. ``tls`` makes the context of a ``rediss`` URL."""
+    """Address of a server: ``host`` and ``port``, or the ``path`` of a socket. ``tls`` makes the context of a ``rediss`` URL."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Endpoint:
 
 
 class RedisClient:
-    """One connection at most. Each ``ask`` gets what is left of the time and the bytes that ``begin`` allowed; any failure closes
-    the connection."""
+    """Client with at most one connection. Each ``ask`` gets the rest of the time and of the bytes that ``begin`` allowed; any
+    failure closes the connection."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

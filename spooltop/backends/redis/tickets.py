@@ -25,7 +25,7 @@ _LEAST = 1.0
 _AGAIN, _AGAIN_AT_MOST = 5.0, 60.0
 """Seconds to the next look after one that failed: twice as long after each further one."""
 _BYTES = 4_000_000
-"""What one look may take."""
+"""Maximum number of bytes that one look receives."""
 _AT_MOST = 1_000
 _NAMES_AT_MOST = 64
 _STEPS = 20
