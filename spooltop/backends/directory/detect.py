@@ -1,6 +1,6 @@
-"""What a path is: a spool, a mail folder, cursors, tickets. What is none of them gets an error with the hint that fits.
+"""Identifies a path: a spool, a mail folder, cursors, tickets. Any other path gets an error with the hint that fits.
 
-Nothing is created or changed here, and of each directory only the first names are read.
+Nothing is created or changed here, and only the first names of each directory are read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path is. ``path`` is as given, but the directory where a ``cursors.json`` was named. ``read_only`` says in words why
-    nothing may be changed; ``missing`` are the boxes of a spool that are not there."""
+    """Identified path. ``path`` is as given, except that for a ``cursors.json`` it is the directory. ``read_only`` says in words
+    why nothing may be changed; ``missing`` lists the boxes of a spool that do not exist."""
 
     kind: Kind
     path: str
@@ -40,8 +40,8 @@ class Target:
 
 
 def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None) -> Target:
-    """What ``path`` is; ``as_spool`` takes a mail folder for a job spool. A directory that is nothing else is taken for what
-    ``otherwise`` says.
+    """Identifies ``path``. ``as_spool`` treats a mail folder as a job spool. A directory that is nothing else becomes a target of
+    the kind ``otherwise``.
 
     Raises ``NotASpool`` with the hint that fits, ``Unreadable`` where a component or a box gives no permission.
     """
@@ -114,7 +114,8 @@ def _only_locks(names: list[str]) -> bool:
 
 
 def _mail_sign(path: str, fd: int) -> MailSign | None:
-    """What shows that it is a mail folder. Raises ``Unreadable`` where none of the boxes lets itself be listed."""
+    """Returns the evidence that it is a mail folder, None without any. Raises ``Unreadable`` where none of the boxes can be
+    listed."""
     seen = 0
     denied: list[str] = []
 

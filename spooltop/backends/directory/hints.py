@@ -1,4 +1,4 @@
-"""What to say of a path that is not quite a spool: the error for it, with the hint that fits. Creates nothing."""
+"""Errors for a path that is not quite a spool, each with the hint that fits. Creates nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .storage.access import quoted, sudo_name, user_name
 __all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
 
 _SIBLINGS = 2000
-"""How many names beside a missing one are looked at for a typo."""
+"""Maximum number of names beside a missing one that are compared with it to find a typo."""
 
 _NAME_ONE = "name the directory that holds tmp, new and cur"
 
@@ -219,7 +219,7 @@ def spool_of_box(path: str) -> str | None:
 
 
 def _spools_in(fd: int, names: list[str]) -> list[str]:
-    """Which of ``names`` are spools."""
+    """Selects those of ``names`` that are spools."""
     found = []
     for name in sorted(names):
         try:

@@ -1,4 +1,4 @@
-"""What an operator acts on: messages as a look made just now finds them, never those of a screen that may be old.
+"""Fresh rows for an operator: messages as found by a look made just now, never those of a screen that may be old.
 
 It has a reader of its own, so that a plan can be made while another thread looks. Kept between two calls, it also knows which
 files in ``tmp`` have grown since the plan was made.
@@ -84,7 +84,8 @@ class FreshRows:
             return self._made().again(box, names)
 
     def sight(self) -> Sight:
-        """What is there now; what was looked at just before is not scanned again where nothing has changed."""
+        """Returns the current observation. Boxes that were scanned just before are not scanned again where nothing has
+        changed."""
         with self._one_at_a_time:
             return self._made().see()
 

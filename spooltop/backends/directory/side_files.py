@@ -1,4 +1,4 @@
-"""What stands beside the boxes: the lock files and the cursors of a spool, and the kernel's table of locks that both need."""
+"""Reads the files beside the boxes: the lock files and the cursors of a spool, and the kernel's lock table that both need."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LOCKS_FOR = 300.0
 
 
 class Beside:
-    """In the directory of the spool and in the one above it. The table of locks is read once a second at most. ``changed`` is set
-    when a cursor file was replaced; without it nobody listens."""
+    """Lock files and cursors in the directory of the spool and in the one above it. The lock table is read at most once a second.
+    ``changed`` is set when a cursor file was replaced; without it nobody listens."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Beside:
         return names
 
     def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
-        """How often the engine's own locks were had, and how often given up, in the last five minutes."""
+        """Counts how often the engine's own locks were acquired, and how often they were given up, in the last five minutes."""
         try:
             own = dirs.own()
         except OSError:
@@ -89,7 +89,7 @@ class Beside:
             return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._clock() - LOCKS_FOR)
 
     def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
-        """How many puts were none since their message was there already, by source."""
+        """Counts the puts that were suppressed because their message was already there, by source."""
         try:
             own = dirs.own()
         except OSError:

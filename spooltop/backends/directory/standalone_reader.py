@@ -113,7 +113,7 @@ class LoneReader:
             return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
 
     def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
-        """Of cursors alone they can be set, and stale locks removed; nothing else is there to be changed."""
+        """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
         if self._read_only is not None:
             return Capabilities.nothing(self._read_only)
         refusals = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
