@@ -1,6 +1,7 @@
-"""``spooltop demo``: the dashboard on a living spool of its own.
+"""``spooltop demo``: the dashboard on a live spool of its own.
 
-``command`` runs it; ``place`` makes its directory and sweeps what others left; ``family`` lets every process die with it;
-``stage`` starts, kills and replaces the actors; ``pollers``, ``consumers``, ``writers`` and ``lockers`` are the actors, real
-processes on the public engine; ``pace`` says when what happens.
+``command`` runs the demo; ``demo_dir`` makes its directory and removes those that earlier demos left behind; ``process_group``
+ends every process with the demo; ``scenario`` starts, kills and replaces the actors; ``pollers``, ``consumers``, ``writers`` and
+``lockers`` are the actors, real processes that use the public engine; ``sample_messages`` are their messages; ``speed`` defines
+when things happen.
 """

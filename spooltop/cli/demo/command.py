@@ -1,4 +1,4 @@
-"""The command: a place, the actors, the dashboard on it, and a tidy end."""
+"""The ``demo`` command: makes the directory, starts the actors, opens the dashboard, and cleans up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BANNER", "demo", "goodbye"]
 BANNER = " DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 BANNER_KEPT = " DEMO, kept on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 HUNG_UP = 128 + signal.SIGHUP
-"""The exit code where the terminal went away: nobody is there to be told."""
+"""Exit code if the terminal was closed: nobody can read a message."""
 
 
 def demo(args: argparse.Namespace, context: Context) -> int:
@@ -61,7 +61,8 @@ def demo(args: argparse.Namespace, context: Context) -> int:
 
 
 def goodbye(records: list[OperationRecord], deaths: int, kept: str | None) -> str:
-    """What is said on leaving. ``deaths`` counts the dead claims that there were, ``kept`` is the path of a spool that stays."""
+    """Text printed on exit. ``deaths`` is the number of dead claims that occurred, ``kept`` is the path of a spool that is not
+    removed."""
     requeued = sum(record.done for record in records if record.action is Action.REQUEUE and record.undone_by is None)
     end = "the spool is removed" if kept is None else f"the spool is kept: spooltop {escape(shlex.quote(kept))}"
     words = f"demo over: you requeued {min(requeued, deaths)} of {deaths} dead claims; {end}. "

@@ -1,4 +1,4 @@
-"""Consumers: quick ones, a slow one that lives, and what happens to all of them with one certain message."""
+"""Consumers: quick ones and a slow one, and the effect of a poison message on each of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .process_group import Child
 __all__ = ["is_poison", "slow", "work", "worker"]
 
 _AWAKE = 1.0
-"""Seconds after which a consumer that finds nothing looks whether the demo goes on."""
+"""Seconds after which a consumer that finds nothing checks whether the demo is still running."""
 
 
 def worker(spool: str, quickest: float, slowest: float) -> Callable[[Child], None]:
-    """Takes between ``quickest`` and ``slowest`` seconds for a message."""
+    """Consumes messages, with ``quickest`` to ``slowest`` seconds for each."""
 
     def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
@@ -33,7 +33,7 @@ def worker(spool: str, quickest: float, slowest: float) -> Callable[[Child], Non
 
 
 def slow(spool: str) -> Callable[[Child], None]:
-    """Holds one message for a minute, alive and without using the processor, then the next."""
+    """Holds a message for a minute, alive and without using the processor, then the next."""
 
     def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
@@ -55,8 +55,8 @@ def is_poison(data: bytes) -> bool:
 
 
 def work(kin: Child, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
-    """Acks after ``seconds``; with a message that kills the process is killed after ``poison`` seconds instead. Gives the claim
-    back where the demo is over before that."""
+    """Acks after ``seconds``. A poison message instead kills the process after ``poison`` seconds. Gives the claim back if the
+    demo ends before that."""
     try:
         if is_poison(claim.data):
             if kin.wait(poison):

@@ -1,7 +1,7 @@
-"""The directory of a demo, and the sweeping of those that were left behind.
+"""The directory of a demo, and the removal of directories that killed demos left behind.
 
-A demo's directory holds a marker file that is locked (``flock``) as long as any of its processes lives. What has the marker, is
-ours and whose lock is free was left behind by a demo that was killed.
+The directory of a demo contains a marker file that is locked (``flock``) as long as any process of the demo is running. A
+directory that contains the marker, belongs to this user and whose lock is free was left behind by a demo that was killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Place:
     lock: int = -1
 
     def close(self) -> None:
-        """Removes what goes with the demo."""
+        """Removes the directory that was made for the demo."""
         if self.base is None:
             return
         try:
@@ -49,7 +49,7 @@ class Place:
 
 
 def make(parent: str | None = None) -> Place:
-    """A new directory below ``parent`` (the one for temporary files) with an empty spool in it."""
+    """Makes a new directory below ``parent`` (by default the directory for temporary files) with an empty spool in it."""
     base = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     draft = os.path.join(base, f"{MARKER}.draft")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -62,7 +62,7 @@ def make(parent: str | None = None) -> Place:
 
 
 def keep(path: str) -> Place:
-    """A spool at ``path`` that stays. Raises ``Refused`` where something is there, ``NotASpool`` where the parent is missing."""
+    """Makes a spool at ``path`` that is kept. Raises ``Refused`` if the path exists, ``NotASpool`` if its parent is missing."""
     full = os.path.abspath(path)
     try:
         os.mkdir(full)
@@ -77,7 +77,7 @@ def keep(path: str) -> Place:
 
 
 def sweep(parent: str | None = None) -> list[str]:
-    """Removes what demos of this user left in ``parent`` when they were killed. The names that are gone."""
+    """Removes the directories that killed demos of this user left in ``parent``. Returns the removed names."""
     try:
         folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -108,7 +108,8 @@ def _swept(name: str, parent: int) -> bool:
 
 
 def _remove(name: str, parent: int) -> None:
-    """Follows no link (``shutil.rmtree`` goes by descriptors). The marker goes last: cut off in between, it is swept again."""
+    """Removes a directory without following links (``shutil.rmtree`` uses descriptors). The marker is removed last: after an
+    interruption, the next sweep finds the directory again."""
     directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         for entry in os.listdir(directory):

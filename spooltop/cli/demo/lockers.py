@@ -15,12 +15,12 @@ LOCK = "import.lock"
 
 
 def holder(spool: str) -> Callable[[Child], None]:
-    """Holds the lock for long, again and again."""
+    """Holds the lock for a long time, again and again."""
     return lambda kin: _share(kin, spool, 0.0, speed.LOCK_HELD)
 
 
 def waiter(spool: str) -> Callable[[Child], None]:
-    """Wants it just for a moment, and so waits for it most of the time."""
+    """Needs the lock only for a moment, and so waits for it most of the time."""
     return lambda kin: _share(kin, spool, speed.LOCK_PAUSE / 3, speed.LOCK_PAUSE / 3)
 
 

@@ -1,7 +1,7 @@
-"""Five pollers on one ``cursors.json``: each asks its source, puts what is new and saves how far it got.
+"""Five pollers that share one ``cursors.json``: each asks its source, puts new rows and saves its progress.
 
-Three save their own section only (``CursorFile.advance``). Two read the whole file and write the whole of it back, which loses
-what others saved in between: ``email`` takes its time about it, so ``imessage`` is reverted and delivers the same rows again.
+Three save only their own section (``CursorFile.advance``). Two read the whole file and write all of it back, which loses what
+others saved in between: ``email`` takes a long time, so ``imessage`` is reverted and delivers the same rows again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _DRAFT = "cursors.json.tmp"
 _ROWS_AT_ONCE = 50
 _LOG_MOST = 64 << 10
 _UNTOUCHED = 4
-"""Rounds that imessage may stand still; then four new rows arrive."""
+"""Rounds without new rows for imessage; then four new rows arrive."""
 
 Act = Callable[[Child], None]
 
 
 def begin(spool: str) -> None:
-    """The cursors as they stand before the first poll, and a place for the logs."""
+    """Creates the cursors with their values before the first poll, and the directory of the logs."""
     os.mkdir(os.path.join(spool, LOGS))
     cursors = CursorFile(os.path.join(spool, CURSORS))
     for source in SOURCES:
@@ -44,7 +44,7 @@ def begin(spool: str) -> None:
 
 
 def section(source: str, value: int) -> Json:
-    """What the cursor file holds for ``source``: some pollers save a number, some an object.
+    """Builds the section of ``source`` in the cursor file: some pollers save a number, some an object.
 
     >>> section("teams", 7), section("imessage", 7)
     (7, {'cursor': 7})
@@ -53,7 +53,8 @@ def section(source: str, value: int) -> Json:
 
 
 def pollers(spool: str, began: float) -> dict[str, Act]:
-    """By the name of its process what each poller does. ``began`` is the moment (``time.monotonic``) of the first round."""
+    """Returns the action of each poller by the name of its process. ``began`` is the time (``time.monotonic``) of the first
+    round."""
     arrivals: dict[str, Callable[[int], int]] = {
         "teams": lambda _: 2,
         "signal": lambda turn: 18 if turn % 10 == 3 else 3,
@@ -70,7 +71,7 @@ def pollers(spool: str, began: float) -> dict[str, Act]:
 
 @dataclass
 class Poller:
-    """One source, read from its cursor on. ``newest`` is the last row that the source has."""
+    """Reads a source from its cursor on. ``newest`` is the last row of the source."""
 
     spool: str
     source: str
@@ -83,7 +84,7 @@ class Poller:
         self._log = Path(self.spool, LOGS, f"poll-{self.source}.log")
 
     def poll(self) -> int:
-        """Puts what is new, then saves the cursor, its own section only; how many rows."""
+        """Puts the new rows, then saves the cursor, only its own section. Returns the number of rows."""
         try:
             value = self._value(self._cursors.read())
             if value != self.newest:
@@ -95,8 +96,8 @@ class Poller:
         return self._polled(value)
 
     def poll_whole(self, read: dict[str, object] | None, stands: Callable[[], object] = lambda: None) -> int:
-        """The same with the whole file: ``read`` is what ``read_whole`` gave, some time ago. ``stands`` is called while the
-        draft, which has the same name for everybody, stands there."""
+        """Polls like ``poll``, but writes the whole file: ``read`` is an earlier result of ``read_whole``. ``stands`` is called
+        while the draft exists, whose name is the same for all pollers."""
         if read is None:
             self.log("poll failed: cursors.json does not read")
             return 0
@@ -120,7 +121,7 @@ class Poller:
         return found if isinstance(found, dict) else None
 
     def log(self, line: str) -> None:
-        """A line at the end of the log, which starts anew where it has grown long."""
+        """Appends a line to the log. A log that has grown too long is renamed to ``….log.1`` first."""
         try:
             if self._log.exists() and self._log.stat().st_size > _LOG_MOST:
                 self._log.replace(self._log.with_suffix(".log.1"))
@@ -147,7 +148,7 @@ class Poller:
 
 
 def _turns(kin: Child, first: float) -> Iterator[int]:
-    """Counts the polls from ``first`` on as they become due; those that were slept through are left out."""
+    """Counts the polls from ``first`` on as they become due; polls that were missed are skipped."""
     for turn in count(max(0, int((time.monotonic() - first) / speed.POLL))):
         due = first + turn * speed.POLL
         if time.monotonic() < due + speed.POLL:
@@ -173,7 +174,7 @@ def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int
 
 
 def _imessage(kin: Child, poller: Poller, first: float) -> None:
-    """Four rows arrive once. That they are new again and again is the doing of ``email``."""
+    """Adds four rows once. ``email`` is the reason that they are new again and again."""
     still = 0
     for turn in _turns(kin, first):
         if turn == 0:
@@ -184,7 +185,7 @@ def _imessage(kin: Child, poller: Poller, first: float) -> None:
 
 
 def _email(kin: Child, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
-    """Reads the whole file early in a round, then the mail, which takes its time, and writes the whole file back."""
+    """Reads the whole file early in a round, then slowly reads the mail, and writes the whole file back."""
     turn = max(0, int((time.monotonic() - began) / speed.ROUND))
     while kin.until(began + turn * speed.ROUND + speed.EMAIL_READS):
         read = poller.read_whole()

@@ -1,7 +1,7 @@
-"""Processes that die with the one that began them, however it dies.
+"""Processes that end with the process that started them, however it ends.
 
-Three ways at once: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each reads end-of-file from
-the lifeline when the demo ends; and the demo reads end-of-file from the reports when the last of them is gone.
+Three mechanisms work together: the kernel kills each child when its parent ends (prctl(2), PR_SET_PDEATHSIG); each child reads
+end-of-file from the lifeline when the demo ends; and the demo reads end-of-file from the reports when the last child has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KILLED_AFTER = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What every process of the demo holds besides what it works on: descriptors of the two pipes."""
+    """Descriptors of the two pipes, which every process of the demo holds."""
 
     lifeline: int
     reports: int
@@ -39,7 +39,7 @@ class Child:
         return self.wait(moment - time.monotonic())
 
     def report(self) -> None:
-        """Tells the demo of one more dead claim."""
+        """Reports one more dead claim to the demo."""
         try:
             os.write(self.reports, b"d")
         except OSError:
@@ -47,7 +47,7 @@ class Child:
 
 
 class ProcessGroup:
-    """The first child, which starts all others, seen from the demo."""
+    """The first child, which starts all others, as the demo sees it."""
 
     def __init__(self, pid: int, lifeline: int, reports: int) -> None:
         self.pid = pid
@@ -57,7 +57,8 @@ class ProcessGroup:
 
     @classmethod
     def begin(cls, title: str, act: Callable[[Child], None], *, errors: str) -> ProcessGroup:
-        """Forks ``act`` off. Call it before there are threads. Tracebacks of children go to the end of the file ``errors``."""
+        """Forks a child that runs ``act``. Call it before any thread is started. Tracebacks of children are appended to the file
+        ``errors``."""
         their_end, lifeline = os.pipe()
         reports, written = os.pipe()
         os.set_blocking(written, False)
@@ -78,7 +79,7 @@ class ProcessGroup:
         return cls(pid, lifeline, reports)
 
     def end(self) -> int:
-        """Lets all of them end and waits until the last is gone. How many dead claims there were."""
+        """Ends all children and waits until the last is gone. Returns the number of dead claims that occurred."""
         os.close(self._lifeline)
         if not self._gone(_KILLED_AFTER):
             os.kill(self.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
@@ -95,7 +96,7 @@ class ProcessGroup:
         return False
 
     def _read(self) -> bool:
-        """True at the end of the pipe: nobody is left to write."""
+        """True at the end of the pipe: no writer is left."""
         while True:
             try:
                 part = os.read(self._reports, 4096)
@@ -113,7 +114,7 @@ def _readable(fd: int, seconds: float) -> bool:
 
 
 def fork(title: str, act: Callable[[], None]) -> int:
-    """The pid of a child that does ``act`` under the name ``title`` and ends; it is killed when this process ends."""
+    """Forks a child that runs ``act`` under the name ``title`` and ends; it is killed when this process ends. Returns its pid."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -145,7 +146,8 @@ def _own_streams(errors: str) -> None:
 
 
 def _call_it(title: str) -> None:
-    """Names the process as ``ps`` and the dashboard show it: proc(5) ``comm``, and ``cmdline`` in place of our own words."""
+    """Sets the process name that ``ps`` and the dashboard show: proc(5) ``comm``, and ``cmdline`` in place of the original
+    arguments."""
     sys.orig_argv[:] = title.split()
     set_process_name(os.fsencode(title.split()[0]))
     try:

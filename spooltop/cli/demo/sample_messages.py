@@ -1,4 +1,4 @@
-"""Rows as five messengers would give them. The same row of a source always reads the same."""
+"""Sample rows of five messengers. A row number of a source always has the same content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["FIELDS", "NEWEST", "SOURCES", "export", "poison", "row"]
 
 SOURCES = ("imessage", "teams", "signal", "email", "messenger")
 NEWEST = {"imessage": 89632, "teams": 77120, "signal": 5120, "email": 204510, "messenger": 18003}
-"""Where each cursor stands when a demo begins."""
+"""Value of each cursor at the start of a demo."""
 FIELDS = {"imessage": "cursor", "email": "uid"}
 """Sources whose section in the cursor file is an object, and the field of it that is the cursor."""
 
@@ -47,7 +47,7 @@ def export(source: str, count: int) -> bytes:
 
 
 def poison(rowid: int) -> bytes:
-    """A row that no worker survives: what is attached needs more memory than there is."""
+    """The payload of a row that kills every worker: its attachment needs more memory than there is."""
     told = {
         "source": "teams", "rowid": rowid, "from": "Tom Okafor", "text": "the whole scan, sorry about the size",
         "attachment": {"name": "scan.tiff", "width": 200000, "height": 280000},

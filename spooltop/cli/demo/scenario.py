@@ -1,4 +1,4 @@
-"""The process that starts the actors, kills one now and then, and replaces whoever died. It has no threads, so it may fork."""
+"""The process that starts the actors, kills some of them, and replaces those that died. It has no threads, so it may fork."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Act = Callable[[Child], None]
 
 
 def play(spool: str, *, kept: bool) -> Act:
-    """The whole demo on ``spool``, until it is over. ``kept``: whoever has a claim gives it back then."""
+    """Runs the whole demo on ``spool`` until it is over. ``kept``: consumers then give their claims back."""
     return lambda kin: Stage(kin, spool).run(kept=kept)
 
 
 @dataclass
 class Stage:
-    """``running`` are the actors by pid, ``due`` the moments (``time.monotonic``) at which they start again, ``dead`` the
-    pids that have a claim and ended, ``poison`` is the id of the message that kills whoever takes it."""
+    """Running scenario. ``running`` are the actors by pid, ``due`` the times (``time.monotonic``) at which they start again,
+    ``dead`` the pids that ended with a claim, ``poison`` is the id of the message that kills each of its consumers."""
 
     kin: Child
     spool: str
@@ -70,7 +70,8 @@ class Stage:
         self._end(gently=kept)
 
     def _before_we_looked(self) -> None:
-        """One message has had two consumers killed already, who were recovered; and some wait."""
+        """Sets up the history of the spool: a message whose two earlier consumers were killed and recovered, and messages that
+        wait."""
         with Spool(self.spool, durable=False) as box:
             self.poison = box.put(sample_messages.poison(77119), source="teams")
             for _ in range(2):
@@ -121,7 +122,7 @@ class Stage:
         self._counted = gone
 
     def _crash(self, claimed: str, pid: int, now: float) -> None:
-        """Kills a worker. What it still held then is counted at once, before anybody can put it back."""
+        """Kills a worker. A claim that it still held is counted at once, before anybody can put it back."""
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if os.path.lexists(os.path.join(self.spool, "cur", claimed)):
@@ -130,7 +131,7 @@ class Stage:
         self._reap(now)
 
     def _poison_waits(self, now: float) -> bool:
-        """True where it waits in ``new``. Where it is nowhere it comes again after a while."""
+        """True if the poison message waits in ``new``. If it is in no box, it is put again after a while."""
         boxes = [set(os.listdir(os.path.join(self.spool, box))) for box in ("new", "cur")]
         waits, claimed = (any(raw.startswith(self.poison) for raw in box) for box in boxes)
         if waits or claimed:
@@ -154,7 +155,8 @@ class Stage:
             self._litterers.add(self._start(LITTERER, writers.dying(self.spool)))
 
     def _end(self, *, gently: bool) -> None:
-        """All of them have read the end from the lifeline. Those whose work is thrown away need not finish it."""
+        """Waits for the actors, which have all read the end of the demo from the lifeline. If the spool is not kept, they are
+        killed at once, as their work is not needed."""
         end = time.monotonic() + (speed.LAST_WORK if gently else 0.0)
         while self.running:
             if time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""Writers in ``tmp``: one that is slow, one that dies before its message is complete."""
+"""Writers in ``tmp``: a slow one, and one that dies before its message is complete."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .process_group import Child
 __all__ = ["dying", "slow"]
 
 _ROWS = 400
-"""In each piece of an export."""
+"""Rows in each chunk of an export."""
 
 
 class Export(io.RawIOBase):
-    """A mailbox that comes in piece by piece, each after ``every`` seconds. ``last`` is called where a piece more is wanted than
-    there are."""
+    """Mailbox that arrives in chunks, each after ``every`` seconds. ``last`` is called when a chunk is requested after the last
+    one."""
 
     def __init__(self, kin: Child, pieces: int, every: float, last: Callable[[], object]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Export(io.RawIOBase):
 
 
 def slow(spool: str) -> Callable[[Child], None]:
-    """Writes one message for half a minute, then, after a pause, the next."""
+    """Writes a message for half a minute, pauses, and starts again."""
 
     def act(kin: Child) -> None:
         with Spool(spool, durable=False) as box:
