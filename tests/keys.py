@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from spooltop.tui.commands import COMMANDS, GROUPS, Command
+from spooltop.tui.commands import COMMANDS, GROUPS, KeyCommand
 from spooltop.tui.keys import shown
 
 README = Path(__file__).parents[1] / "README.md"
@@ -26,11 +26,11 @@ Made by `python -m tests.keys` from the table of commands, `spooltop/tui/command
 """
 
 
-def keys_of(command: Command) -> str:
+def keys_of(command: KeyCommand) -> str:
     return " ".join(f"`{shown(key)}`" for key in command.keys)
 
 
-def table(commands: Iterable[Command]) -> str:
+def table(commands: Iterable[KeyCommand]) -> str:
     """A Markdown table: a line for each command, its keys and what it does."""
     lines = ["| key | what it does |", "|---|---|"]
     lines += dict.fromkeys(f"| {keys_of(command)} | {command.help.replace('|', chr(92) + '|')} |" for command in commands)
