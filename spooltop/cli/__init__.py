@@ -1,1 +1,1 @@
-"""Floor 4: the command line. Arguments in, text and JSON out; everything else goes through ``control``, or the engine."""
+"""The command line: takes arguments and prints text or JSON. Everything else goes through ``control`` or the engine."""

@@ -1,4 +1,4 @@
-"""The commands that change: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, undo."""
+"""Commands that change a target: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, undo."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def change(
     control: Control, action: Action, selection: Selection, args: argparse.Namespace, context: Context,
     options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
 ) -> int:  # fmt: skip
-    """Plan, question, result, exit code. ``said`` is a line that goes with the plan; what was put is followed
-    for ``traced`` seconds at most."""
+    """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
+    Messages that were put are followed for at most ``traced`` seconds."""
     terminal = context.terminal
     plan = _plan(control, action, selection, terminal, force=getattr(args, "force", False), options=options)
     if said:
@@ -217,7 +217,8 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
 
 
 def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
-    """Asks, as ``plan.confirm`` wants it. Raises ``Refused`` for another answer, and where nobody can be asked."""
+    """Asks for the confirmation that ``plan.confirm`` requires. Raises ``Refused`` for any other answer, and if nobody can be
+    asked."""
     if not terminal.can_ask:
         raise Refused(
             f"{plan.action}: nothing done: there is no terminal to ask on",
@@ -262,8 +263,8 @@ def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
 
 @contextmanager
 def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: where
-    nothing is changed yet, the second ends it wherever it is, in a listing that hangs."""
+    """Lets Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: while
+    nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

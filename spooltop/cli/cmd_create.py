@@ -1,4 +1,4 @@
-"""The commands that go to the engine without an operator: init makes a spool, put enqueues."""
+"""Commands that use the engine without an operator: init makes a spool, put enqueues."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SOME = 1
 
 
 def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Spool:
-    """The engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with the hint that fits where it is
-    none, or one of mail."""
+    """Opens the engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if the
+    path is not a spool, or is a mail folder."""
     from spooltop.engine import Spool
 
     as_spool = args.as_kind == "spool"
@@ -74,7 +74,7 @@ def init(args: argparse.Namespace, context: Context) -> int:
 
 
 def _may_become_one(path: str, error: SpooltopError) -> None:
-    """Raises where ``path`` is neither an empty directory nor a free name in a directory."""
+    """Raises unless ``path`` is an empty directory or an unused name in a directory."""
     if not path:
         raise error
     here = os.path.abspath(path)

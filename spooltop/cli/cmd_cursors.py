@@ -1,4 +1,4 @@
-"""The cursors: listed, one of them set, one of them muted."""
+"""Commands for cursors: list them, set one, mute one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that only look: status, ls, show, ops, cursors, locks."""
+"""Read-only commands: status, ls, show, ops, cursors, locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def status(args: argparse.Namespace, context: Context) -> int:
 
 
 def report(args: argparse.Namespace, context: Context, path: str) -> int:
-    """The status of ``path``: what ``spooltop PATH`` prints too where no dashboard can be."""
+    """Prints the status of ``path``. ``spooltop PATH`` prints the same if no dashboard can be opened."""
     snapshot = watched(args, context, path)
     if args.json:
         context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
@@ -47,7 +47,7 @@ def report(args: argparse.Namespace, context: Context, path: str) -> int:
 
 
 def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
-    """One look, or with ``--watch`` the last of those that long."""
+    """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot."""
     given = getattr(args, "watch", None)
     seconds = 0.0 if given is None else parse_age(given)
     if given is not None and not 0 < seconds <= _LONGEST:
@@ -159,7 +159,7 @@ def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse
 
 
 def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> OperationRecord:
-    """The operation whose id is ``asked`` or begins with it."""
+    """Returns the operation whose id is ``asked`` or begins with it."""
     found = [one for one in records if asked and one.operation.startswith(asked)]
     exact = [one for one in found if one.operation == asked]
     if exact or len(found) == 1:
@@ -193,7 +193,7 @@ def tickets(args: argparse.Namespace, context: Context) -> int:
 
 
 def _failures(locks: Sequence[Lock], context: Context) -> int:
-    """Says which servers did not answer; the exit code for that."""
+    """Prints which servers did not answer and returns the exit code for that."""
     failed = [lock for lock in locks if lock.failed]
     for lock in failed:
         context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
@@ -224,7 +224,7 @@ def _rows_of(listing: Listing) -> Iterator[Row]:
 
 
 def _without_filter(selection: Selection) -> Selection | None:
-    """The filter is a condition of the list itself; None where nothing else is asked."""
+    """Returns the selection without its filter, which is a condition of the list itself; None if nothing else is selected."""
     chosen = Selection(ids=selection.ids, source=selection.source, older_than=selection.older_than, verdict=selection.verdict)
     return None if chosen.empty else chosen
 

@@ -1,7 +1,8 @@
-"""The worker: a command for each message. One thread: it starts commands, waits for signals and arrivals, and ends claims.
+"""The worker: runs a command for each message. It has one thread, which starts commands, waits for signals and arrivals, and ends
+claims.
 
-A command runs in a process group of its own, gets the message as its stdin and, so that the claim lives as long as the command
-does, a copy of the consumer's presence descriptor.
+Each command runs in its own process group with the message as its stdin. It inherits a copy of the consumer's presence
+descriptor, so that the claim lasts as long as the command runs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ REJECTS = (65, 100)
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for a command that has to end."""
 RECOVER_EVERY = 5.0
-"""Seconds between two looks for dead consumers while idle."""
+"""Seconds between two checks for dead consumers while idle."""
 BLINK = 0.001
-"""Seconds: a claim that waits at all also checks that the boxes are still those that were opened."""
+"""Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
 
 
 def work(args: argparse.Namespace, context: Context) -> int:
@@ -69,7 +70,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
 
 @dataclass
 class _Job:
-    """A command that runs. ``deadline`` is on the worker's tick; ``ended_by`` says why it was told to end."""
+    """A running command. ``deadline`` is on the worker's tick; ``ended_by`` says why it was asked to end."""
 
     claim: Claim
     process: subprocess.Popen[bytes]
@@ -83,8 +84,8 @@ class _Job:
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def how_it_ended(self, code: int) -> str | None:
-        """The attempt's end as the message's name carries it: ``exit-1``, ``signal-9``, ``timeout``. None where whoever ended
-        the worker ended it: that says nothing of the message."""
+        """End of the attempt as it is written in the name of the message: ``exit-1``, ``signal-9``, ``timeout``. None if the
+        command was ended together with the worker, which says nothing about the message."""
         if self.ended_by and not self.timed_out:
             return None
         return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
@@ -92,9 +93,9 @@ class _Job:
 
 @dataclass
 class Worker:
-    """Runs ``command`` for each message until it is told to stop, or, with ``drain``, until nothing is there to take.
+    """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
 
-    ``tick`` gives seconds that never jump.
+    ``tick`` returns monotonic seconds.
     """
 
     spool: Spool
@@ -114,8 +115,8 @@ class Worker:
     _recovered_at: float | None = None
 
     def run(self) -> int:
-        """0, or 1 where a drain left a message that was not done. Raises ``SpooltopError`` where it cannot go on, after the
-        commands that run have ended."""
+        """Returns 0, or 1 if a drain left a message that was not done. If the worker cannot continue, it waits for the running
+        commands and raises ``SpooltopError``."""
         new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         watch = Watch(new)
         bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -133,7 +134,7 @@ class Worker:
         return 1 if self.drain and self._failures and not self._stops else 0
 
     def _turn(self, watch: Watch, bell: int) -> bool:
-        """One round: end what has ended, start what can be started, wait. False when it is over."""
+        """Runs one round: cleans up after commands that have ended, starts new ones, waits. False when the work is over."""
         self._reap()
         self._end_overdue()
         try:
@@ -155,7 +156,7 @@ class Worker:
         return self._stops > 0 or self._broken is not None
 
     def _take(self) -> bool:
-        """Starts what can be started, and puts back what the dead held. True where there may be more to take."""
+        """Starts as many commands as possible, and puts back the claims of dead consumers. True if there may be more to take."""
         started = False
         if self._recovered_at is None:
             self._recover()
@@ -166,11 +167,11 @@ class Worker:
         return self._recover()  # idle, as far as what waits goes
 
     def _told(self) -> None:
-        """A signal asks to end: after the current messages; the second time at once."""
+        """Handles a signal to end: the first lets current messages finish, the second ends at once."""
         self._stops += 1
 
     def _start(self) -> bool:
-        """Claims a message and starts the command on it; False where there is nothing to take."""
+        """Claims a message and starts the command on it; False if there is no message to take."""
         try:
             claim = self.spool.claim(timeout=0 if self._running else BLINK)
         except SpoolFull as error:
@@ -267,12 +268,12 @@ class Worker:
         signal_group(job.process.pid, signal.SIGTERM)
 
     def _next_deadline(self) -> float:
-        """Seconds until a command has to be told to end; at most an hour."""
+        """Seconds until a command has to be asked to end; at most an hour."""
         now = self.tick()
         return max(0.0, min([3600.0, *(job.deadline - now for job in self._running if job.deadline is not None)]))
 
     def _recover(self) -> bool:
-        """Puts back what dead consumers held, now and then. True where there was something."""
+        """Puts back the claims of dead consumers, at intervals. True if there were any."""
         if not self.recover:
             return False
         now = self.tick()

@@ -1,4 +1,4 @@
-"""What a command gets besides its arguments: the streams, and the door."""
+"""Environment of a command besides its arguments: the streams, and the functions that open a target and the dashboard."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["Context", "Dashboard", "Opener", "here_or", "watching"]
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
-"""Opens the dashboard on a control; the options are ``read_only``, ``ascii``, ``theme`` (None, light, dark), ``banner`` (the
-demo's last line, else not there)."""
+"""Opens the dashboard on a control. The options are ``read_only``, ``ascii``, ``theme`` (None, light, dark) and ``banner`` (the
+last line of the demo, else absent)."""
 
 
 def _open_control(path: str, **options: Any) -> Control:
@@ -34,14 +34,15 @@ def _no_dashboard(control: Control, options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Context:
-    """``open`` takes what ``control.open_control`` takes."""
+    """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
 
     terminal: Terminal
     open: Opener = _open_control
     dashboard: Dashboard = _no_dashboard
 
     def control(self, args: argparse.Namespace, path: str, *, watch: bool = False) -> Control:
-        """The target of a command that looks once, or changes once; one that ``watch``es hears what happens meanwhile."""
+        """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
+        meanwhile."""
         more = watching(args)
         if args.syslog:
             more["syslog"] = True
@@ -49,15 +50,15 @@ class Context:
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:
-    """What ``control.open_control`` is told besides: the pollers' logs and cursor files, servers with ticket queues, whether any
-    directory may be one of lock files."""
+    """Returns further options of ``control.open_control``: the pollers' logs and cursor files, servers with ticket queues, and
+    whether any directory may be a directory of lock files."""
     names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets", "locks": "locks"}
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 
 def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str] | None = None) -> str:
-    """``path``, or the current directory where it is something that can be opened, else where the first of ``cursor_files`` lies.
-    Raises ``UsageError`` where there is none of these."""
+    """Returns ``path``; without one, the current directory if it can be opened, else the directory of the first of
+    ``cursor_files``. Raises ``UsageError`` if there is none of these."""
     if path is not None:
         return path
     from ..backends.directory.detect import identify

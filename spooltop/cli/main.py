@@ -1,4 +1,4 @@
-"""From the words of a command line to an exit code. Errors end here, as one line on stderr."""
+"""Runs a command line and returns its exit code. Errors end here, as one line on stderr."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(
     dashboard: Dashboard,
     open_control: Opener | None = None,
 ) -> int:
-    """Does what ``words`` say and returns the exit code; raises nothing, but with SPOOLTOP_DEBUG=1 prints tracebacks."""
+    """Runs the command line ``words`` and returns the exit code. Raises nothing; with SPOOLTOP_DEBUG=1 it prints tracebacks."""
     terminal = terminal or Terminal()
     context = Context(terminal, dashboard=dashboard)
     if open_control is not None:
@@ -104,7 +104,7 @@ def _called(command: Command, args: Namespace, context: Context) -> int:
 
 
 def show_help(args: Namespace, context: Context) -> int:
-    """``spooltop help [COMMAND]``: the same as ``-h``."""
+    """Prints the help of ``spooltop help [COMMAND]``, the same as ``-h``."""
     if args.name is not None and args.name not in COMMANDS:
         near = near_command(args.name)
         advice = f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
@@ -145,7 +145,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
 
 
 def _in_words(error: OSError) -> SpooltopError:
-    """What the system refused where nobody had more to say of it."""
+    """Builds the error for an ``OSError`` that no other code has translated."""
     from spooltop.engine.os_errors import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
@@ -153,7 +153,7 @@ def _in_words(error: OSError) -> SpooltopError:
 
 
 def _leave_stdout(terminal: Terminal) -> None:
-    """Puts /dev/null in the place of a broken stdout, so that the flush at the end of the interpreter is quiet too."""
+    """Replaces a broken stdout by /dev/null, so that the flush at interpreter exit does not fail again."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, terminal.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What each command takes: its arguments and options. Imports nothing but argparse, as what reads them, until it reads a rate."""
+"""Arguments and options of each command. Like ``parser``, the module imports only argparse until a rate is parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _seconds(text: str) -> float:
 
 
 def _rate(text: str) -> float:
-    """Messages a second."""
+    """Parses a rate in messages per second."""
     from ..errors import UsageError
     from ..model.units import parse_rate
 
@@ -267,7 +267,7 @@ def help(parser: ArgumentParser) -> None:
 
 
 def nothing(parser: ArgumentParser) -> None:
-    """No arguments of its own."""
+    """Adds no arguments."""
 
 
 def dashboard(parser: ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands and their help. Imports nothing but argparse: ``-h`` and ``--version`` answer at once."""
+"""The commands and their help. Imports only argparse, so that ``-h`` and ``--version`` answer at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_comman
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises ``UsageError`` where it would print and exit, and that guesses no abbreviations."""
+    """An argparse parser that raises ``UsageError`` instead of printing and exiting, and accepts no abbreviations."""
 
     def __init__(self, name: str, usage: str, description: str, example: str) -> None:
         super().__init__(
@@ -37,13 +37,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, advice=f"{self.prog} -h shows how")
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments; options may stand anywhere. Raises ``UsageError``."""
+        """Parses the arguments; options may be anywhere. Raises ``UsageError``."""
         return self.parse_intermixed_args(list(words))
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. ``runs`` is "module:function" below this package, imported when it is called for."""
+    """A command. ``runs`` is "module:function" below this package, imported only when the command is called."""
 
     name: str
     usage: str
@@ -174,7 +174,7 @@ _WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-ticket
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
-    """The command among ``words`` and the other words. None: what there is are the words of the dashboard.
+    """Returns the command among ``words`` and the other words. None: the words are arguments of the dashboard.
 
     Options may come before the command: ``spooltop --read-only status PATH``.
     """
@@ -243,5 +243,5 @@ def overview() -> str:
 
 
 def near_command(word: str) -> str | None:
-    """The command that ``word`` may have meant."""
+    """Returns the command with the name most similar to ``word``."""
     return next(iter(difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.7)), None)

@@ -13,7 +13,7 @@ __all__ = ["audited", "operation", "outcome"]
 
 
 def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, Any]:
-    """What a change was to do and, where it was done, what came of each item."""
+    """The plan of a change as a JSON object and, if it was applied, the outcome of each item."""
     thing: dict[str, Any] = {
         "schema": SCHEMA,
         "action": str(plan.action),
@@ -61,7 +61,8 @@ def operation(record: OperationRecord, now: float) -> dict[str, Any]:
 
 
 def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str, Any]:
-    """``ops PATH OPERATION --json``: the operation, ``items`` with what became of each, ``audit`` with the lines of the log."""
+    """The object of ``ops PATH OPERATION --json``: the operation, ``items`` with the outcome of each, ``audit`` with the lines of
+    the log."""
     thing = operation(record, now)
     thing["items"] = [_item(one) for line in trail.lines for one in line.results]
     thing["audit"] = [
@@ -78,7 +79,7 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str,
 
 
 def _item(one: ItemResult) -> dict[str, Any]:
-    """What came of one item."""
+    """The outcome of an item as a JSON object."""
     return {
         "id": escape(one.id),
         "name": escape(one.name),

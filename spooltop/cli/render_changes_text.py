@@ -18,7 +18,7 @@ from .terminal import printable
 __all__ = ["audited", "operations", "plan", "result"]
 
 SAMPLE = 10
-"""How many items of a plan are listed; ``--json`` has them all."""
+"""Maximum number of items of a plan that are listed; ``--json`` lists all of them."""
 
 _DONE_WORDS = {
     Action.REQUEUE: "requeued",
@@ -35,7 +35,8 @@ _DONE_WORDS = {
 
 
 def plan(plan: Plan) -> list[str]:
-    """What will be done, to how many, since when, a sample, what is refused and why, notes, the same as a command."""
+    """Lines of a plan: action, number of items, age of the oldest, a sample, refused items with the reason, notes, and the
+    equivalent command."""
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
@@ -76,14 +77,14 @@ def plan(plan: Plan) -> list[str]:
 
 
 def _effect(plan: Plan, row: Row) -> str:
-    """Where an undo puts it, and the verdict on it there; of other plans the verdict on it now."""
+    """Destination of an undo with the verdict on the message there; for other plans, the current verdict."""
     if plan.action is not Action.UNDO:
         return f"{verdict(row):<9}"
     return f"{row.evidence + (f', {verdict(row)}' if row.verdict is not None else ''):<20}"
 
 
 def result(result: Result) -> list[str]:
-    """What came of it: numbers, each skipped or failed item by name, how to undo it."""
+    """Lines of a result: counts, each skipped or failed item by name, and the command that undoes it."""
     untried = f" · not tried {count(result.untried)}" if result.untried else ""
     head = (
         f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
@@ -113,7 +114,7 @@ def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
 
 
 def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
-    """One operation: the audit lines, then what became of each item."""
+    """Lines of an operation: its audit lines, then the outcome of each item."""
     lines = operations([record], now)
     if record.words:
         lines.append(printable(record.words))

@@ -24,11 +24,12 @@ from ..model.text import escape, escape_text
 __all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status"]
 
 SCHEMA = 1
-"""Of every object."""
+"""Schema version in every object."""
 
 
 def dumps(thing: Mapping[str, Any]) -> str:
-    """One object on one line, in ASCII, so that no locale can spoil it. What is no JSON (NaN) is null."""
+    """Encodes an object on a single line, in ASCII, so that no locale can corrupt it. Values that JSON does not have (NaN) become
+    null."""
     try:
         return json.dumps(thing, allow_nan=False)
     except ValueError:
@@ -36,7 +37,7 @@ def dumps(thing: Mapping[str, Any]) -> str:
 
 
 def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
-    """The whole of ``status --json``."""
+    """The complete object of ``status --json``."""
     sight = snapshot.sight
     now = snapshot.taken_at
     rates = snapshot.rates
@@ -91,12 +92,12 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
 
 
 def put(id: str, *, duplicate: bool) -> dict[str, Any]:
-    """A line of ``put --json``. ``duplicate`` is True where nothing was put, since the message was there already."""
+    """A line of ``put --json``. ``duplicate`` is True if nothing was put because the message already existed."""
     return {"schema": SCHEMA, "id": escape(id), "duplicate": duplicate}
 
 
 def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
-    """A line of ``ls --json``. ``complete`` is False where the list is known not to hold everything."""
+    """A line of ``ls --json``. ``complete`` is False if the list is known to be incomplete."""
     line: dict[str, Any] = {
         "schema": SCHEMA,
         "id": escape(row.id),
@@ -161,8 +162,8 @@ def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _keys(cursors: Sequence[Cursor]) -> list[str]:
-    """What each cursor is called where a name must be one of its kind: its source, or where several files have that, the source
-    and the file, ``imessage@cursors/imessage.json``."""
+    """Unique name of each cursor for use as a key: its source or, if several files have that source, the source and the file,
+    ``imessage@cursors/imessage.json``."""
     often = Counter(cursor.source for cursor in cursors)
     files = [cursor.file for cursor in cursors]
     above = os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""
@@ -173,7 +174,8 @@ def _keys(cursors: Sequence[Cursor]) -> list[str]:
 
 
 def _write(write: CursorSection) -> dict[str, Any]:
-    """One write: ``held_by`` are those who were seen to hold the lock, empty where none was seen, null where there is no lock."""
+    """A write to a cursor as a JSON object. ``held_by`` lists the processes that were seen to hold the lock: empty if none was
+    seen, null if there is no lock."""
     return {
         "at": write.at,
         "value": write.value,
@@ -187,7 +189,8 @@ def _write(write: CursorSection) -> dict[str, Any]:
 
 
 def holders(found: Holders, row: Row | None = None) -> dict[str, Any]:
-    """``show --who --json``: who has the file, of a message with its id, name and box."""
+    """The object of ``show --who --json``: the processes that have the file open or locked; for a message, also its id, name and
+    box."""
     return {
         "schema": SCHEMA,
         **({} if row is None else named(row)),
@@ -214,7 +217,7 @@ def locks(some: Sequence[Lock]) -> list[dict[str, Any]]:
 
 
 def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
-    """A selection: only the conditions that it has. Messages that it names by keys are named by their ``ids``."""
+    """A selection with only the conditions that it has. Messages that it names by keys are listed by their ``ids``."""
     thing: dict[str, Any] = {}
     if chosen.box is not None:
         thing["box"] = str(chosen.box)
@@ -235,7 +238,8 @@ def selection(chosen: Selection, ids: Mapping[Key, str]) -> dict[str, Any]:
 
 
 def named(row: Row, words: str = "") -> dict[str, Any]:
-    """A message by id, name and box; a cursor, which stands in no box, by its source and file, and what is done with it."""
+    """Identifies a message by id, name and box. A cursor, which is in no box, is identified by its source and file, with what is
+    done to it."""
     named = {"id": escape(row.id), "name": escape(row.name)}
     if os.path.isabs(row.name):
         return {**named, "words": words} if words else named

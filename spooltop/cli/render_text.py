@@ -23,12 +23,12 @@ __all__ = [
 ]  # fmt: skip
 
 _CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks": Action.UNLOCK}
-"""What can be changed where there are no messages, by layout."""
+"""Available change in layouts without messages, by layout."""
 _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
 
 
 def status(snapshot: Snapshot, target: str) -> list[str]:
-    """The report: where and when, problems worst first, boxes, flow, cursors, locks that somebody holds."""
+    """Lines of the report: path and time, problems worst first, boxes, flow, cursors, held locks."""
     sight = snapshot.sight
     now = snapshot.taken_at
     disk = sight.disk
@@ -59,12 +59,12 @@ _OWNER = 18
 
 
 def rows_head() -> str:
-    """The head of the columns of ``rows``."""
+    """Header line of ``rows``."""
     return f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
 
 
 def rows(found: Iterable[Row], now: float) -> Iterable[str]:
-    """A line for each message; the id, which may be long, comes last and is never cut."""
+    """Lines of messages, one for each; the id, which may be long, is last and never cut."""
     for row in found:
         yield (
             f"{row.box:<8}  {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
@@ -75,7 +75,7 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
 
 
 def _owner(row: Row) -> str:
-    """``5200 worker.py``: who holds a claim, who writes a file in ``tmp``."""
+    """Owner in the form ``5200 worker.py``: the process that holds a claim or writes a file in ``tmp``."""
     owner = row.owner
     if owner is None:
         return "—"
@@ -85,7 +85,7 @@ def _owner(row: Row) -> str:
 
 
 def message(row: Row, payload: Payload, now: float) -> list[str]:
-    """One message: what is known of it, a blank line, the beginning of its payload."""
+    """Lines of a message: its properties, a blank line, the beginning of its payload."""
     facts = [
         ("id", escape(row.id)),
         ("name", escape(row.name)),
@@ -113,7 +113,7 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
 
 
 def cursors(snapshot: Snapshot) -> list[str]:
-    """The cursors: a value is written as it is in the file, never grouped or rounded."""
+    """Lines of cursors. A value is printed as it is in the file, never grouped or rounded."""
     now = snapshot.taken_at
     shown = [(printable(escape(one.source)), _value(one.shown, one.value), one) for one in snapshot.cursors]
     first = max([6, *(cells(source) for source, _, _ in shown)])
@@ -139,7 +139,7 @@ def _because(one: Cursor) -> str:
 
 
 def locks(snapshot: Snapshot) -> list[str]:
-    """The lock files, and who holds or waits for each; how often the engine's own were waited for in vain."""
+    """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
     had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
     tries = had + in_vain
     used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} tries over 5m"
@@ -147,7 +147,7 @@ def locks(snapshot: Snapshot) -> list[str]:
 
 
 def holders(found: Holders) -> list[str]:
-    """Who has one file open or locked, and what could not be seen."""
+    """Lines of the processes that have a file open or locked, and of what could not be seen."""
     lines = [f"{found.path}: {'nobody has it open or locked' if not found.parties and found.complete else 'open or locked by'}"]
     if not found.parties and not found.complete:
         lines = [f"{found.path}: nobody seen who has it open or locked"]
@@ -161,7 +161,7 @@ def holders(found: Holders) -> list[str]:
 
 
 def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
-    """Queues of tickets: who has the first, and who waits behind it, in their order."""
+    """Lines of ticket queues: the owner of the lock, then the waiters in their order."""
     lines: list[str] = []
     for queue in queues:
         said = f", {printable(queue.evidence)}" if queue.evidence else ""
@@ -250,23 +250,23 @@ def _watched(snapshot: Snapshot) -> str:
 
 
 def held(row: Row, now: float) -> str:
-    """For how long it stands in its box."""
+    """Time that the message has been in its box."""
     seconds = row.in_box_age(now)
     return at_most(seconds) if row.since_is_bound else age(seconds)
 
 
 def tries(row: Row) -> str:
-    """How often it was in work."""
+    """Number of attempts to process the message."""
     return "—" if row.attempt is None else str(row.attempt)
 
 
 def verdict(row: Row) -> str:
-    """The verdict, in capitals where it means trouble."""
+    """The verdict, in capitals if it means trouble."""
     return "" if row.verdict is None else _loud(row.verdict)
 
 
 def _loud(word: str) -> str:
-    """The words that mean trouble in capitals, as on the screen."""
+    """Returns the word in capitals if it means trouble, as on the screen."""
     return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
 
 
@@ -275,7 +275,7 @@ def _value(shown: str, value: object) -> str:
 
 
 def date(epoch: float | None) -> str:
-    """Local time with its date and offset."""
+    """Formats a local time with its date and offset."""
     if epoch is None:
         return "—"
     try:

@@ -1,4 +1,4 @@
-"""The words that choose messages, as a ``Selection``."""
+"""Parses the arguments that select messages into a ``Selection``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["id_of", "path_of", "selection_of"]
 
 
 def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
-    """What the arguments choose.
+    """Builds the selection that the arguments describe.
 
-    ``box_from_lines``: where no ``--box`` is given and the lines of ``ls --json`` on stdin tell one box, it is that one.
-    A word of the filter with a key that is none is searched as text, and stderr says so.
-    Raises ``UsageError`` for words that make no sense.
+    ``box_from_lines``: if no ``--box`` is given and the lines of ``ls --json`` on stdin name exactly one box, that box is used. A
+    word of the filter with an unknown key is searched for as text, with a hint on stderr. Raises ``UsageError`` for invalid
+    words.
     """
     words: list[str] = args.what
     everything = "ALL" in words
@@ -57,7 +57,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
 
 
 def id_of(word: str) -> str:
-    """The id that was shown as ``word``. Raises ``UsageError``."""
+    """Returns the id that was shown as ``word``. Raises ``UsageError``."""
     name = _unescaped(word, "an id")
     if "/" in name:
         raise UsageError(f"{word!r} is a path, not an id", advice="give the id alone, as `spooltop ls` lists it")
@@ -67,7 +67,7 @@ def id_of(word: str) -> str:
 
 
 def path_of(word: str) -> str:
-    """The path or name of a file that was shown as ``word``. Raises ``UsageError``."""
+    """Returns the path or name of a file that was shown as ``word``. Raises ``UsageError``."""
     return _unescaped(word, "a path")
 
 
@@ -81,7 +81,7 @@ def _unescaped(word: str, what: str) -> str:
 
 
 def _from_lines(terminal: Terminal) -> tuple[list[str], set[str]]:
-    """Ids and boxes out of lines that are ids, or objects of ``ls --json``."""
+    """Reads ids and boxes from lines that are ids, or objects of ``ls --json``."""
     ids = []
     boxes = set()
     for line in terminal.lines():

@@ -1,4 +1,4 @@
-"""The signals of a worker: how they are heard while it waits, and sent to its commands."""
+"""Signals of a worker: receiving them while it waits, and sending them to its commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["signal_group", "signal_name", "signals_heard", "wait_for_bell"]
 
 
 def wait_for_bell(bell: int, timeout: float) -> None:
-    """Until the bell rings, or ``timeout`` seconds went by."""
+    """Waits until the pipe ``bell`` is readable, at most ``timeout`` seconds."""
     if select.select([bell], [], [], timeout)[0]:
         os.read(bell, 4096)
 
 
 def signal_group(pid: int, number: int) -> None:
-    """To all of a process group, as far as it is still there."""
+    """Sends a signal to all processes of a process group that still exist."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -27,7 +27,7 @@ def signal_group(pid: int, number: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL``."""
+    """Returns the name of a signal: ``SIGKILL``."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -36,10 +36,10 @@ def signal_name(number: int) -> str:
 
 @contextmanager
 def signals_heard(stop: Callable[[], None], wake: Callable[[], object], rope: int) -> Iterator[None]:
-    """SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``rope``.
+    """Lets SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``rope``.
 
-    To the rope at once, by ``signal.set_wakeup_fd``: a handler runs between two steps of Python only, and a child that ends just
-    before the wait begins would be heard of when the wait is over, an hour later.
+    ``signal.set_wakeup_fd`` writes to ``rope`` at once. A Python handler runs only between two steps of the interpreter: without
+    the write, the end of a child just before the wait begins would be noticed only when the wait is over, an hour later.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The three streams of a command and what is known of them."""
+"""The three streams of a command and their properties."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _ASCII = str.maketrans(
 
 
 class OutputFailed(SpooltopError):
-    """Standard output takes no more: a full disk, a closed descriptor."""
+    """Standard output cannot be written: a full disk, a closed descriptor."""
 
 
 def printable(text: str) -> str:
-    """``text`` on one line without anything that a terminal would act on. Escaped names in it stay as they are."""
+    """Returns ``text`` on one line without anything that a terminal would interpret. Escaped names in it are unchanged."""
     return text if text.isprintable() else "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 class Terminal:
-    """Standard input, output and error, and the environment. ``ascii`` puts plain signs in place of others. ``before_words`` is
-    called before anything is written. ``columns`` is the width of the terminal, None: as it is when something is written."""
+    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. ``before_words`` is
+    called before anything is written. ``columns`` is the width of the terminal; None: the width at the time of writing."""
 
     def __init__(
         self,
@@ -62,35 +62,35 @@ class Terminal:
 
     @property
     def can_ask(self) -> bool:
-        """Somebody sits there who reads a question and can answer it."""
+        """True if a person can read a question and answer it."""
         seen = self.stdout.isatty() or self.stderr.isatty()
         return seen and (self.stdin.isatty() or _has_terminal())
 
     @property
     def can_draw(self) -> bool:
-        """A terminal that a full-screen program can use."""
+        """True if the terminal can be used by a full-screen program."""
         streams = (self.stdin, self.stdout, self.stderr)
         return all(stream.isatty() for stream in streams) and self.environ.get("TERM", "") not in ("", "dumb")
 
     def out(self, line: str) -> None:
-        """A line on standard output."""
+        """Prints a line on standard output."""
         with _telling():
             self._write(self.stdout, line + "\n")
 
     def err(self, line: str) -> None:
-        """A line on standard error, at once."""
+        """Prints a line on standard error and flushes it."""
         self._write(self.stderr, line + "\n")
         self.stderr.flush()
 
     def status(self, text: str) -> None:
-        """How far something has come, on one line that the next call writes over; empty takes it away. Only where a person reads
-        standard error."""
+        """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless standard
+        error is a terminal."""
         if self.stderr.isatty():
             self._write(self.stderr, f"\r\x1b[K{printable(text)}" if text else "\r\x1b[K")
             self.stderr.flush()
 
     def error(self, text: str) -> None:
-        """What went wrong and what to do: one line ``spooltop: …``, broken between words where a terminal shows it."""
+        """Prints what is wrong and what to do: one line ``spooltop: …``, wrapped between words on a terminal."""
         line = f"spooltop: {printable(text)}"
         if self.stderr.isatty():
             width = shutil.get_terminal_size().columns if self.columns is None else self.columns
@@ -98,7 +98,7 @@ class Terminal:
         self.err(line)
 
     def ask(self, question: str) -> str:
-        """The line that was typed; empty at the end of input."""
+        """Asks a question and returns the line that was typed; empty at the end of input."""
         self.stdout.flush()
         self._write(self.stderr, question)
         self.stderr.flush()
@@ -108,7 +108,7 @@ class Terminal:
             return terminal.readline()
 
     def lines(self) -> Iterator[str]:
-        """Lines of standard input as names are: bytes that are no UTF-8 are kept (``os.fsdecode``)."""
+        """Lines of standard input, decoded like file names: bytes that are not UTF-8 are kept (``os.fsdecode``)."""
         if self.stdin.isatty():
             self.err("spooltop: reading ids from the terminal, one a line; Ctrl-D ends, Ctrl-C cancels")
         try:
@@ -144,7 +144,7 @@ _TTY = "/dev/tty"
 
 
 def _has_terminal() -> bool:
-    """True where this process has a controlling terminal, tty(4), to ask on although stdin is something else."""
+    """True if this process has a controlling terminal, tty(4), on which it can ask although stdin is something else."""
     try:
         os.close(os.open(_TTY, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
     except OSError:
@@ -153,7 +153,8 @@ def _has_terminal() -> bool:
 
 
 def _bytes_of(error: UnicodeError) -> tuple[str, int]:
-    r"""What an encoding has no sign for, as names are escaped: ``\xNN`` for each byte, so that it can be typed back."""
+    r"""Escapes characters that the encoding cannot represent, in the form used for names: ``\xNN`` for each byte, so that the
+    text can be pasted back."""
     assert isinstance(error, UnicodeEncodeError)  # only ever used to encode
     data = error.object[error.start : error.end].encode("utf-8", "surrogateescape")
     return "".join(f"\\x{byte:02x}" for byte in data), error.end
@@ -175,8 +176,8 @@ def _telling() -> Iterator[None]:
 
 
 def _closed(fd: int) -> TextIO:
-    """A stream for a descriptor that was closed when we began. It is taken, so that no file of a spool gets its number;
-    reading from it and printing to it fail, errors go nowhere."""
+    """Returns a stream for a descriptor that was already closed at the start. The descriptor is taken, so that no file of a spool
+    gets its number. Reading and printing fail; errors are discarded."""
     null = os.open(os.devnull, os.O_WRONLY if fd != 1 else os.O_RDONLY)
     if null != fd:
         os.dup2(null, fd)

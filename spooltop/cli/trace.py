@@ -1,4 +1,4 @@
-"""The way of test messages through a spool, told as it is seen: new, cur, gone, each with its time."""
+"""Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from spooltop.model.vocabulary import ASIDE, Box, Json
 __all__ = ["as_json", "finished", "trace", "verdict"]
 
 _EACH = 20
-"""Of so many messages each step of each is told; of more only what it came to."""
+"""Maximum number of messages of which each step is printed; of more, only the summary is."""
 _LOOK = 0.25
-"""Seconds to the next look at the latest: that a message is gone shows by a second look."""
+"""Maximum seconds until the next look: only a second look shows that a message is gone."""
 
 
 def trace(
     control: Control, ids: Sequence[str], began: float, seconds: float, say: Callable[[str], None]
 ) -> Mapping[str, TrackedMessage]:
-    """Follows ``ids``, put since ``began`` (epoch seconds), until all went through or ``seconds`` are over: where each is."""
+    """Follows ``ids``, put since ``began`` (epoch seconds), until all have gone through or ``seconds`` are over. Returns the
+    state of each message."""
     end = control.now() + seconds
     told: set[tuple[str, str, float | None]] = set()
     while True:
@@ -39,7 +40,7 @@ def trace(
 
 
 def finished(one: TrackedMessage) -> bool:
-    """True where it was taken and ended: acked."""
+    """True if the message was claimed and acked."""
     return one.gone_at is not None
 
 
@@ -64,7 +65,7 @@ def verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -
 
 
 def as_json(found: Mapping[str, TrackedMessage], began: float) -> list[Json]:
-    """One object for each, times in epoch seconds, null where not seen."""
+    """Objects of the messages, with times in epoch seconds, null if not seen."""
     return [
         {
             "id": escape(id), "put_at": began if one.put_at is None else one.put_at, "claimed_at": one.claimed_at, "pid": one.pid,
@@ -75,7 +76,8 @@ def as_json(found: Mapping[str, TrackedMessage], began: float) -> list[Json]:
 
 
 def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
-    """Where it was since it was put, as far as it was seen, in order: each step, and what is told of it when it is new."""
+    """Steps of a message since it was put, as far as they were seen, in order: each step, and the text that is printed when it is
+    new."""
     claimed: list[tuple[str, str]] = []
     if one.claimed_at is not None:
         who = "somebody not visible" if one.pid is None else one.pid
