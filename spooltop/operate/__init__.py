@@ -1,1 +1,1 @@
-"""Floor 2: what holds for every kind: plan, confirm grammar, apply in batches, result, undo."""
+"""Operations for every kind of queue: plan, confirmation, apply in batches, result, undo."""

@@ -1,4 +1,4 @@
-"""Who does it, as the audit log names them."""
+"""Identity of the user who makes a change, for the audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def _terminal() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """``user`` and ``uid`` are the effective ones; the rest as the environment and the terminal tell, None where they do not."""
+    """User who makes a change. ``user`` and ``uid`` are the effective ones; the other fields come from the environment and the
+    terminal, None if these do not contain them."""
 
     user: str
     uid: int
@@ -32,7 +33,7 @@ class Actor:
 
     @staticmethod
     def here(environ: Mapping[str, str] = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
-        """The one who runs this process."""
+        """Returns the actor of this process."""
         uid = os.geteuid()
         try:
             user = pwd.getpwuid(uid).pw_name
@@ -43,7 +44,7 @@ class Actor:
         )  # fmt: skip
 
     def words(self) -> dict[str, Json]:
-        """As members of an audit line."""
+        """Returns the members of an audit line."""
         return {
             "user": self.user, "uid": self.uid, "sudo_user": self.sudo_user, "ssh_connection": self.ssh_connection,
             "tty": self.tty, "pid": self.pid,

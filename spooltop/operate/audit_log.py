@@ -1,6 +1,7 @@
-"""The lines of the audit log: how ``Operations`` writes them, and how those of one operation are read back, and nothing else.
+"""Lines of the audit log: encoding them for ``Operations``, and reading back those of one operation.
 
-In a spool that somebody else owns the log is untrusted input: a line that is not exactly of this form is left out and counted.
+In a spool that is owned by somebody else the log is untrusted input: a line that is not exactly of this form is skipped and
+counted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from spooltop.model.vocabulary import Box, Json
 __all__ = ["after_line", "before_line", "trail_of"]
 
 _LATEST = 253_402_300_800
-"""The end of the calendar, and more than any number here can be."""
+"""Upper limit of times (the end of the year 9999) and of all other numbers in a line."""
 
 
 def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
-    """What is about to happen to which messages."""
+    """Encodes the line before a change: the messages that are about to be changed."""
     ids, names, boxes, words = item_columns(items)
     where = {box: f'"{box}/' for box in Box}
     told = [
@@ -33,7 +34,7 @@ def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
-    """What came of each."""
+    """Encodes the line after a change: the outcome of each item."""
     ids, names, outcomes, reasons, became = columns_of_results(results)
     told = [
         f'{{"id":"{id}","name":"{name}",{how},"became":"{now}"}}'
@@ -49,7 +50,7 @@ def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes
 
 
 def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
-    """What ``logs``, the trusted ones first, tell of ``operation``."""
+    """Collects the lines about ``operation`` from ``logs``, of which the trusted ones come first."""
     found: list[AuditLine] = []
     troubles: list[str] = []
     mark = json.dumps(operation).encode()
@@ -76,7 +77,8 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
 
 
 def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:
-    """None for a line of another operation. Raises ``ValueError`` for what is no audit line."""
+    """Decodes an audit line; None for a line of another operation. Raises ``ValueError`` for anything that is not an audit
+    line."""
     told = json.loads(line)
     if not isinstance(told, dict) or told.get("schema") != 1:
         raise ValueError("no audit line")

@@ -1,4 +1,4 @@
-"""How much a person has to say before something happens: it grows with the danger."""
+"""Confirmation required for a plan: the greater the danger, the more a person has to type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ NUMBER_FROM = 100
 
 
 def confirm_for(count: int, *, doubtful: bool) -> Confirm:
-    """``doubtful``: at least one item is of a holder or a writer of whom nobody can say that it is gone.
+    """Returns the confirmation required for ``count`` items. ``doubtful``: at least one item belongs to a holder or writer that
+    is not known to be gone.
 
     >>> confirm_for(9, doubtful=False), confirm_for(10, doubtful=False), confirm_for(1, doubtful=True)
     (<Confirm.SMALL: 'y'>, <Confirm.LARGE: 'Y'>, <Confirm.NUMBER: 'number'>)
@@ -24,7 +25,7 @@ def confirm_for(count: int, *, doubtful: bool) -> Confirm:
 
 
 def accepts(plan: Plan, typed: str) -> bool:
-    """True where ``typed`` confirms the plan: ``y`` (``Y`` does as well), ``Y``, or the number of its items."""
+    """True if ``typed`` confirms the plan: ``y`` (``Y`` also works), ``Y``, or the number of its items."""
     typed = typed.strip()
     match plan.confirm:
         case Confirm.SMALL:

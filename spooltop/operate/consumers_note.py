@@ -1,4 +1,4 @@
-"""Who would take what an operation puts into ``new``: the line that a plan to put something back ends with."""
+"""Note about the consumers that would take requeued or released messages; the last line of such a plan."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from spooltop.model.vocabulary import Verdict
 __all__ = ["RECENT", "at_work"]
 
 RECENT = 60.0
-"""Seconds after a claim for which somebody of whom nothing else is seen may still be at work."""
+"""Seconds after a claim during which a consumer of which there is no other sign may still be running."""
 _NAMED_AT_MOST = 3
 
 
 def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str:
-    """``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (what somebody else saw, who has
-    watched for longer) are epoch seconds. Consumers that show themselves only by their claims count while they hold one."""
+    """Builds the note: ``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (from an observer
+    that has watched for longer) are epoch seconds. Consumers that are visible only by their claims count while they hold one."""
     claimed = max((at for at in (sight.last_claim_at, last_claim_at) if at is not None), default=None)
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
     living = [row.owner for row in sight.claims if row.verdict is Verdict.ALIVE]

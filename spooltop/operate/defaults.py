@@ -1,4 +1,4 @@
-"""What a selection means for an action where it leaves something open. Holds for every kind of spool."""
+"""Default conditions of each action, for selections that leave them out. They are the same for every kind of spool."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from spooltop.model.vocabulary import Action, Box
 __all__ = ["PURGE_AGE", "scope"]
 
 PURGE_AGE = 3600.0
-"""Seconds in the box below which a purge by condition takes nothing, unless an age or ALL says otherwise."""
+"""Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
 
 _AGE_TERM = re.compile(r"(?:^|\s)!?age:")
 
 
 def scope(action: Action, selection: Selection) -> Selection:
-    """The selection with the defaults of ``action`` filled in.
+    """Returns the selection with the defaults of ``action`` filled in.
 
-    Requeue acts on claims. Purge wants a box or names, and leaves alone what is younger than ``PURGE_AGE`` in its box unless
-    the messages are named, an age is given or everything is asked for; so does emptying, in the trash. Raises ``UsageError``
-    for a purge of no box.
+    Requeue acts on claims. Purge requires a box or names. It skips messages that have been in their box for less than
+    ``PURGE_AGE``, unless the messages are named, an age is given or everything is selected. Emptying does the same in the trash.
+    Raises ``UsageError`` for a purge without a box.
     """
     if action is Action.REQUEUE and selection.box is None and selection.keys is None:
         return replace(selection, box=Box.CUR)

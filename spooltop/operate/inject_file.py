@@ -1,5 +1,5 @@
-"""The file that a person names for the text of test messages: read once, when the plan is made, so that what is put is what was
-shown."""
+"""File with the text of test messages, named by a person. It is read once, when the plan is made, so that the messages that are
+put are those that were shown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_BYTES = 16 << 20
 
 
 def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
-    """The options with the content of ``file``, where one is named, as ``text``. Raises ``UsageError`` for what is no plain file
-    that can be read, of at most 16 MiB; a fifo is not waited for."""
+    """Returns the options with the content of ``file``, if it is given, as ``text``. Raises ``UsageError`` if it is not a
+    readable regular file of at most 16 MiB; a fifo is not waited for."""
     name = options.get("file")
     if name is None:
         return dict(options)

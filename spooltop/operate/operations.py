@@ -1,7 +1,7 @@
-"""One path for every change: plan, apply, result. The audit line comes first; without it nothing happens.
+"""Common path of every change: plan, apply, result. The audit line is written first; without it nothing is changed.
 
-What an item is and how it is moved is the Operator's; what a person confirms, what is written down and what counts as over
-is decided here, for every kind of spool.
+The Operator defines the items and moves them. This module defines, for every kind of spool, the confirmation, the log lines and
+the end of an operation.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def _new_operation() -> str:
 
 
 class Operations:
-    """Plans and applies on one target. ``target`` is the path as it was given, ``flags`` what else a command needs to open it
-    (``--as spool``); ``clock`` gives epoch seconds; ``copies`` takes each audit line besides, without its items (a line of
-    syslog has an end); ``at_work`` says who would take what goes to ``new``, in a sentence; ``retention``:
-    seconds after which what is in the trash has expired, 0: never; ``redactor`` hides values in commands, records and the audit
-    log."""
+    """Plans and applies changes to a target. ``target`` is the path as it was given, ``flags`` are the options that a command
+    needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives a copy of each audit line without its
+    items (syslog lines are limited in length). ``at_work`` returns a sentence about the consumers that would take messages moved
+    to ``new``. ``retention``: seconds after which the content of the trash has expired, 0: never. ``redactor`` hides values in
+    commands, records and the audit log."""
 
     def __init__(
         self,
@@ -97,14 +97,16 @@ class Operations:
         on_progress: Callable[[str], object] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
-        """Pins what ``selection`` names and changes nothing. Options: undo ``undoes`` (an operation's id or the beginning of
-        one); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``; requeue
-        ``hold_poison`` (holds what was in work at so many deaths that it may be what kills, and requeues the others); purge
-        ``now`` (deletes, past the trash); all ``rate`` (items a second).
+        """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
+        beginning); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
+        requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
+        others); purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 
-        ``on_progress`` gets words of how far it has come, ``stop`` is asked whether to end, every few hundred messages.
+        ``on_progress`` receives descriptions of the progress; ``stop`` returns True to cancel, and is called every few hundred
+        messages.
 
-        Raises ``Refused`` where the action is not available here, ``UsageError`` where the words make no sense, ``Stopped``.
+        Raises ``Refused`` if the action is not available here, ``UsageError`` if the selection or the options are invalid,
+        ``Stopped``.
         """
         progress = Progress(stop, on_progress)
         progress.check()
@@ -153,7 +155,7 @@ class Operations:
         return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
 
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
-        """The same list, at most ``rate`` items a second; None: as fast as it goes."""
+        """Returns the plan with a limit of ``rate`` items per second; None: no limit."""
         options = {name: value for name, value in plan.options.items() if name != "rate"}
         if rate is not None:
             options["rate"] = rate
@@ -169,10 +171,10 @@ class Operations:
         on_progress: Callable[[int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result:
-        """Does what the plan lists, each item re-checked just before, however long ago it was made.
+        """Applies the plan. Each item is re-checked just before it is changed, however old the plan is.
 
-        Raises ``Refused`` and ``AuditFailed`` before anything was changed; what goes wrong later ends the operation and is
-        said in ``Result.notes``.
+        Raises ``Refused`` and ``AuditFailed`` before anything is changed. A later error ends the operation and is reported in
+        ``Result.notes``.
         """
         self._allowed(plan.action)
         done = PackedResults()
@@ -237,11 +239,11 @@ class Operations:
         )
 
     def records(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
-        """What was done here, newest first. Raises ``Stopped`` where ``stop`` says so."""
+        """Returns the operations on this target, newest first. Raises ``Stopped`` if ``stop`` returns True."""
         return self._operator.operations(Progress(stop))
 
     def audited(self, operation: str) -> AuditTrail:
-        """What the audit log tells of ``operation``, a whole id. Raises ``Unreadable``."""
+        """Returns the audit trail of ``operation``, a complete id. Raises ``Unreadable``."""
         trail = trail_of(self._operator.audit_logs(), operation)
         if not self._redactor:
             return trail
@@ -257,7 +259,8 @@ class Operations:
         self._operator.close()
 
     def _freely(self, plan: Plan, notes: list[str], write: Callable[..., None], *what: object) -> None:
-        """An audit line. What frees space goes on without it on a full disk, which is said in its place."""
+        """Writes an audit line. If the disk is full, an operation that frees space continues without the line, and a note says
+        so."""
         try:
             write(*what)
         except AuditFailed as error:
@@ -274,7 +277,7 @@ class Operations:
             )
 
     def _shown(self, options: Mapping[str, Json]) -> Mapping[str, Json]:
-        """``options`` as they may be shown and logged."""
+        """Returns ``options`` as they may be shown and logged."""
         source = options.get("source")
         hidden = dict(options)
         if isinstance(text := options.get("text"), str):
@@ -289,7 +292,7 @@ class Operations:
             raise Refused(f"{action}: {reason}", path=self._target)
 
     def _which(self, asked: str, progress: Progress) -> tuple[str, Action]:
-        """The one operation whose id begins with ``asked``, and its action."""
+        """Returns the only operation whose id begins with ``asked``, and its action."""
         if not asked:
             raise UsageError("undo: which operation?", advice="spooltop ops lists them")
         records = self._operator.operations(progress)
@@ -315,7 +318,7 @@ class Operations:
         }
 
     def _announce(self, plan: Plan, start: int) -> None:
-        """The line before a change: what is about to happen to which messages."""
+        """Writes the line before a change: the messages that are about to be changed."""
         part: Sequence[Item] = plan.items[start : start + BATCH]
         options: dict[str, Json] = {
             name: value if not isinstance(value, str) else escape(value[:200])
@@ -325,7 +328,7 @@ class Operations:
         self._write(head, before_line(head, part))
 
     def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int, sync: bool) -> None:
-        """The line after: what came of each."""
+        """Writes the line after a change: the outcome of each item."""
         head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
         came = columns_of_results(batch).outcomes
         try:
@@ -339,7 +342,7 @@ class Operations:
             ) from error
 
     def _conclude(self, plan: Plan, tried: int, ended: str) -> None:
-        """The line after for what was announced and never begun, or was cut short."""
+        """Writes the line after a change that was announced and never begun, or was cut short."""
         why = escape(ended) or ("stopped" if tried < plan.count else "nothing to do")
         head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count, "ended": why}
         try:
@@ -350,7 +353,8 @@ class Operations:
     def _write(
         self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True
     ) -> None:
-        """``head`` is ``line`` without its items, ``counts`` says in their place what came of them."""
+        """Writes an audit line. ``head`` is ``line`` without its items; in the copy, ``counts`` is added in their place, the
+        number of items by outcome."""
         self._operator.audit(line, sync=sync)
         if self._copies is not None:
             self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))

@@ -1,4 +1,4 @@
-"""What came of each item so far, packed: of a million that were moved nobody keeps a million objects."""
+"""Outcomes of the items so far, packed, so that a million moved messages are not a million objects in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PackedResults(Chunked[ItemResult]):
             )
 
     def add(self, batch: Sequence[ItemResult]) -> None:
-        """Without keeping those which can be had again."""
+        """Adds a batch; items that can be computed again are not kept."""
         if isinstance(batch, Results) and batch.again is not None and len(batch) == CHUNK and len(self) % CHUNK == 0:
             self.append_lazy(batch, batch.again)
         else:

@@ -1,4 +1,4 @@
-"""A plan as words of a shell: the same action, to be copied, kept, or typed in another directory."""
+"""Shell command of a plan: the same action, to be copied, kept, or run in another directory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spooltop.model.vocabulary import Action, Box, Json
 __all__ = ["MOST_IDS", "command_words", "id_word", "shell_lines", "undo_words"]
 
 MOST_IDS = 200
-"""Above so many the ids are taken from stdin (``-``): a command line has an end."""
+"""Maximum number of ids on the command line, whose length is limited; more ids are read from stdin (``-``)."""
 
 MOST_LINES = 1_000
-"""Ids in a here-document at most: terminals cut longer clipboards."""
+"""Maximum number of ids in a here-document: terminals truncate longer clipboards."""
 _END = "END OF IDS"
-"""Ends a here-document."""
+"""Delimiter of a here-document."""
 _INJECT_FLAGS = ("count", "size", "text", "file", "source", "rate")
 
 
 def id_word(name: str) -> str:
-    r"""An id as a word that every command takes back, never mistaken for a flag, for ``-`` or for ``ALL``.
+    r"""Writes an id as a word that every command reads back, never mistaken for a flag, for ``-`` or for ``ALL``.
 
     >>> id_word("--force"), id_word("ALL"), id_word("a b")
     ('\\x2d-force', '\\x41LL', 'a b')
@@ -39,8 +39,8 @@ def undo_words(target: str, operation: str, flags: Sequence[str] = ()) -> tuple[
 
 
 def shell_lines(plan: Plan) -> list[str]:
-    """The command of ``plan`` as it is pasted into a shell, not escaped for a screen. Where its ids go to stdin they stand below
-    it, in a here-document; where these are too many for a clipboard, the same selection is made again."""
+    """Lines of the command of ``plan`` for pasting into a shell, not escaped for a screen. Ids for stdin follow in a
+    here-document; if there are too many for a clipboard, the command repeats the selection instead."""
     text = shlex.join(plan.command)
     if plan.command[-1:] != ("-",):
         return [text]
@@ -53,7 +53,7 @@ def shell_lines(plan: Plan) -> list[str]:
 
 
 def _ls_words(plan: Plan) -> list[str]:
-    """The command that lists what the plan's selection names."""
+    """Words of the command that lists the messages of the plan's selection."""
     chosen = plan.selection
     words = ["spooltop", "ls", plan.command[2]]
     words += ["--box", str(chosen.box)] if chosen.box is not None else []
@@ -74,8 +74,8 @@ def command_words(
     options: Mapping[str, Json],
     flags: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """``target`` as it was given, with the ``flags`` that open it; the ids of ``items``, by name where one id stands for two.
-    A text to inject that is not printable stands there as it is shown."""
+    """Words of the command: ``target`` as it was given, the ``flags`` that open it, and the ids of ``items``; an id that occurs
+    twice is replaced by the name. A text to inject that is not printable is escaped, as it is on the screen."""
     rate = options.get("rate")
     slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
     if action is Action.UNDO:
@@ -114,7 +114,8 @@ def command_words(
 def _set_words(
     target: str, items: Sequence[Item], *, force: bool, options: Mapping[str, Json], flags: Sequence[str]
 ) -> tuple[str, ...]:
-    """The value as JSON, whatever the section holds then: what is copied means the same on the day when it is pasted."""
+    """Words of the command that sets a cursor. The value is written as JSON, independent of the later content of the section, so
+    that the copied command means the same whenever it is pasted."""
     source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
     value = json.dumps(options.get("value"), ensure_ascii=True)
     words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]

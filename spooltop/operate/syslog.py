@@ -1,4 +1,4 @@
-"""The system's log, for what could be written nowhere else, and for copies of the audit log where they are asked for."""
+"""System log, for messages that cannot be written anywhere else, and for copies of the audit log if these are configured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["to_syslog"]
 
 
 def to_syslog(words: str, *, notice: bool = False) -> None:
-    """One warning, or one notice, ``syslog(3)``. Where no such daemon runs it is lost, and nothing fails."""
+    """Writes a warning, or a notice, with ``syslog(3)``. If no syslog daemon is running, the message is lost without an error."""
     import syslog  # few need it
 
     syslog.openlog("spooltop", syslog.LOG_PID, syslog.LOG_USER)

@@ -1,1 +1,1 @@
-"""What runs before the dashboard: the splash, and a process apart where a file system may hang."""
+"""Startup before the dashboard: the splash, and a supervisor process for file systems that may hang."""

@@ -1,8 +1,8 @@
-"""What stands on the terminal while the dashboard is being loaded: its name, at once, on the screen it will draw on, and how many
-messages wait as soon as they are counted.
+"""First screen while the dashboard is being loaded: paints the name of the target at once, on the screen that the dashboard will
+use, and the number of waiting messages as soon as they are counted.
 
-Loading Textual takes some hundred milliseconds; a terminal that shows nothing for so long makes people press keys. This module
-loads nothing but what the interpreter has loaded already; the thread that counts loads a few milliseconds' worth.
+Loading Textual takes some hundred milliseconds; a terminal that shows nothing for that long makes people press keys. This module
+imports only what the interpreter has already loaded; the counting thread imports a few milliseconds' worth.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Splash", "target", "wanted"]
 
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
-"""With one of these words the dashboard does not open, whatever else is said."""
+"""Words that keep the dashboard from opening, whatever the other words are."""
 _OPENS = ("new", "cursors.json", "seq")
-"""What a target that can be opened has in it, or is called."""
+"""Names that mark a target that can be opened: names in the directory, or the name of the target itself."""
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 
 
 def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -> str | None:
-    """What to call the target where these words will most likely open the dashboard, None where they will not. A guess by one
-    ``stat`` (without one where ``ask`` is False): who it is wrong for gets the screen back before the first word."""
+    """Returns the name to show for the target if the dashboard will most likely open, else None. The decision takes a single
+    ``stat`` (none if ``ask`` is False). If it is wrong, the screen is restored before anything is printed."""
     if environ.get("TERM", "") in ("", "dumb") or any(word.split("=")[0] in _PLAIN for word in words):
         return None
     if words[:1] == ["demo"]:
@@ -40,14 +40,14 @@ def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -
 
 
 def target(words: Sequence[str]) -> str:
-    """What these words most likely open."""
+    """Returns the path that these words most likely open."""
     paths = [word for word in words if not word.startswith("-")]
     return paths[-1] if paths else "."
 
 
 class Splash:
-    """Up from ``show`` until ``hand_over`` (the dashboard draws now) or ``hide`` (something is to be said instead). It is down
-    from the start where nothing was painted; then all do nothing."""
+    """The splash screen. It is up from ``show`` until ``hand_over`` (the dashboard draws now) or ``hide`` (a message is to be
+    printed instead). If nothing was painted, it is down from the start and all methods do nothing."""
 
     def __init__(self, fd: int | None = None, called: str = "", columns: int = 80) -> None:
         self._fd = fd
@@ -61,8 +61,8 @@ class Splash:
     def show(
         cls, words: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int] = (0, 1, 2), ask: bool = True
     ) -> Splash:
-        """Paints where all three streams are a terminal and the words open the dashboard, and begins to count. ``ask`` False:
-        the file system of the target may never answer."""
+        """Paints the splash and starts counting if all three streams are terminals and the words open the dashboard. ``ask``
+        False: the file system of the target may never answer."""
         try:
             if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ, ask)) is None:
                 return cls()
@@ -81,7 +81,8 @@ class Splash:
         return splash
 
     def count(self, path: str) -> None:
-        """Counts the names in ``path`` and paints their number while it is up. What goes wrong is told by the first look."""
+        """Counts the names in ``path`` and paints their number while the splash is up. Errors are ignored: the dashboard's first
+        scan reports them."""
         from spooltop.backends.directory.scan import getdents
 
         try:
@@ -105,16 +106,16 @@ class Splash:
 
     @property
     def up(self) -> bool:
-        """True while it is what the terminal shows."""
+        """True while the splash is on the terminal."""
         return self._fd is not None
 
     def hand_over(self) -> None:
-        """The dashboard takes the screen as it is, and gives it back at its end."""
+        """Leaves the screen as it is to the dashboard, which restores the terminal at its end."""
         with self._lock:
             self._fd = None
 
     def hide(self) -> None:
-        """Gives the terminal back as it was."""
+        """Restores the terminal."""
         # A signal may come while this thread holds the lock: it is waited for so long only as a write takes.
         held = self._lock.acquire(timeout=0.2)
         fd, self._fd = self._fd, None
@@ -127,7 +128,7 @@ class Splash:
                 return  # the terminal went away meanwhile: nobody sees it
 
     def end_by_signal(self, number: int, frame: object) -> None:
-        """A handler for signals that come while it is up."""
+        """Handles signals that arrive while the splash is up."""
         self.hide()
         sys.exit(128 + number)
 

@@ -1,9 +1,9 @@
-"""A process between the shell and the dashboard, where the spool lies on a file system that may never answer.
+"""Supervisor process between the shell and the dashboard, for a spool on a file system that may never answer.
 
-What waits for a FUSE program that took a request, or for a server that is gone, may be out of reach of every signal, SIGKILL
-included: the process that it is a thread of does not end, and neither does whoever waits for that process. So there the shell
-waits for a keeper, which touches no file and goes as soon as the dashboard has given the terminal back. What still hangs then
-ends by itself, when the file system answers or is unmounted.
+A thread that waits for a FUSE program that accepted a request, or for a server that is gone, may not react to any signal,
+including SIGKILL. Its process does not end, and neither does any process that waits for it. On a file system of this kind, the
+shell therefore waits for a supervisor, which touches no file and exits as soon as the dashboard has restored the terminal. A
+process that still hangs then ends by itself when the file system answers or is unmounted.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from signal import Signals
 
     Leave = Callable[[int], object]
-    """Tells that the terminal is as it was and nothing is left to be done, with the exit code."""
+    """Reports to the supervisor that the terminal is restored and nothing is left to do, with the exit code."""
 
 __all__ = ["fork_if_fs_may_hang", "may_hang"]
 
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
-"""What file systems that ask another process or machine are called, or begin with."""
+"""Names, or beginnings of names, of file systems that ask another process or machine."""
 _CONTROL = "fusectl"
 _LINKS = 40
-"""Symbolic links on the way to a path, at most, path_resolution(7)."""
+"""Maximum number of symbolic links in the resolution of a path, path_resolution(7)."""
 _FOR_EVER = 3600.0
 _GRACE = 1.0
-"""Seconds that a dashboard that left, or was interrupted, has for ending."""
+"""Seconds that a dashboard has to end after it left or was interrupted."""
 _RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
 
 
 def _heard() -> tuple[Signals, ...]:
-    """What the keeper hands on, or is told by."""
+    """Returns the signals that the supervisor forwards or receives."""
     import signal
 
     return signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP
 
 
 def may_hang(path: str, mountinfo: str) -> bool:
-    """Whether ``path`` leads to a file system that asks somebody else, by the text of ``/proc/self/mountinfo`` (proc(5)). Asks
-    no such file system anything."""
+    """True if ``path`` leads to a file system that asks another process or machine, according to the text of
+    ``/proc/self/mountinfo`` (proc(5)). Never accesses a file system of this kind."""
     from spooltop.model.mountinfo import parse_mounts
 
     points = {
@@ -73,8 +73,9 @@ def may_hang(path: str, mountinfo: str) -> bool:
 
 
 def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:
-    """Goes on in a child where these words open ``target`` on a terminal and it may hang; the parent ends with the child's exit
-    code. What is returned has to be called before anything is closed that may hang. Elsewhere there is no keeper: None."""
+    """Continues in a child if these words open ``target`` on a terminal and the target may hang; the parent exits with the
+    child's exit code. The returned function must be called before anything that may hang is closed. In all other cases there is
+    no supervisor, and the result is None."""
     bare = [word for word in words if not word.startswith("-")]
     is_command = len(bare) > 1 and words[0] == bare[0]
     if is_command or environ.get("TERM", "") in ("", "dumb") or not all(os.isatty(fd) for fd in (0, 1, 2)):
@@ -106,7 +107,8 @@ def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str,
 
 
 def _keep(child: int, told: int) -> int:
-    """Hands signals on to ``child`` and stops where it stops, until it ended or said that it leaves; the exit code."""
+    """Forwards signals to ``child`` and stops when it stops, until it has ended or has reported that it leaves. Returns the exit
+    code."""
     import signal
 
     code, last, left = 128 + signal.SIGINT, None, False
@@ -132,7 +134,8 @@ def _keep(child: int, told: int) -> int:
 
 
 def _ended(child: int) -> int | None:
-    """The exit code of ``child``, None where it goes on. Where it was stopped, so is this process, for the shell to see."""
+    """Exit code of ``child``, None if it is still running. If the child was stopped, this process stops too, so that the shell
+    sees it."""
     import signal
 
     found, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
@@ -148,7 +151,7 @@ def _ended(child: int) -> int | None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Nobody would wait for this process: SIGHUP, as if the terminal were gone, prctl(2)."""
+    """Arranges for SIGHUP when the parent ends, as if the terminal were gone, prctl(2): no process would wait for this one."""
     import signal
 
     from spooltop.engine.syscalls import end_with_parent
