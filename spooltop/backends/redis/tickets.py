@@ -34,11 +34,12 @@ _QUEUE = ":queue"
 
 
 class RedisTickets:
-    """The queues of the server ``url``: ``redis://[[user]:password@]host[:port][/db]``, ``rediss://…``, ``unix:///socket[?db=N]``.
+    """The queues of the server ``url``: ``redis://[[user]:password@]host[:port][/db]``, ``rediss://…``, or
+    ``unix:///socket[?db=N]``.
 
-    One look takes ``seconds`` at most. ``#NAME,NAME`` names them, by the name that ``RedisTicketQueue`` got. Without it they
-    are looked for among all keys, some 20,000 of them at each look. A password is never shown. Raises ``UsageError`` for what
-    is no such URL.
+    One look takes at most ``seconds``. ``#NAME,NAME`` names the queues, by the name that ``RedisTicketQueue`` got. Without it
+    they are looked for among all keys, some 20,000 of them at each look. A password is never shown. Raises ``UsageError`` for
+    anything that is not such a URL.
     """
 
     def __init__(
