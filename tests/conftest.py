@@ -50,13 +50,15 @@ def real_spools(tmp_path: Path) -> Path:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What ``-n auto`` means: one more than there are cores, because many tests wait for a terminal or another process."""
+    """Returns the number of workers for ``-n auto``: one more than there are cores, because many tests wait for a terminal or
+    another process."""
     return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Where everything is to be had, a skipped test is a failure: SPOOLTOP_NOTHING_SKIPPED says so."""
+    """Lists the skipped tests. A skipped test is a failure where all dependencies are available, which SPOOLTOP_NOTHING_SKIPPED
+    declares."""
     skipped = terminalreporter.stats.get("skipped", [])
     for report in skipped:
         terminalreporter.write_line(f"skipped: {report.nodeid}: {report.longrepr[-1] if report.longrepr else ''}")

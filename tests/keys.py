@@ -38,7 +38,7 @@ def table(commands: Iterable[KeyCommand]) -> str:
 
 
 def readme_part() -> str:
-    """What stands between the marks in README.md: the twelve commands, in the order of ``TWELVE``."""
+    """Returns the text between the marks in README.md: the twelve commands, in the order of ``TWELVE``."""
     by_id = {command.id: command for command in COMMANDS}
     return table(by_id[name] for name in TWELVE)
 

@@ -1,4 +1,4 @@
-"""What the engine's tests share: file operations that end the process or fail at a chosen call, and views of a spool."""
+"""Shared parts of the engine's tests: file operations that end the process or fail at a chosen call, and views of a spool."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ CHANGING = frozenset(
         "replace", "rmdir", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
-"""What changes a file or a name; ``open_lasting`` may make one."""
+"""Operations that change a file or a name; ``open_lasting`` may create one."""
 SYNCING = frozenset({"sync", "sync_dir", "sync_fs"})
-"""What makes changes last."""
+"""Operations that make changes durable."""
 LOOKING = frozenset(
     {
         "close", "content", "fstat", "inodes", "list", "lock", "lock_write", "open_dir", "open_read", "read", "regular", "reopen",
         "scan", "stat", "write_locked",
     }
 )  # fmt: skip
-"""What leaves everything as it is."""
+"""Operations that change nothing."""
 COMPOSED = frozenset({"has_moved", "move", "ordered", "write_all", "write_rest"})
-"""What is made of the others; ``ordered`` tells what kind of file system it is, and cannot fail."""
+"""Operations composed of the others. ``ordered`` reports the kind of file system and cannot fail."""
 OPERATIONS = CHANGING | SYNCING | LOOKING
-"""What ends in a system call."""
+"""Operations that end in a system call."""
 NEVER_FULL = (LOOKING | {"own_as"}) - {"content", "lock", "lock_write"}
 
 
@@ -96,7 +96,7 @@ def failing_at(k: int, code: int, *, done: bool = False, persistent: bool = Fals
 
 
 def places(spool: Path) -> dict[int, list[str]]:
-    """Where each message stands, by inode: the names below the spool, metadata and records left out."""
+    """Maps each inode to the names of its message below the spool; metadata and records are left out."""
     found: dict[int, list[str]] = {}
     folders = [spool / box for box in ("tmp", "new", "cur")]
     folders += [folder for box in ("held", "rejected", "trash") for folder in (spool / ".spooltop" / box).glob("*")]

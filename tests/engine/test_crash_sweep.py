@@ -97,7 +97,7 @@ def prepared(path: Path, operation: Callable[[Spool], None]) -> None:
 
 
 def consumed(path: Path) -> list[tuple[str, bytes]]:
-    """What a recover and a consumer after the crash get."""
+    """Returns the (id, data) that a recover and a consumer get after the crash."""
     with Spool(path, False) as spool:
         spool.recover()
         assert all(len(names) == 1 for names in places(path).values()), places(path)

@@ -294,7 +294,7 @@ def test_ten_seconds_are_waited_unless_something_else_is_said(tmp_path: Path) ->
 
 @pytest.mark.parametrize("place", ["alone", "spool", "cursors"])
 def test_locks_that_were_given_up_are_a_problem_also_where_nothing_else_was_changed_yet(tmp_path: Path, place: str) -> None:
-    """Of a directory of cursors alone, of a spool that has no .spooltop, and of a file per source."""
+    """Covers a directory of cursors alone, a spool that has no .spooltop, and a file per source."""
     if place != "alone":
         Spool.create(tmp_path).close()
     file = CursorFile(tmp_path / ("cursors/a.json" if place == "cursors" else "cursors.json"))

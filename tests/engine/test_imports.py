@@ -39,7 +39,7 @@ def test_every_public_name_has_an_example(module: ModuleType) -> None:
 
 
 def _examples(thing: object) -> bool:
-    """Whether an example stands in its docstring, or in one of its methods'."""
+    """Returns whether its docstring, or that of one of its methods, holds an example."""
     return any(test.examples for test in doctest.DocTestFinder().find(thing, "it"))
 
 

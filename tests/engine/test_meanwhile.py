@@ -1,4 +1,4 @@
-"""What somebody else does between two calls of one step changes nothing of what the step promises."""
+"""Interference by somebody else between two calls of one step changes nothing of what the step promises."""
 
 from __future__ import annotations
 

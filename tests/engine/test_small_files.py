@@ -1,4 +1,4 @@
-"""What is read of files that somebody else may have put there, and what is refused."""
+"""Reads files that somebody else may have put there, and checks which of them are refused."""
 
 from __future__ import annotations
 

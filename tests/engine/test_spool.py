@@ -25,7 +25,7 @@ def box(spool: Spool, name: str) -> list[str]:
 
 
 def drop(spool: Spool, name: str, data: bytes = b"foreign", mtime: float | None = None) -> None:
-    """What a producer without spooltop leaves in ``new``."""
+    """Leaves a message in ``new`` as a producer without spooltop does."""
     path = os.path.join(spool.path, "new", name)
     with open(os.fsencode(path), "wb") as file:
         file.write(data)
