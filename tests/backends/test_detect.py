@@ -1,4 +1,4 @@
-"""What a path is taken for, and the hint it gets where it is not quite a spool."""
+"""Classification of paths, and the hint for a path that is not quite a spool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make(path: Path, *boxes: str) -> Path:
 
 
 def said(path: str | Path) -> str:
-    """What the error for ``path`` says; nothing may come into being on the way."""
+    """Returns the text of the error for ``path``; nothing may be created on the way."""
     before = sorted(os.walk(os.path.dirname(path) or "."))
     with pytest.raises(SpooltopError) as caught:
         identify(str(path))
@@ -360,7 +360,7 @@ def shared_folder() -> Iterator[Path]:
 
 
 def said_to_nobody(path: Path) -> str:
-    """What the hint says to a user without any rights here."""
+    """Returns the hint that a user without any rights here gets."""
     code = """if True:
         import os, sys
         from spooltop.backends.directory.detect import identify

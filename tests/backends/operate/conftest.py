@@ -38,7 +38,7 @@ with SpoolDirs(sys.argv[1]) as dirs:
 
 @dataclass
 class Desk:
-    """One operator at one spool. ``verdicts`` judges names that carry no token; what is not named there is unknown."""
+    """Operator at a spool. ``verdicts`` judges names that carry no token; names missing from it are unknown."""
 
     path: Path
     state: Path
@@ -188,7 +188,7 @@ def desks(tmp_path: Path) -> Iterator[Callable[[], Desk]]:
 
 @pytest.fixture
 def in_common(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether what is set aside has metadata in common, as of very many: by the parameter, and without one it has."""
+    """Makes set-aside messages share their metadata, as very many do: as the parameter says, and without one they do."""
     common = bool(getattr(request, "param", True))
     if common:
         monkeypatch.setattr("spooltop.backends.directory.operator.operator._SMALL", 0)

@@ -1,4 +1,4 @@
-"""Where journal and audit log lie, whose they are, and what else may stand under their names."""
+"""Location and owner of the journal and the audit log, and other files that may have their names."""
 
 from __future__ import annotations
 

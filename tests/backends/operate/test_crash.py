@@ -15,7 +15,8 @@ from .tripwire import Tripwire, failed, killed
 
 
 def prepared(desk):
-    """One message each: claimed by a consumer that died, a foreign claim, one waiting; and a purge that can be undone."""
+    """Prepares one message of each kind: claimed by a consumer that died, a foreign claim, one waiting; and a purge that can be
+    undone."""
     desk.claim_and_die_here(desk.put(desk.id(1), "own"))
     desk.put("foreign:2,P4242", "foreign", box=Box.CUR)
     desk.put("waiting", "waiting")

@@ -112,7 +112,7 @@ ACTS |= IN_COMMON
 
 
 def prepared(desk, act):
-    """Where each message stands before, and the operation to undo."""
+    """Returns the place of each message before, and the operation to undo."""
     act.prepare(desk)
     before = desk.census()
     operation = ""

@@ -33,7 +33,7 @@ PLANS = (
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
-    """One with a line or a file of everything that is kept beside the boxes."""
+    """Spool with a line or a file of everything that is kept beside the boxes."""
     path = tmp_path / "spool"
     with Spool.create(path, durable=False) as made:
         for number in range(5):

@@ -1,7 +1,7 @@
-"""What the owner of a spool can put into it to mislead who operates on it: the real things, as root and as a plain user.
+"""Attacks by the owner of a spool, who puts things into it to mislead its operator: the real things, as root and as a plain user.
 
-Everything is looked at, listed, read, planned, applied and undone, in a child that an alarm ends where something blocks. What
-lies outside of the spool stays as it was, to the inode and its times; what is no message stays where it is.
+Everything is looked at, listed, read, planned, applied and undone, in a child that an alarm ends if something blocks. Files
+outside the spool stay unchanged, including their inodes and times; anything that is not a message stays where it is.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Ground:
         return Operations(OperatorChain(operator, cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:
-        """What ``work`` says of it in a child: lines of errors that a person is shown. Fails where it blocks or breaks."""
+        """Runs ``work`` in a child and returns the lines of errors that a person is shown. Fails where it blocks or breaks."""
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -1,4 +1,4 @@
-"""What the journal and the audit log tell of an operation stays true, whatever cut it short and whoever writes into them."""
+"""Journal and audit log give a true account of an operation, whatever cut it short and whoever writes into them."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
 
 
 def test_the_place_is_never_empty_for_a_third_while_it_is_looked_at(desk: Desk) -> None:
-    """Who came first keeps it: what stands there meanwhile is a lock of this process."""
+    """The lock stays with the first comer: the file found in its place meanwhile is a lock of this process."""
     file = desk.lock("leader.lock", STALE)
     seen: list[str] = []
 
@@ -328,7 +328,7 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk:
 
 
 def test_a_ticket_whose_pid_nobody_can_have_ends_the_dead_before_it(desk: Desk) -> None:
-    """Whether its holder lives cannot be known, so it is not removed with them."""
+    """The ticket is not removed with the dead ones, because nobody can know whether its holder is alive."""
     desk.ticket(1, DEAD)
     desk.ticket(2, IMPOSSIBLE)
     desk.ticket(3, DEAD)

@@ -179,7 +179,8 @@ def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, or
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_one_sync_is_enough_where_the_file_system_keeps_the_order_of_changes(desk, ordered):
-    """That of the directory which was changed last: another may have been synced by somebody since, and then says nothing."""
+    """The one sync is of the directory that was changed last: another may have been synced by somebody since, which proves
+    nothing."""
     for number in range(1, 7):
         attempts = 5 if number in (2, 3) else 1
         name = f"{desk.id(number)},n={attempts},c={'a' * 32}.{1795222800000000 + number:016d}:2,P4290"

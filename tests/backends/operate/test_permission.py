@@ -13,7 +13,7 @@ NOBODY = 65534
 
 
 def as_nobody(ask) -> str:
-    """What ``ask`` says in a child that has given up being root."""
+    """Returns the answer of ``ask`` in a child that has given up being root."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

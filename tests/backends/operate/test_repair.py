@@ -1,4 +1,4 @@
-"""One repairs at a time, and who finds it being done goes on without."""
+"""Only one process repairs at a time, and another that finds the repair under way goes on without it."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def cut_off(desk, torn=False):
 
 
 def hold(desk, name):
-    """Where it is held."""
+    """Holds the message ``name`` and returns its new path."""
     desk.put(name)
     operations = desk.operations()
     assert operations.apply(operations.plan(Action.HOLD, Selection(ids=(name,), box=Box.NEW))).count(Outcome.DONE) == 1
@@ -220,7 +220,7 @@ def test_what_took_the_place_of_a_message_that_an_interrupted_hold_was_moving_st
 
 @pytest.mark.parametrize("moved", ["", "source", "target"])
 def test_of_a_purge_of_what_was_held_that_was_cut_off_the_name_in_the_trash_goes(desk, moved, tmp_path):
-    """Where something else stands at one of the two places by now, the other is no second name."""
+    """If something else is at one of the two places by now, the other is not a second name."""
     held = hold(desk, "job")
     operations = desk.operations()
     plan = operations.plan(Action.PURGE, Selection(ids=("job",), box=Box.HELD))

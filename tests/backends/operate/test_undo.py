@@ -58,7 +58,7 @@ def test_the_plan_says_what_it_undoes_and_where_each_message_goes(desk):
 
 
 def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
-    """In ``cur`` it would be unknown for ever: whether its consumer lives is told by that file alone."""
+    """The message would remain unknown in ``cur`` for ever: only the file of its consumer tells whether that is alive."""
     operations, operation, _ = requeued(desk, 1)
     with Spool(desk.path, durable=False) as spool:
         assert spool.recover() == []
@@ -272,7 +272,7 @@ def test_a_journal_that_is_a_link_is_not_followed_and_nothing_happens(desk, tmp_
 
 
 def undoable(desk, files):
-    """How many of a dozen that were requeued by ``files`` are taken back, and the names of those that are not."""
+    """Requeues a dozen messages by ``files``. Returns how many of them are taken back, and the names of those that are not."""
     for number in range(12):
         desk.put(f"{number:02d}:2,P1", box=Box.CUR)
     operations = desk.operations(files)

@@ -12,9 +12,9 @@ from spooltop.model.plan import Outcome
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 
 CHANGES = CHANGING | {"reserve"}
-"""What changes a file or a name."""
+"""Operations that change a file or a name."""
 LASTING = CHANGES | SYNCING
-"""What changes what is on the disk after a power cut."""
+"""Operations that change the state of the disk after a power cut."""
 SEEN = LASTING | LOOKING | {"read_at", "lock_whole"}
 """Every operation that ends in a system call."""
 

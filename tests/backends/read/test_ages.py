@@ -1,4 +1,4 @@
-"""How long what waits has been there: whole where that is cheap, a sample that says so where it is not."""
+"""Ages of waiting messages: complete where that is cheap, else a sample that says so."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def fives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Five]]
 
 
 Turns = list[tuple[int, str, bool]]
-"""Who, what, and whether it is looked at then."""
+"""Poller, action, and whether a look follows."""
 Seen = tuple[int, int, frozenset[str]]
 """A reset: what the source had, what it was reverted to, and what else changed since the look before."""
 
@@ -195,7 +195,7 @@ def test_the_classic_is_found_with_what_the_same_write_changed(fives: dict[str, 
 
 
 def test_two_replacements_between_two_looks_are_one(fives: dict[str, Five]) -> None:
-    """What the README says cannot be seen: saved and reverted before anybody looked."""
+    """Shows what the README says cannot be seen: a value saved and reverted before anybody looked."""
     turns = [(0, "nothing", True), (2, "read", False), (0, "read", False), (0, "write", False), (2, "write", True)]
     _, cursors = watched(fives["unsafe"], turns)
     assert [write.value for write in cursors["imessage"].history] == [100]

@@ -1,4 +1,4 @@
-"""What came and went, tied to ids: nothing is counted twice and a message that goes back has not arrived."""
+"""Arrivals and departures, tied to ids: nothing is counted twice, and a message that goes back has not arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator asks just before a batch: of the names of that batch alone, and of nobody else."""
+"""Checks that an operator makes just before a batch: about the names of that batch alone, and about nobody else."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1
 OWN = [f"{name[:16]}.P1R{place:016x}.vm{',s=email' * (place % 3 == 0)},n=1" for place, name in enumerate(MANY)]
 """As the engine names them."""
 FORMS = 2
-"""Of ``MANY``: with a source and a try, and without."""
+"""Number of forms in ``MANY``: with a source and a try, and without."""
 NOW = 1795220920.0005
 OF_AGE = ["age:>0.0004s", "age:<=0.0001s src:email", "!age:>=0.0002s !.3.", "age:>1d"]
 EVERY = ["tries:1", "!tries:>0", "pid:7", "!verdict:dead", *OF_AGE]

@@ -1,4 +1,4 @@
-"""Which file system it is decides whether events come and whether a missing process proves anything."""
+"""The file system decides whether events come and whether a missing process proves anything."""
 
 from __future__ import annotations
 

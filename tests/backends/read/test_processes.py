@@ -1,4 +1,4 @@
-"""What a process table tells, from a table of a test's own, and what the kernel tells somebody else than root."""
+"""Contents of a process table: a table of the test's own, and the kernel's as seen by users other than root."""
 
 from __future__ import annotations
 

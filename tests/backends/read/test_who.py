@@ -1,4 +1,4 @@
-"""Who has a file open or locked: real processes, real descriptors, real locks."""
+"""Processes that have a file open or locked: real processes, real descriptors, real locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes the cursors, heard from the kernel: exactly who published what was read, or nobody."""
+"""Writers of the cursors, as reported by the kernel: exactly who published what was read, or nobody."""
 
 from __future__ import annotations
 
