@@ -1,8 +1,9 @@
-"""The cursor files of a spool: one for all sources, or one a source. Read again only when changed.
+"""The cursor files of a spool: one for all sources, or one for each source. A file is read again only when it changed.
 
-A file may be large or hostile, so what is kept of it has a budget: 64 MB of memory and 1 s of a look. A file over 4 MB, or one
-whose values would take over 48 MB, is not read. Of a shared file 2,000 sources are kept; of a section over 4 kB short fields. Of
-what was written between two looks 4 MB are parsed. What is left out is counted (``CursorSource.left_out``, ``cut``, ``unread``).
+A file may be large or hostile, so there is a budget: 64 MB of memory and 1 s for each look. A file over 4 MB, or one whose
+values would take over 48 MB, is not read. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps its short
+fields only. At most 4 MB of the versions written between two looks are parsed. ``CursorSource`` counts what is left out
+(``left_out``, ``cut``, ``unread``).
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ _SOURCES_AT_MOST = 2_000
 _NAME_AT_MOST = 512
 SECTION_AT_MOST = 4 << 10
 _SMALL = 64 << 10
-"""Bytes of a file of which every section may be kept as it is."""
+"""Bytes of a file up to which every section may be kept as it is."""
 _FIELD = 256
 _FIELDS_AT_MOST = 8
-"""Of a section that is too large so many fields are kept, names and values of at most so many characters."""
+"""The number of fields that are kept of a section that is too large; names and values have at most ``_FIELD`` characters."""
 _LIST_AT_MOST = 20_000
 _SHARED = "cursors.json"
 _BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
 
 Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
-"""Who holds a lock on the file with this status."""
+"""Gives the holders of a lock on the file with this status."""
 
 
 def _load(data: bytes) -> tuple[Json, str]:
@@ -69,12 +70,12 @@ def _load(data: bytes) -> tuple[Json, str]:
 
 
 def _size_in_memory(data: bytes) -> int:
-    """Bytes that the values in this JSON take at most, about."""
+    """An upper estimate of the bytes that the values in this JSON take."""
     return 3 * len(data) + 184 * data.count(b"{") + 64 * data.count(b"[") + 40 * data.count(b",") + 32 * data.count(b'"')
 
 
 def _within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
-    """What is kept of the sections of a file of ``size`` bytes, how many sources are left out, and those whose value was cut."""
+    """The sections of a file of ``size`` bytes that are kept, how many sources are left out, and those whose value was cut."""
     if size <= _SMALL and len(sections) <= _SOURCES_AT_MOST and all(len(name) <= _NAME_AT_MOST for name in sections):
         return sections, 0, frozenset()
     kept: dict[str, Json] = {}
@@ -92,7 +93,8 @@ def _within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json
 
 
 def _shortened(value: Json) -> Json:
-    """Of an object its short fields, its cursor among them; of anything else no word, as nothing tells what in it is secret."""
+    """The short fields of an object, its cursor among them. Of any other value only its length and a hash, as nothing tells
+    what in it is secret."""
     fields = value.items() if isinstance(value, dict) else ()
     short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
     short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
@@ -107,7 +109,7 @@ def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
 
 
 def _cut_off(problem: json.JSONDecodeError) -> bool:
-    """Whether what is wrong is only that it ends: within a string, a word or a number, or where more is wanted."""
+    """True where the text is wrong only because it ends: within a string, a word or a number, or where more is expected."""
     rest = problem.doc[problem.pos :].rstrip()
     if problem.msg.startswith("Unterminated string"):
         return True
@@ -117,12 +119,12 @@ def _cut_off(problem: json.JSONDecodeError) -> bool:
 
 
 def parse_value(data: bytes) -> tuple[Json, str]:
-    """The value of a file that belongs to one source, and why it does not parse ("")."""
+    """Parses a file that belongs to one source: the value, and why it does not parse ("")."""
     return _load(data)
 
 
 def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
-    """The sections of a shared file, and why it does not parse ("")."""
+    """Parses a shared file: its sections, and why it does not parse ("")."""
     value, error = _load(data)
     if error:
         return None, error
@@ -135,8 +137,8 @@ def _content(version: Version) -> tuple[tuple[int, int, int], str, int]:
 
 @contextmanager
 def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
-    """(path, descriptor) of each folder in ``named``, and of the one that each file in it lies in; what cannot be opened is left
-    out."""
+    """Opens each folder in ``named`` and the folder of each file in it, as (path, descriptor). Leaves out what cannot be
+    opened."""
     opened: dict[str, int] = {}
     try:
         for path in map(os.path.abspath, named):
@@ -155,21 +157,22 @@ def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
 
 @dataclass(slots=True)
 class _Known:
-    """``content``: the state of the file, why it could not be read, and the hash of what it held."""
+    """The source as it was last seen. ``content`` is the state of the file, why it could not be read, and the hash of its
+    bytes."""
 
     content: tuple[tuple[int, int, int], str, int]
     source: CursorSource
 
 
 class CursorFiles:
-    """The cursor files in some folders. What has not changed is the very object of the look before."""
+    """The cursor files in some folders. A file that has not changed gives the same object as in the look before."""
 
     def __init__(
         self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
         ear: CursorEar | None = None, whole: bool = False,
     ) -> None:  # fmt: skip
-        """``named``: cursor files, or folders of them, in place of those that lie in the folders looked at. ``ear`` hears what
-        happens to them between two looks. ``whole``: every source and section as it is, for one who looks once."""
+        """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``ear`` watches them between
+        two looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
         self._clock = clock
         self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
@@ -181,7 +184,8 @@ class CursorFiles:
         self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
-        """``folders``: (path as shown, descriptor) of the spool and of its parent; the first that has cursors is taken."""
+        """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
+        that has cursors is taken."""
         now = self._clock()
         if self._named:
             with named_folders(self._named) as opened:
@@ -268,7 +272,7 @@ class CursorFiles:
     def _changed(
         self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockHolder, ...]
     ) -> CursorSource:
-        """The newest of ``versions`` with those before it."""
+        """The newest of ``versions``, with those before it."""
         earlier: deque[CursorVersion] = deque()
         unread = versions[-1].unread
         left = FILE_MAX
@@ -314,7 +318,7 @@ class CursorFiles:
         return sections, "", left_out, cut
 
     def _with(self, source: CursorSource, told: dict[str, tuple[CursorWrite, ...]], fd: int) -> CursorSource:
-        """With what the journal tells of it, and whether its lock is there. The same object where that is as before."""
+        """Adds what the journal says about the file, and whether its lock exists. The same object where nothing changed."""
         there: bool | None
         try:
             there = stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
@@ -326,7 +330,7 @@ class CursorFiles:
         return replace(source, journal=writes) if writes else source
 
     def _kept(self, source: CursorSource) -> CursorSource:
-        """The same, which is what a look at an unchanged file gives from now on, without the versions before it."""
+        """Stores ``source`` without its earlier versions as the result for an unchanged file, and returns it."""
         if source.path in self._known:  # not where it could not even be looked at
             self._known[source.path].source = replace(source, earlier=()) if source.earlier else source
         return source
@@ -340,7 +344,7 @@ class CursorFiles:
             return  # its file system tells nothing: the writer is not seen
 
     def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
-        """With the temporary files that stand beside it or were heard of. The same object where they are as before."""
+        """Adds the temporary files that lie beside the file or were reported. The same object where nothing changed."""
         heard = self._ear.shared_names(fd) if self._ear is not None else ()
         litter = tuple(sorted({*self._beside(path, fd), *heard}))
         if litter != source.litter:
@@ -348,7 +352,7 @@ class CursorFiles:
         return source
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:
-        """Temporary files of writers that use a common or a guessable name. Listed again only when the folder changed."""
+        """Temporary files of writers that use a common or a guessable name. The folder is listed again only when it changed."""
         own = -1
         try:
             state = os.fstat(fd)
@@ -374,7 +378,7 @@ class CursorFiles:
 
 
 def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
-    """Why no cursor of ``sources`` can be set by this user, or None where one can."""
+    """Why this user can set no cursor of ``sources``, or None where one can be set."""
     if not sources:
         return "there is no cursor file here"
     reasons = []
@@ -387,8 +391,8 @@ def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, in
 
 
 def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
-    """Why this user cannot set a cursor in this file. The file is replaced: it takes the directory's rights, and those of the
-    file itself, or its owner would be locked out of what stands there then."""
+    """Why this user cannot set a cursor in this file, or None. The file is replaced: the user needs the rights of the
+    directory, and those of the file itself, or its owner would be locked out of the new file."""
     name = os.path.basename(one.path)
     try:
         with folder_of(one.path, folders) as folder:
@@ -411,7 +415,7 @@ def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
 
 @contextmanager
 def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
-    """The directory of a cursor file, reached from the open ones without following a link. Raises ``OSError``."""
+    """Opens the directory of a cursor file from the open ``folders`` without following a link. Raises ``OSError``."""
     above = os.path.dirname(path)
     for folder, fd in folders:
         below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None

@@ -1,4 +1,4 @@
-"""The engine's journal beside the cursors, ``.cursors.journal``, read on from where the look before ended."""
+"""The engine's journal beside the cursors, ``.cursors.journal``, read from where the look before ended."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from spooltop.model.observation import CursorWrite, LockHolder
 __all__ = ["CursorJournal", "parse_journal"]
 
 REMEMBERED = 3600.0
-"""Seconds before the first look that count."""
+"""Seconds before the first look whose writes count."""
 
 
 def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
-    """(file name, write) of each whole line that is one; whoever may write beside the cursors may have written the others."""
+    """The (file name, write) of each valid line. Other lines are left out: whoever may write beside the cursors may have
+    written them."""
     found: list[tuple[str, CursorWrite]] = []
     for line in data.split(b"\n"):
         try:
@@ -46,14 +47,14 @@ class _Read:
 
 
 class CursorJournal:
-    """The journals in some folders. A write that was told once is not told again."""
+    """The journals in some folders. Each write is reported once."""
 
     def __init__(self) -> None:
         self._read: dict[str, _Read] = {}
 
     def since(self, path: str, fd: int, now: float) -> dict[str, tuple[CursorWrite, ...]]:
-        """File name → its writes since the look before (at the first: of the last hour), in the folder ``path``, open as ``fd``.
-        """
+        """The writes by file name since the look before (at the first: of the last hour), in the folder ``path``, open as
+        ``fd``."""
         try:
             own, found = open_regular(JOURNAL, fd)
         except OSError:

@@ -1,6 +1,6 @@
 """Sets a cursor: pins the value that it has now, and replaces that value only. Undo sets it back.
 
-The log of cursors, one JSON object a line; ``step`` is not in it, as an operation sets one cursor:
+The log of cursors, one JSON object a line; an operation sets one cursor, so its lines have no step number:
 
 intent  schema line operation action time user undoes file source had before after
 result  schema line operation time outcome reason
@@ -50,7 +50,7 @@ from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, fold
 __all__ = ["CURSORS", "CursorOperator", "CursorRef"]
 
 PATIENCE = 10.0
-"""Seconds that a set waits for the lock; then nothing is written."""
+"""Seconds that a set waits for the lock; after that nothing is written."""
 _TICK = 0.05
 _TEXTS = ("file", "source", "user")
 
@@ -91,8 +91,8 @@ CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSet.decode, 
 
 @dataclass(frozen=True, slots=True)
 class CursorRef:
-    """What a plan pins: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the directory
-    ``folder_id`` (device, inode), and the value it gets."""
+    """The pin of a cursor in a plan: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the
+    directory ``folder_id`` (device, inode), and the value ``after`` that it gets."""
 
     file: str
     source: str
@@ -107,10 +107,10 @@ _Change = TypeVar("_Change", CursorRef, CursorSet)
 
 
 class CursorOperator(ItemOperator[CursorSet]):
-    """Implements ``model.kind.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in the directory it
-    lies in, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is for how
-    long the lock is waited for. ``redactor`` hides values in words; what is stored, and the journal that an undo needs, has
-    them whole."""
+    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in its
+    parent directory, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is
+    how many seconds a set waits for the lock. ``redactor`` hides values in texts; the stored value, and the journal that an
+    undo needs, have them in full."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class CursorOperator(ItemOperator[CursorSet]):
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        """Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the highest that was
-        seen of it). Raises ``UsageError`` where no source is named, or several files have it."""
+        """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the
+        highest value seen). Raises ``UsageError`` where no source is named, or several files have it."""
         with self._translate_errors(), self._folders() as folders:
             sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
             if action is Action.UNDO:
@@ -311,7 +311,7 @@ class CursorOperator(ItemOperator[CursorSet]):
         return _value_words(self._redactor.section(source, value))
 
     def _hidden(self, one: _Change) -> _Change:
-        """``one`` with its values as they may be shown."""
+        """Redacts the values of ``one``."""
         hide = partial(self._redactor.section, one.source)
         return replace(one, before=hide(one.before), after=hide(one.after))
 
@@ -319,17 +319,17 @@ class CursorOperator(ItemOperator[CursorSet]):
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
-        """(path as shown, descriptor) of the target and, with ``beside``, of the directory it lies in."""
+        """Opens the target and, with ``beside``, its parent directory, as (path as shown, descriptor)."""
         with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._beside) as opened:
             yield opened
 
 
 class _Held(Exception):
-    """The lock was not to be had in time."""
+    """Somebody else held the lock for too long."""
 
 
 class _Patient(LogFiles):
-    """Waits for a lock for so long and no longer, and not once it was asked to stop."""
+    """File operations that wait for a lock for ``patience`` seconds at most, and no longer once ``stop`` says so."""
 
     def __init__(self, patience: float, wait: Callable[[float], None], stop: Callable[[], bool]) -> None:
         super().__init__()
@@ -385,7 +385,7 @@ def _chosen(source: str, file: Json, sources: tuple[CursorSource, ...], path: st
 
 
 def _real_path(path: str) -> str:
-    """The file's path by what its directory really is: what the journal knows it by, however the target was named."""
+    """The path of a file by the real path of its directory. The journal has this path, however the target was named."""
     above, name = os.path.split(path)
     return os.path.join(os.path.realpath(above), name)
 
@@ -395,14 +395,14 @@ def _stem(one: CursorSource) -> str:
 
 
 def _change_words(one: CursorRef | CursorSet) -> str:
-    """``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
+    """The change in words: ``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
     before = _value_words(one.before) if one.had else "nothing"
     return f"{escape(one.source)}: {before} → {_value_words(one.after)} in {escape(one.file)}"
 
 
 def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
-    """What speaks against it: another type, or back below the ``highest`` value that was seen (None: none was). ``hide`` gives
-    a value as it may be shown."""
+    """The warnings about a change: another type, or a step back below the ``highest`` value seen (None: none was). ``hide``
+    redacts a value."""
     for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
         if ref.had and kind_of(before) != kind_of(after):
             yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
@@ -415,27 +415,27 @@ def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) ->
 
 
 def _stored_how(one: CursorSource) -> str:
-    """Under which lock and condition it is stored, for the plan."""
+    """The lock and the condition under which the value is stored, for the plan."""
     name = escape(os.path.basename(one.path))
     return f"Under {LOCK}, and only while {name} still has the value shown. A poller that does not lock may write over it."
 
 
 def _comes_before(one: Json, other: Json) -> bool:
-    """True where the cursor in the first comes before that in the second; of tokens without order nobody knows."""
+    """True where the cursor in the first value comes before that in the second. Tokens without order never do."""
     return direction(pick(one), pick(other)) == 1
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Equal as JSON: True is not 1, the order of keys does not matter."""
+    """True where both are equal as JSON: True is not 1, the order of keys does not matter."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _value_words(value: Json) -> str:
-    """As it stands in the file, never grouped, never rounded; long ones cut."""
+    """The value as it is in the file, never grouped, never rounded; long values are cut."""
     shown = escape(json.dumps(value, ensure_ascii=False))
     return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
 def _as_json(found: object) -> Json:
-    """What a ``CursorMismatch`` found."""
+    """Types the value that a ``CursorMismatch`` found."""
     return found  # type: ignore[return-value]  # CursorMismatch.found is what the file held, which is JSON

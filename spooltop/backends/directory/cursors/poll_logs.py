@@ -1,4 +1,4 @@
-"""The logs of pollers, read on from where the look before ended. Found by globs that the user gives."""
+"""The logs of pollers, found by the globs that the user gives and read from where the look before ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES_AT_MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class LogGlob:
-    """Files that ``pattern`` names; all of ``source``, or where that is None, each of the one that its name tells."""
+    """The files that match ``pattern``. All belong to ``source``; where that is None, each belongs to the source in its name."""
 
     pattern: str
     source: str | None = None
@@ -35,14 +35,14 @@ class LogGlob:
 
 
 class PollLogs:
-    """New lines of log files. A file that was rotated away or cut is read from its begin."""
+    """New lines of log files. A file that was rotated away or truncated is read from its start."""
 
     def __init__(self, globs: Sequence[LogGlob]) -> None:
         self._globs = tuple(globs)
         self._read: dict[str, tuple[int, int]] = {}
 
     def look(self) -> list[tuple[str | None, str, float, list[str]]]:
-        """(source or None, file name, when it was last written in epoch seconds, its new whole lines) of each that has some."""
+        """The logs with new lines, each as (source or None, file name, last write in epoch seconds, its new whole lines)."""
         found = []
         for one in self._globs:
             for path in sorted(glob.glob(one.pattern))[:_FILES_AT_MOST]:  # noqa: PTH207  Path.glob takes no absolute ones

@@ -1,7 +1,7 @@
-"""Listens beside cursor files between two looks: each version is read at once, in the thread that hears of it.
+"""Watches cursor files between two looks: each version is read at once, in the thread that receives the event.
 
-inotify(7) sends an event for each file that is moved into place, and never merges two of them. So what was replaced before it
-could be read is known by number: a version says how many writes before it were not read.
+inotify(7) sends an event for each file that is moved into place, and never merges two of them. So the number of versions that
+were replaced before they could be read is known: a version says how many writes before it were not read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .writers import Handle, handle_of
 __all__ = ["CursorEar", "Version", "read_version"]
 
 _UNTAKEN = 16 << 20
-"""Bytes of versions that wait for a look: what comes when they are there is counted and not read."""
+"""Bytes of versions that wait for a look. Versions beyond that are counted and not read."""
 _BEGINS = ("cursors.json.", "cursors.tmp", "cursors.json~")
 _ROUNDS = 16
 _NAMES_AT_MOST = 16
@@ -31,19 +31,19 @@ _FOLDERS_AT_MOST = 64
 _FILES_AT_MOST = 256
 _READ = 1 << 18
 _FOREIGN = 500
-"""Events a second about other files from which on they are gathered for a moment."""
+"""Events a second about other files from which on events are collected for ``_GATHER`` ms."""
 _QUIET = 20
 """Milliseconds without a write after which a look is due."""
 _AT_LATEST = 0.2
-"""Seconds after the first of many writes after which it is due all the same."""
+"""Seconds after the first of many writes after which a look is due in any case."""
 _GATHER = 50
-"""Milliseconds of that moment."""
+"""Milliseconds for which events are collected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One content of a cursor file, or why it could not be read. ``at``: when it was read, epoch seconds. ``unread``: how many
-    writes between the version before and this one were not read."""
+    """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
+    many writes between the version before and this one were not read."""
 
     at: float
     state: tuple[int, int, int] = (0, 0, 0)
@@ -56,7 +56,8 @@ class Version:
 
 
 def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
-    """What the file holds now, None where there is none. ``handles``: with what identifies it for ``WriterWatch``."""
+    """Reads the file now; None where there is none. ``handles``: the version gets the handle by which ``WriterWatch``
+    identifies it."""
     try:
         own, found = open_regular(name, folder)
     except OSError as problem:
@@ -115,9 +116,9 @@ class _Folder:
 
 
 class CursorEar:
-    """Listens in the folders that it is told to ``follow``, as far as the kernel lets it (inotify(7)). ``changed`` is set soon
-    after a file that is read was written, or another ``*.json`` came. One thread, from the first folder on until ``close``.
-    ``handles``: versions have what identifies them for ``WriterWatch``."""
+    """Watches the folders passed to ``follow``, as far as the kernel allows (inotify(7)). ``changed`` is set soon after a
+    watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
+    ``handles``: versions have the handle by which ``WriterWatch`` identifies them."""
 
     def __init__(
         self, changed: threading.Event, *, clock: Callable[[], float] = time.time, handles: bool = False
@@ -136,7 +137,7 @@ class CursorEar:
         self._heard = False
 
     def follow(self, folder: int) -> None:
-        """Reads every ``*.json`` of this open folder from now on. Where no watches are left, only looks find what changed."""
+        """Reads every ``*.json`` of this open folder from now on. Where no inotify watches are left, only looks find changes."""
         with self._lock:
             self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
             followed = self._follow(folder)
@@ -144,8 +145,8 @@ class CursorEar:
                 followed.names = None
 
     def take(self, folder: int, name: str) -> list[Version] | None:
-        """The versions of this file since it was asked about before, oldest first: the last of them is what it holds now. Empty
-        where nothing was written since, or there is no such file; None where nobody listens."""
+        """The versions of this file since the last call, oldest first; the last one is the present content. Empty where nothing
+        was written since, or there is no such file; None where the folder is not watched."""
         with self._lock:
             self._drain()
             followed = self._follow(folder)
@@ -163,8 +164,8 @@ class CursorEar:
             return versions
 
     def shared_names(self, folder: int) -> tuple[str, ...]:
-        """Names of temporary files that have nothing of their writer in them, so that all writers share them, as far as such
-        were made in this open folder since it was asked about or followed first; sorted."""
+        """The names of temporary files that contain nothing of their writer, so that all writers share them; those that were
+        made in this open folder since the last call or since it was followed; sorted."""
         with self._lock:
             self._drain()
             followed = self._follow(folder)

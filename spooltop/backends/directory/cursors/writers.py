@@ -1,7 +1,7 @@
-"""Who writes the cursor files, as the kernel tells it: fanotify(7). It carries the pid even of a writer that has ended since.
+"""Watches who writes the cursor files, by fanotify(7). Its events carry the pid even of a writer that has exited since.
 
-Root only (CAP_SYS_ADMIN), Linux 5.17 or newer. What was published is known by its file handle (name_to_handle_at(2)), so that a
-writer is named for exactly the content that was read, or not at all.
+Root only (CAP_SYS_ADMIN), Linux 5.17 or newer. A published file is identified by its file handle (name_to_handle_at(2)), so
+that a writer is named for exactly the content that was read, or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spooltop.model.text import escape
 __all__ = ["Handle", "WriterWatch", "handle_of", "parse_events"]
 
 Handle = tuple[int, bytes]
-"""What identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
+"""Identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
 
 _CLOEXEC, _NONBLOCK, _UNLIMITED_MARKS = 0x1, 0x2, 0x20
 _REPORT_FID, _REPORT_DIR_FID, _REPORT_NAME, _REPORT_TARGET_FID = 0x200, 0x400, 0x800, 0x1000
@@ -36,13 +36,13 @@ _FILE_HANDLE = struct.Struct("=Ii")
 _FSID = 8
 _BUFFER = 64 << 10
 _ROUNDS = 16
-"""Buffers that are read at once: what comes faster than that is left to the next time."""
+"""Buffers that are read at once; faster events are left to the next time."""
 _KEPT = 256
 _FOLDERS = 8
 
 
 def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
-    """(mask, pid, name, handle of the file) of each event in what fanotify gave; a lost queue has mask ``FAN_Q_OVERFLOW``."""
+    """The (mask, pid, name, handle of the file) of each event in a fanotify buffer; a lost queue has mask ``FAN_Q_OVERFLOW``."""
     found = []
     at = 0
     while at + _EVENT.size <= len(data):
@@ -77,10 +77,10 @@ def handle_of(fd: int) -> Handle | None:
 
 
 class WriterWatch:
-    """Listens in the folders that it is told to ``follow``. ``describe`` gives what is known of a living process.
+    """Watches the folders passed to ``follow``. ``describe`` gives what is known about a running process.
 
-    Events are read by a thread of its own, so that a writer is described while it lives, and by ``writer``. Raises ``Refused``
-    where the kernel does not tell.
+    A thread of its own reads the events, so that a writer is described while it runs; so does ``writer``. Raises ``Refused``
+    where the kernel gives no such events.
     """
 
     def __init__(self, describe: Callable[[int], LockHolder]) -> None:
@@ -98,8 +98,8 @@ class WriterWatch:
         self._thread.start()
 
     def follow(self, folder: int, name: str | None = None) -> None:
-        """Listens in this open folder: to the file ``name``, or to every ``*.json``. Raises ``OSError`` where its file system
-        tells nothing."""
+        """Watches this open folder: the file ``name``, or every ``*.json``. Raises ``OSError`` where its file system gives no
+        events."""
         with self._lock:
             if name is not None:
                 self._names.add(name)
@@ -113,7 +113,7 @@ class WriterWatch:
             self._folders.add((found.st_dev, found.st_ino))
 
     def follow_path(self, path: str) -> None:
-        """The same by name. Raises ``Refused``."""
+        """As ``follow``, by path. Raises ``Refused``."""
         try:
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -125,7 +125,7 @@ class WriterWatch:
             raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
     def writer(self, handle: Handle | None) -> LockHolder | None:
-        """Who published the file with this handle (``handle_of``), None where that was not seen."""
+        """The process that published the file with this handle (``handle_of``), None where that was not seen."""
         with self._lock:
             self._drain()  # what was published before it was opened is in the queue by now
             return None if handle is None else self._writers.get(handle)
@@ -152,8 +152,8 @@ class WriterWatch:
                 self._drain()
 
     def _drain(self) -> None:
-        """Takes what is in the queue. Of two processes that wrote into one file between two times nobody knows who was the last:
-        equal events are one in the queue."""
+        """Reads the queue. Where two processes wrote into one file between two reads, nobody knows which came last: equal
+        events are merged in the queue."""
         touched: dict[Handle, int] = {}
         for _ in range(_ROUNDS):
             try:

@@ -3,11 +3,10 @@
 intent  schema line operation action batch time user count force undoes items[{from to ino size ctime token meta}]
 result  schema line operation batch time between results[{outcome reason moved ino ctime}]
 
-``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message came from nowhere or was deleted;
-``ctime`` in nanoseconds, 0 where it is not known or does not matter, null where it was not looked at again: then it is one of
-``between``; ``meta`` is what was known of a message that had been set aside, left out for others. A batch without a
-result line was cut short; what became of its items is found by looking. In a spool that somebody else owns the journal is
-untrusted input: a line that is not exactly this is left out and counted.
+``from`` and ``to`` are places (``cur/NAME``, ``trash/OPERATION/NAME``), null where a message is new or deleted; ``ctime`` is in
+nanoseconds, 0 where it is not known or does not matter, null where the file was not looked at again: then it is one of
+``between``; ``meta`` is what was known of a message that had been set aside, left out for others. The outcome of a batch
+without a result line is found by looking.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 
 
 class LoggedMove(NamedTuple):
-    """One thing to do, as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
+    """A move as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
 
     source: Place | None
     target: Place | None
@@ -72,12 +71,12 @@ MoveOperation = LoggedOperation[MoveIntent, tuple[MoveOutcome, ...]]
 
 
 def is_unfinished(logged: MoveOperation) -> bool:
-    """True where it did not come to its end: a batch has no result line, or the last ones were never begun."""
+    """True where the operation did not complete: a batch has no result line, or the last batches were never begun."""
     return logged.open or sum(len(batch.moves) for batch, _ in logged.steps.values()) < logged.first.count
 
 
 def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | None]]:
-    """Each move with its outcome; None where no result was written; moves that were never reached are left out."""
+    """Each move with its outcome; None where no result was written. Moves that were never reached are left out."""
     for _, (batch, outcomes) in sorted(logged.steps.items()):
         if outcomes is None:
             yield from ((move, None) for move in batch.moves)
@@ -86,7 +85,7 @@ def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | 
 
 
 class Places(NamedTuple):
-    """By columns; a box is None where there is no place."""
+    """Places by columns; a box is None where there is no place."""
 
     boxes: Iterable[Box | None]
     names: Sequence[str]
@@ -102,7 +101,7 @@ def encode_moves(
     tokens: Iterable[str | None],
     metas: Iterable[Mapping[str, Json] | None],
 ) -> list[str]:
-    """The items of an intent line, each JSON."""
+    """The items of an intent line, each as JSON."""
     return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, memoised(_rest, tokens, metas))
 
 
@@ -116,7 +115,7 @@ def encode_uniform_moves(
     ctimes_ns: Iterable[int],
     tokens: Iterable[str | None],
 ) -> list[str]:
-    """The same as ``encode_moves``, of messages out of one (box, folder) into one, in half the time."""
+    """As ``encode_moves``, for messages out of one (box, folder) into one, in half the time."""
     here, there = _start(*source), _start(*target)
     rests = memoised(_rest, tokens, repeat(None, len(names)))
     around = f'"{here}', f'"{there}', '"'
@@ -132,7 +131,7 @@ def _items(
     rests: Iterable[str],
     around: tuple[str, str, str] = ("", "", ""),
 ) -> list[str]:
-    """``around`` is what stands before each source, before each target, and after both."""
+    """Encodes the items; ``around`` is the text before each source, before each target, and after both."""
     here, there, end = around
     return [
         f'{{"from":{here}{source}{end},"to":{there}{target}{end},"ino":{ino},"size":{size},"ctime":{ctime_ns},{rest}}}'
@@ -141,7 +140,7 @@ def _items(
 
 
 def _spelled(places: Places) -> Iterator[str]:
-    """As ``str`` of each would give it, quoted."""
+    """Encodes each place as the JSON text of its ``str``."""
     for start, name in zip(memoised(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
         yield f'"{start}{name}"' if start else "null"
 
@@ -180,8 +179,8 @@ _HEAD = re.compile(
 
 
 def unfinished_lines(data: bytes) -> Iterator[bytes]:
-    """Of the lines of a journal, each with its newline, those of batches without a result, found by how this program writes a
-    line, without reading the rest of it. A line that it would not write so is among them."""
+    """The lines of batches without a result in a journal, found by the form in which this program writes a line, without
+    parsing the rest of it. A line that it would not write so is among them."""
     waiting: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     strange: list[tuple[int, int]] = []
     start = 0
@@ -241,8 +240,8 @@ class BatchJournal:
     def write_result(
         self, outcomes: BatchOutcome, results: Sequence[ItemResult], *, last: bool
     ) -> Iterator[Sequence[ItemResult]]:
-        """Writes the result line and yields ``results``, also where the line cannot be written. Synced where it is the ``last``;
-        else the next intent syncs it, or ``settle``."""
+        """Writes the result line and yields ``results``, also where the line cannot be written. It is synced where it is the
+        ``last``; else the next intent syncs it, or ``settle``."""
         line = _encode_result(self._plan.operation, self._batch, self._clock(), outcomes)
         self._batch += 1
         try:
@@ -256,7 +255,7 @@ class BatchJournal:
         yield results
 
     def settle(self) -> None:
-        """Syncs what was not: no more batches follow soon. Raises ``AuditFailed``."""
+        """Syncs what was not synced, as no batch follows soon. Raises ``AuditFailed``."""
         if self._unsynced:
             self._unsynced = False
             self._log.append(b"")
@@ -280,7 +279,7 @@ def _checked(found: object, key: str, *, whole: bool = True) -> float:
 
 
 _MOST = 1 << 64
-"""More is no inode, no size and no time; and NaN is below nothing."""
+"""No inode, size or time is larger; and NaN is below nothing."""
 
 
 def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:

@@ -1,6 +1,7 @@
-"""What the books of an operator need of the file system beyond what every message needs, through the same one object.
+"""File operations that logs need beyond those of messages, and the append-only log file.
 
-So a test that ends the process at the k-th operation, or lets it fail, sees these too.
+They are methods of the same object as the others, so that a test that ends the process at the k-th operation, or lets it fail,
+covers them too.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class LogFiles(Files):
     """The real operations. Thread-safe."""
 
     def reserve(self, fd: int, offset: int, length: int) -> None:
-        """``fallocate(2)`` of ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
+        """Calls ``fallocate(2)`` for ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
         fallocate(fd, offset, length)
 
     def read_at(self, fd: int, length: int, offset: int) -> bytes:
-        """Up to ``length`` bytes from ``offset`` on; less only at the end of the file."""
+        """Reads up to ``length`` bytes from ``offset`` on; fewer only at the end of the file."""
         parts: list[bytes] = []
         while length > 0 and (part := os.pread(fd, length, offset)):
             parts.append(part)
@@ -43,7 +44,7 @@ class LogFiles(Files):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def lock_whole(self, fd: int) -> bool:
-        """The lock of ``filelock`` on an open file, without waiting. False where somebody else holds it.
+        """Takes the lock of ``filelock`` on an open file, without waiting. False where somebody else holds it.
 
         On the descriptor, not by a path: ``FileLock`` resolves the directory of its path, ``/proc/self/fd/N`` as well, and
         makes it where it is missing, so that a directory that is swapped meanwhile would lead it out of the spool.
@@ -55,14 +56,14 @@ class LogFiles(Files):
 
 def plain(found: os.stat_result, name: str) -> None:
     """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else
-    there, a link to a file of ours, a fifo."""
+    there, a link to a file of ours, a FIFO."""
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         raise OSError(errno.EINVAL, "is no plain file; look who put it there", name)
 
 
 def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
-    """``plain`` of the open file ``name``, after taking away the draft that ``make_file``, cut off between link and unlink, has
-    left as its second name."""
+    """Checks the open file ``name`` as ``plain`` does, after removing the draft that ``make_file``, cut off between link and
+    unlink, has left as its second name."""
     found = files.fstat(fd)
     drafts = _drafts(files, found, dir_fd, name)
     for other in drafts:
@@ -74,7 +75,7 @@ def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
 
 
 def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
-    """As ``plain_now``, for those who only look: it takes nothing away."""
+    """Checks as ``plain_now`` does, for readers: it removes nothing."""
     found = files.fstat(fd)
     if not _drafts(files, found, dir_fd, name):
         plain(found, name)
@@ -82,7 +83,7 @@ def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.sta
 
 
 def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list[str]:
-    """The draft, if that is the one other name of the file ``found``."""
+    """The draft, where it is the one other name of the file ``found``."""
     if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
         return []
     drafts = (other for other in files.list(dir_fd) if other.startswith(f".{name}."))
@@ -90,7 +91,7 @@ def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list
 
 
 def open_path(files: Files, path: str) -> int:
-    """A descriptor of the directory ``path``, made where it is missing, as are those above it, each closed to others."""
+    """Opens the directory ``path``. It is made where it is missing, as are its parents, each closed to other users."""
     try:
         return files.open_dir(path, follow=True)
     except FileNotFoundError:
@@ -109,7 +110,7 @@ def open_path(files: Files, path: str) -> int:
 
 @contextmanager
 def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
-    """(path, descriptor) of a directory and, with ``above``, of the one it lies in, where that is open to this user."""
+    """Opens a directory and, with ``above``, its parent where that is open to this user, as (path, descriptor)."""
     opened: list[tuple[str, int]] = []
     try:
         opened.append((path, files.open_dir(path, follow=True)))
@@ -126,7 +127,8 @@ def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[s
 
 
 class AppendLog:
-    """``name`` in the directory ``dir_fd``; takes owner, group and mode of ``like`` when made. All methods raise ``OSError``."""
+    """The log file ``name`` in the directory ``dir_fd``: one object a line, one write(2) a line, with room kept for a full
+    disk. It takes owner, group and mode of ``like`` when made. All methods raise ``OSError``."""
 
     def __init__(self, files: LogFiles, dir_fd: int, name: str, like: os.stat_result) -> None:
         self._files = files
@@ -135,8 +137,8 @@ class AppendLog:
         self._like = like
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
-        """``line`` ends with a newline; empty, it only syncs. Synced when it returns, unless another one follows that will be;
-        after an error a part of it may stand there."""
+        """Appends ``line``, which ends with a newline; an empty line only syncs. It is synced when this returns, unless
+        ``sync`` is off and a later line will be. After an error a part of it may be in the file."""
         files = self._files
         try:
             files.stat(self._name, self._dir_fd)
@@ -164,7 +166,7 @@ class AppendLog:
         return lines_of(data), torn, start
 
     def whole(self) -> tuple[bytes, bool, int]:
-        """The same as one piece, each line with its newline: whoever looks for a few lines need not make all of them."""
+        """As ``lines``, in one piece, each line with its newline: a caller that looks for a few lines need not split it."""
         try:
             fd = self._files.open_read(self._name, self._dir_fd)
         except FileNotFoundError:
@@ -187,5 +189,5 @@ class AppendLog:
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """The lines of one piece of a log, without their newlines; an empty one is none."""
+    """Splits a piece of a log into lines without their newlines; empty lines are left out."""
     return [line for line in data.split(b"\n") if line]

@@ -1,8 +1,9 @@
-"""Where the logs of a target lie, who may have written them, and how they are read back.
+"""Stores of logs: the place of the logs of a target, who may have written them, and how they are read back.
 
 The logs of a spool lie in ``.spooltop`` beside the boxes; but when root works on a spool that belongs to somebody else, below
-``state_dir``, where the owner of the spool cannot write. The logs in the spool itself are untrusted input to root then. The logs
-of cursor files, tickets and lock files alone lie below ``/var/lib/spooltop`` for root, else in the user's own state directory.
+``state_dir``, where the owner of the spool cannot write. The logs in the spool itself are untrusted input to root then. The
+logs of cursor files, tickets and lock files alone lie below ``/var/lib/spooltop`` for root, else in the user's own state
+directory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ JOURNAL = "journal.jsonl"
 
 
 class LogText(NamedTuple):
-    """One log as it was read: ``data`` holds whole lines, each with its newline. ``torn``: the last line was cut off and is left
+    """A log as it was read: ``data`` holds whole lines, each with its newline. ``torn``: the last line was cut off and is left
     out. ``unread`` bytes before ``data`` were not read. ``trusted``: nobody else may write it. ``error``: why there is no data.
     """
 
@@ -134,7 +135,8 @@ class SpoolLogs:
             self._state_fd = None
 
     def _owners(self) -> tuple[bool, ...]:
-        """Whether each log is trusted: the user's own first, then that of the owner of the spool where it is another."""
+        """Tells of each log whether it is trusted: the user's own first, then that of the owner of the spool where it is
+        another."""
         return (True, False) if self._outside else (True,)
 
     def _log(self, name: str, *, outside: bool, create: bool) -> AppendLog | None:

@@ -1,4 +1,4 @@
-"""What came of the moves of a batch."""
+"""The outcomes of the moves of a batch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["BatchOutcome", "MoveOutcome"]
 
 
 class MoveOutcome(NamedTuple):
-    """What came of one move. ``moved``: the file stands at its target now, or is deleted, whatever else went wrong; ``ino`` and
-    ``ctime_ns`` are those it has there, 0 where that is not known. Where it was not looked at again its ctime is between
+    """The outcome of one move. ``moved``: the file is at its target now, or is deleted, whatever else went wrong; ``ino`` and
+    ``ctime_ns`` are those it has there, 0 where they are not known. Where the file was not looked at again its ctime is between
     ``ctime_ns`` and ``until_ns``."""
 
     outcome: Outcome
@@ -24,15 +24,16 @@ class MoveOutcome(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether there is no more to say than that it was done as planned."""
+        """True where the move was done as planned and there is nothing else to record."""
         return self == (Outcome.DONE, "", True, self.ino, 0, 0)
 
 
 class BatchOutcome:
-    """Of the moves that were tried. Nearly all are done and there is nothing else to say: only of the ``others`` is kept what
-    came of each, by its place. ``inos`` are those of all that were tried.
+    """The outcomes of the moves that were tried. Nearly all are done and have nothing else to record: ``others`` holds only the
+    exceptions, by place. ``inos`` are those of all moves that were tried.
 
-    ``between`` (from, until, in ns) are the ctimes of those that were not looked at again; None where that does not matter.
+    ``between`` (from, until, in ns) bounds the ctimes of the files that were not looked at again; None where that does not
+    matter.
     """
 
     def __init__(self, inos: Sequence[int], others: Mapping[int, MoveOutcome], between: tuple[int, int] | None = None) -> None:
@@ -60,5 +61,5 @@ class BatchOutcome:
         return outcomes, reasons, there
 
     def in_trouble(self, trouble: str) -> BatchOutcome:
-        """The same, where what was moved may not last."""
+        """The same outcomes, where the moves may not survive power loss."""
         return BatchOutcome.of([one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in self])

@@ -63,7 +63,7 @@ class Intent:
 
 
 class Result(NamedTuple, Generic[ResultT]):
-    """The record of a result line: ``told`` is the outcome of the step."""
+    """The record of a result line: ``told`` is what it holds about the step."""
 
     operation: str
     step: int
@@ -72,9 +72,9 @@ class Result(NamedTuple, Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class RecordType(Generic[IntentT, ResultT]):
-    """How the lines of one log are read. ``name`` is its file name without ``.jsonl``; ``what`` says in words what it is about;
-    ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent`` and ``result`` raise
-    ``ValueError`` for what is no such line."""
+    """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
+    names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent``
+    and ``result`` raise ``ValueError`` for what is no such line."""
 
     name: str
     what: str

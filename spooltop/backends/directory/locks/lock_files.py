@@ -1,8 +1,8 @@
-"""Who holds the lock files of a spool and who waits for them. Nothing is ever probed by taking it.
+"""Lock files of a spool: who holds them and who waits for them. A lock is never probed by taking it.
 
 The table is ``/proc/locks`` (proc(5)). A single read of it under churn misses locks that are held, so it is read twice and both
-reads count. A lock file that merely exists is free where it is known to be locked through the kernel; else its existing may be
-the lock, and what is in it tells whose.
+reads count. A lock file that merely exists is free where it is known to be locked through the kernel; else its existence may be
+the lock, and its content names the holder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
 _SUFFIXES = (".lock", ".lck")
 _MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
-"""Names of files that everybody locks through the kernel."""
+"""Names of files that every user locks through the kernel."""
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
 _EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
@@ -44,8 +44,8 @@ Device = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LockLine:
-    """One line: ``kind`` flock, posix or ofd; ``pid`` -1 or 0 where the kernel does not tell; ``device`` (major, minor);
-    ``exclusive``: a write lock, which but for a flock takes a descriptor that is open for writing."""
+    """A line of the table: ``kind`` flock, posix or ofd; ``pid`` is -1 or 0 where the kernel gives none; ``device`` (major,
+    minor); ``exclusive``: a write lock, which except for a flock needs a descriptor open for writing."""
 
     kind: str
     waits: bool
@@ -56,7 +56,7 @@ class LockLine:
 
 
 def parse_locks(text: bytes) -> list[LockLine]:
-    """The locks of ``/proc/locks`` or of the ``lock:`` lines of fdinfo. Leases and delegations are no locks."""
+    """Parses ``/proc/locks`` or the ``lock:`` lines of fdinfo. Leases and delegations are no locks."""
     lines = []
     for raw in text.splitlines():
         found = _LINE.match(raw + b" ")
@@ -70,13 +70,13 @@ def parse_locks(text: bytes) -> list[LockLine]:
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """All locks that were seen. ``whole``: an absent lock is free; else somebody who is not visible from here may hold it."""
+    """All locks that were seen. ``whole``: an absent lock is free; else a process that is not visible from here may hold it."""
 
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
     whole: bool
 
     def of(self, devices: Iterable[Device], inode: int) -> tuple[LockLine, ...]:
-        """The locks on one file; ``devices`` are those it may go by (btrfs: st_dev and the one of mountinfo)."""
+        """The locks on one file; ``devices`` are the device numbers it may have (btrfs: st_dev and the one of mountinfo)."""
         lines: dict[LockLine, None] = {}
         for device in dict.fromkeys(devices):
             lines.update(dict.fromkeys(self.by_file.get((device, inode), ())))
@@ -84,7 +84,7 @@ class LockTable:
 
 
 def read_table(processes: Processes) -> LockTable:
-    """Reads the table twice and unites both. Not whole outside the first pid namespace: locks of others are left out there."""
+    """Reads the table twice and merges both. Not whole outside the first pid namespace: locks of others are left out there."""
     lines: dict[LockLine, None] = {}
     read = 0
     for _ in range(2):
@@ -99,7 +99,7 @@ def read_table(processes: Processes) -> LockTable:
 
 
 def is_lock_name(name: str) -> bool:
-    """True for what lock files, lock directories and ticket queues are called."""
+    """True for the names of lock files, lock directories and ticket queues."""
     return name.endswith((*_SUFFIXES, ".queue"))
 
 
@@ -135,8 +135,8 @@ class LockFiles:
         table: Callable[[], LockTable],
         boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> tuple[Lock, ...]:
-        """``folders``: (path as shown, descriptor, device of its mount). ``table`` is asked only where there is a lock file.
-        ``boxes`` are those among the folders that hold messages, and the names of the locks in them."""
+        """The locks in ``folders``: (path as shown, descriptor, device of its mount). ``table`` is called only where there is a
+        lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
         now = self._monotonic()
         if self._looked is not None and now - self._looked < self._least:
             return self._last
@@ -179,7 +179,7 @@ class LockFiles:
         return self._last
 
     def _lock_names(self, path: str, fd: int) -> tuple[str, ...]:
-        """Names of lock files and ticket queues in a folder; listed again only when it changed, and never beyond a bound."""
+        """The names of lock files and ticket queues in a folder; listed again only when it changed, and never beyond a bound."""
         own = -1
         try:
             state = os.fstat(fd)
@@ -264,8 +264,8 @@ class LockFiles:
 
 
 def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:
-    """Those among the names of one box, joined by ``/``, whose message stands there too: under its name, or claimed, under that
-    with a tail.
+    """The locks among the names of one box, joined by ``/``, whose message is in the box too: under its name, or claimed, under
+    that with a tail.
 
     >>> message_locks([b"a/a.lock/b.lock", b"c.lock/c:2,P77"])
     ('a.lock', 'c.lock')
@@ -286,7 +286,7 @@ def _message_exists(message: bytes, chunks: list[bytes]) -> bool:
 
 def folder_closed(own: int, what: str, *command: str) -> str | None:
     """Why this user may take nothing out of the open directory ``own``, called ``what``, or None. ``command`` are the words
-    behind ``spooltop`` for who may. In a sticky directory it depends on whose the file is, too."""
+    after ``spooltop`` for a user who may. In a sticky directory the owner of the file counts too."""
     if os.fstatvfs(own).f_flag & os.ST_RDONLY:
         return f"the file system is read-only ({os.strerror(errno.EROFS)})"
     if os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):

@@ -1,4 +1,4 @@
-"""Removes stale locks whose existence is the lock, and tickets of the dead at the head of a queue; undo puts them back."""
+"""Removes stale locks whose existence is the lock, and tickets of dead processes at the head of a queue. Undo restores them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ _NEVER = "a kernel lock ends with its holder, and a file that merely exists is n
 
 @dataclass(frozen=True, slots=True)
 class _LockRef:
-    """What a plan pins: the lock as it was read, what it is known by again, its directory (device, inode), and who had it."""
+    """The pin of a lock in a plan: the lock as it was read, what identifies it, its directory (device, inode), and the pid that
+    had it. ``pin`` is None for a lock that is to be put back."""
 
     record: LockRecord
     pin: Pin | None
@@ -60,7 +61,7 @@ class _LockRef:
 
 
 class LockOperator(ItemOperator[LockRecord]):
-    """Implements ``model.kind.Operator`` for the locks in ``path`` and (``above``) in the directory it lies in: those that the
+    """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
     view shows. With ``tickets`` the path itself is a queue. ``stale_after`` is in seconds."""
 
     def __init__(
@@ -92,8 +93,8 @@ class LockOperator(ItemOperator[LockRecord]):
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        """Locks are named by their path as shown or their file name, in ``ids`` or ``keys``; ``everything`` are all stale ones.
-        Raises ``UsageError`` where none is named."""
+        """Pins the named locks. They are named by their path as shown or their file name, in ``ids`` or ``keys``;
+        ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
         with self._translate_errors(), self._folders() as folders:
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), folders)
@@ -137,7 +138,7 @@ class LockOperator(ItemOperator[LockRecord]):
 
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
-        """(path, descriptor): the path itself first, then where else its locks are."""
+        """Opens the path and the other directories with its locks, as (path, descriptor); the path itself comes first."""
         with with_above(self._path, self._files, above=self._above) as folders:
             opened: list[tuple[str, int]] = []
             try:
@@ -195,7 +196,8 @@ class LockOperator(ItemOperator[LockRecord]):
     def _tickets_of(
         self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, force: bool
     ) -> tuple[list[Item], list[Refusal]]:
-        """The tickets of the dead before the first of a living one: each would be at the head next. By force the head alone."""
+        """The tickets of dead processes before the first of a running one: each would be the head next. By force only the head.
+        """
         own_queue = lock.path == folders[0][0]
         folder, fd = folders[0] if own_queue else next(one for one in folders if os.path.dirname(lock.path) == one[0])
         path = "" if own_queue else os.path.basename(lock.path)
@@ -267,7 +269,7 @@ class LockOperator(ItemOperator[LockRecord]):
         return Outcome.DONE, ""
 
     def _freshen(self, queue: int, head: str) -> None:
-        """Who comes next is as old as its becoming the head: who waited long is not stale for it."""
+        """Makes the next ticket as old as its becoming the head: a long wait does not make it stale."""
         tickets = file_tickets(self._files.list(queue))
         if len(tickets) > 1 and tickets[0].name == head:
             try:
@@ -278,7 +280,7 @@ class LockOperator(ItemOperator[LockRecord]):
     # Undo
 
     def _undo(self, undoes: str, folders: list[tuple[str, int]]) -> Candidates:
-        """The locks that ``undoes`` removed, where the user's own log tells of it; in the open ``folders`` (path, descriptor)."""
+        """The locks that ``undoes`` removed, according to the user's own log, in the open ``folders`` (path, descriptor)."""
         operations, troubles = self._log.read()
         logged = operations.get(undoes)
         if logged is None or not logged.trusted:
@@ -323,7 +325,7 @@ class LockOperator(ItemOperator[LockRecord]):
         return Item(row, _LockRef(replace(one, words=words), None, (at.st_dev, at.st_ino), None), warning, words)
 
     def _blocked(self, one: LockRecord, folder: int, own: int) -> str:
-        """Why it cannot be put back now, or ""."""
+        """Why a lock cannot be put back now, or ""."""
         try:
             self._files.stat(one.names[0], own)
             return "the place is taken: somebody has that lock now"
@@ -384,7 +386,7 @@ def _rights(own: int, name: str, row: Row, target: str, files: LogFiles) -> Refu
 
 
 def _chosen(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lock], tuple[str, ...]]:
-    """The locks that are named, and the names that none has. Raises ``UsageError``."""
+    """The named locks, and the names that no lock has. Raises ``UsageError``."""
     if selection.everything:
         return [lock for lock in locks if lock.verdict == "stale"], ()
     names = [str(name) for name in (*(selection.ids or ()), *(selection.keys or ()))]
@@ -406,7 +408,7 @@ def _chosen(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lock], 
 
 
 def _blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
-    """Why it is not removed ("" where it may go), and whether force does it all the same."""
+    """Why a lock is not removed ("" where it may be), and whether force removes it anyway."""
     head = lock.holders[0] if lock.holders else None
     who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
     if lock.kind == "mkdir":
@@ -438,7 +440,7 @@ def _row_of(lock: Lock) -> Row:
 
 
 def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
-    """What it is, in the list of a plan and in the books."""
+    """The lock in words, in the list of a plan and in the log."""
     if lock.kind == "ticket":
         return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
     of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""

@@ -1,11 +1,11 @@
-"""Removes a lock and makes it again: each step refuses where the lock is no longer what was shown.
+"""Removes a lock and puts it back: each step refuses where the lock is no longer the one that was pinned.
 
-The log of locks holds all that it takes to make a lock again, one JSON object a line:
+The log of locks holds all that it takes to put a lock back, one JSON object a line:
 
 intent  schema line operation item action time user undoes path folder below names content link element mode uid gid mtime words
 result  schema line operation item time outcome reason
 
-An undo reads the user's own log alone; what somebody else may have written is only shown.
+An undo reads the user's own log only; records that somebody else may have written are only shown.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _NUMBERS = ("mode", "uid", "gid")
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 Pin = tuple[int, int, int, int]
-"""Inode, size, mtime and ctime in ns: what identifies a lock."""
+"""Identifies a lock: inode, size, mtime and ctime in ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockRecord(ItemIntent):
-    """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path), names
-    of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is the lock
-    as it is shown; ``mtime`` is in epoch seconds."""
+    """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path),
+    names of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is
+    the lock as it is shown; ``mtime`` is in epoch seconds."""
 
     path: str
     folder: str
@@ -110,16 +110,17 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 class Changed(Exception):
-    """It is not what it was: nothing was done. Says why."""
+    """The lock is not the one that was pinned, and nothing was done. The message says why."""
 
 
 def pinned(found: os.stat_result) -> Pin:
-    """What a lock is known by again: inode, size, mtime and ctime in ns."""
+    """The pin of a lock file with this status."""
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_result:
-    """The status of what is there still. Raises ``Changed``. A ticket's name is never used twice, and its file may be touched."""
+    """The status of a lock that is still the pinned one. Raises ``Changed``. A ticket's name is never used twice, and its file
+    may be touched, so only its inode counts."""
     name, own = one.names[0], slice(1 if one.is_ticket else len(pin))
     try:
         found = files.stat(name, folder)
@@ -132,7 +133,8 @@ def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_
 
 @contextmanager
 def opened_below(folder: int, path: str, files: Files) -> Iterator[int]:
-    """The directory ``path`` below ``folder``, no link followed; ``folder`` itself for "". Raises ``OSError``."""
+    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
+    ``OSError``."""
     opened: list[int] = []
     try:
         at = folder
@@ -146,11 +148,11 @@ def opened_below(folder: int, path: str, files: Files) -> Iterator[int]:
 
 
 def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) -> None:
-    """Removes the lock in the open directory ``folder`` and syncs it. ``who`` is what a lock of this process would say. Raises
-    ``Changed`` where another one stands there now, and ``OSError``.
+    """Removes the lock in the open directory ``folder`` and syncs it. ``who`` is the content of a lock of this process. Raises
+    ``Changed`` where another lock is there now, and ``OSError``.
 
-    A name that everybody takes can be taken anew between the last look and the unlink. So it is exchanged for a lock of our
-    own, which excludes others meanwhile, and what was got is looked at; a wrong one is exchanged back.
+    A name that every process uses can be taken anew between the last check and the unlink. So the file is exchanged for a lock
+    of our own, which excludes others meanwhile, and the file that was got is checked; a wrong one is exchanged back.
     """
     first = one.names[0]
     found = check_same(one, folder, pin, files)
@@ -166,7 +168,7 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
 
 
 def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files: Files) -> bool:
-    """False where the file system cannot exchange: nothing was done then."""
+    """Removes the file by an exchange. False where the file system cannot exchange: then nothing was done."""
     draft = f".{name}.{os.urandom(8).hex()}"
     fd = files.create(draft, folder, 0o600)
     try:
@@ -195,7 +197,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
 
 
 def put_back(one: LockRecord, folder: int, files: Files) -> None:
-    """Makes the lock again, complete when it appears, with owner, mode and mtime as they were. Raises ``Changed`` where the place
+    """Makes the lock again, complete when it appears, with owner, mode and mtime as before. Raises ``Changed`` where the name
     is taken, and ``OSError``."""
     first = one.names[0]
     draft = f".{first}.{os.urandom(8).hex()}"

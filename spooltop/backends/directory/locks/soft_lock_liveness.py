@@ -1,4 +1,4 @@
-"""What to say of a lock whose existing is the lock: whose it is, and whether that one lives."""
+"""Judges locks whose existence is the lock: whose they are, and whether that process is running."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ __all__ = ["Judge", "directory_lock", "party", "soft_lock"]
 
 
 class Judge:
-    """Tells whether the process of a marker or a ticket lives, by the rules for claims that name only a pid. Who is gone stays
-    gone: that is found out once for each."""
+    """Tells whether the process of a marker or a ticket is running, by the rules for claims that name only a pid. A process
+    found to be gone stays gone: it is looked up once."""
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
         self._gone: set[tuple[str, int, float]] = set()
 
     def judge(self, path: str, pid: int, since: float, *, local: bool) -> tuple[Verdict, str]:
-        """``path`` names ``pid`` since ``since`` (epoch seconds, of its file). ``local``: only this machine mounts it."""
+        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file). ``local``: only this
+        machine mounts it."""
         key = (path, pid, since)
         if key in self._gone:
             return Verdict.DEAD, "gone"
@@ -40,7 +41,7 @@ class Judge:
 
 
 def party(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
-    """A holder or waiter with what the process table tells of it."""
+    """A holder or waiter with its data from the process table."""
     if pid is None:
         return LockHolder(None, since=since)
     process = processes.process(pid, described=True)
@@ -50,7 +51,7 @@ def party(pid: int | None, since: float | None, processes: Processes) -> LockHol
 
 
 def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
-    """The lock that the directory ``name`` below ``fd`` is by existing; None where it cannot be read."""
+    """The lock that the existence of the directory ``name`` below ``fd`` is; None where it cannot be read."""
     marker = read_directory(name, fd)
     if marker is None:
         return None
@@ -61,7 +62,7 @@ def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
 
 
 def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
-    """The lock that the file ``name`` below ``fd`` is by existing; None where it is none. ``now`` is epoch seconds."""
+    """The lock that the existence of the file ``name`` below ``fd`` is; None where it is none. ``now`` is in epoch seconds."""
     marker = read_marker(name, fd)
     if marker is None:
         return None
@@ -78,7 +79,7 @@ def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock |
 
 
 def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
-    """Of a marker that names a process. Where it names no host, only a local file system tells that it is this one."""
+    """The lock of a marker that names a process. Where it names no host, only a local file system shows that it is this one."""
     processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
     if marker.host is not None and marker.host != processes.host():
         return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
@@ -97,7 +98,7 @@ def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judg
 
 
 def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:
-    """Of a leader that says no pid, but for how long it leads: after that it is none by its own word."""
+    """The lock of a leader that names no pid, but how long it leads. After that it is none by its own account."""
     if until > now:
         return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
     return Lock(path, "soft", (LockHolder(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")

@@ -1,13 +1,13 @@
-"""Lock files whose existing is the lock, read and never touched: whose they are.
+"""Lock files whose existence is the lock, read and never touched: which process holds them.
 
 - filelock's ``SoftFileLock``: ``pid\\nhost\\nstart\\n``; its ``SoftFileLease``: ``filelock/2`` and lines ``name=value``.
 - filelock's ``StrictSoftFileLock``: a marker that stays, beside it ``<lock>.filelock/claims/``. A file ``held-v1-….claim``
   there is the lock: magic, token, pid, host in hex, start.
 - files of JSON, as leaders leave: with a pid, ``{"pid": 77, "host": "here"}``, or a lease, ``{"ownerId": …, "expiresAt": ms}``.
-- ``<element>.lck``, a second name of the element that it locks: it does not tell whose it is.
+- ``<element>.lck``, a second name of the element that it locks: it does not name its holder.
 - a symbolic link that leads nowhere and whose text has the pid: ``host:+pid``, ``user@host.pid``, ``host:pid``, ``pid``.
 - files with ``pid`` alone, ``host:pid`` or ``user@host.pid``.
-- directories, as mkdir(1) makes them: whose they are stands in a file in them, if anywhere.
+- directories, as mkdir(1) makes them: if anything names the holder, it is a file in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spooltop.engine.small_files import read_small
 __all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
 
 LIMIT = 1_024
-"""Bytes: a marker is shorter."""
+"""Bytes that a marker has at most."""
 _MAX_PID = 1 << 22
 """The greatest pid there is (proc(5), pid_max)."""
 _PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
@@ -35,11 +35,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a soft lock says: the ``pid`` on ``host`` (None: it does not tell, or not yet) that has it ``since`` (epoch seconds,
+    """The content of a soft lock: the ``pid`` on ``host`` (None: not named, or not yet) that has it ``since`` (epoch seconds,
     of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
-    end where it says it (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the
-    lock's folder) and ``names`` in it are what the lock consists of, names of one file; none where it is the file itself.
-    ``element`` is the name of what a link locks."""
+    end where it is given (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the
+    lock's folder) and ``names`` in it are the files that the lock consists of, names of one file; none where it is the file
+    itself. ``element`` is the name of the file that a link locks."""
 
     pid: int | None
     host: str | None
@@ -53,7 +53,7 @@ class Marker:
 
 
 def read_marker(name: str, dir_fd: int) -> Marker | None:
-    """The soft lock in the file ``name`` below ``dir_fd``; None where it is none."""
+    """Reads the soft lock in the file ``name`` below ``dir_fd``; None where it is none."""
     found = _content(name, dir_fd)
     if found is None:
         return _symbolic(name, dir_fd)
@@ -72,7 +72,8 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
 
 
 def read_directory(name: str, dir_fd: int) -> Marker | None:
-    """The lock that the directory ``name`` below ``dir_fd`` is by existing; None where it is gone or may not be read."""
+    """Reads the lock that the existence of the directory ``name`` below ``dir_fd`` is; None where it is gone or may not be
+    read."""
     try:
         fd = os.open(name, _FOLDER, dir_fd=dir_fd)
     except OSError:
@@ -141,7 +142,7 @@ def _leader(data: bytes, since: float) -> Marker | None:
 
 
 def _linked(name: str, dir_fd: int) -> Marker | None:
-    """``x.lck`` where it is another name of ``x``."""
+    """The lock ``x.lck`` where it is another name of ``x``."""
     element = name.removesuffix(".lck")
     if element in (name, ""):
         return None

@@ -1,4 +1,4 @@
-"""A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the least owns what they queue for, the others wait."""
+"""A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the lowest owns the resource, the others wait."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
 
 
 def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The same, where the first ticket of a queue is stale with what is known of the lock that is queued for: the kernel gave
-    that back when its holder died, and only the ticket stands in the way."""
+    """The same locks; the first ticket of a queue is stale where the lock that it queues for shows so: the kernel gave that
+    lock back when its holder died, and only the ticket blocks the queue."""
     found = tuple(locks)
     by_path = {os.path.normpath(lock.path): lock for lock in found}
 

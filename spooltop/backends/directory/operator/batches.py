@@ -1,4 +1,4 @@
-"""What a plan lists, item by item, as batch: from where exactly to where exactly, and what is written beside it there."""
+"""The moves of a plan, batch by batch: the exact source and target of each message, and the metadata written beside it there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["Move", "MoveBatch", "MoveMode", "UniformBatch", "all_done", "batch_i
 
 
 class MoveMode(NamedTuple):
-    """What most messages of a batch have in common.
+    """The part that most messages of a batch have in common.
 
-    ``meta`` goes beside a message that is set aside: a JSON object still open, the name to come. ``gone`` says what it means that
-    the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own.
-    ``elsewhere``: it goes not where the action says, and why.
+    ``meta`` goes beside a message that is set aside: a JSON object still open, the name to come. ``gone`` says what it means
+    that the message is not there. ``alone``: nobody else moves anything to that target, its folder is this operation's own.
+    ``elsewhere``: why the message goes not where the action says.
     """
 
     forced: bool
@@ -40,8 +40,8 @@ class MoveMode(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One message to move, or to delete: then ``to_box`` is None and so is all of the target. ``was`` is what was known of it
-    where it was set aside, which goes with the move. Flat, because a million of them are made."""
+    """A message to move, or to delete: then ``to_box`` is None and so is all of the target. ``was`` is the metadata of a
+    message that had been set aside, which goes with the move. The tuple is flat, because a million of them are made."""
 
     box: Box
     name: str
@@ -63,7 +63,8 @@ _flat = partial(tuple.__new__, Move)
 
 
 class UniformBatch(NamedTuple):
-    """What the messages of a batch that go out of one box into one box have in common. None of them has a folder or meta."""
+    """The part that all messages of a batch out of one box into one box have in common. None of them has a folder or metadata.
+    """
 
     box: Box
     folder_id: tuple[int, int]
@@ -73,7 +74,7 @@ class UniformBatch(NamedTuple):
 
 
 class MoveBatch:
-    """Those of one batch, by columns: each is made when its turn comes. ``uniform`` where they are."""
+    """The moves of one batch, by columns: each is made when its turn comes. ``uniform`` is None where they differ."""
 
     def __init__(self, columns: Sequence[Sequence[Any]], uniform: UniformBatch | None = None) -> None:
         self._columns = columns
@@ -92,7 +93,7 @@ class MoveBatch:
         return self._columns[Move._fields.index(field)]
 
     def to_recheck(self) -> Iterable[tuple[Box, str, str | None]]:
-        """(box, name, token) of those that a living holder keeps where they are."""
+        """The (box, name, token) of the messages that a running holder keeps where they are."""
         if self.uniform is not None and (self.uniform.mode.forced or self.uniform.box is Box.NEW):
             return ()
         boxes, names, tokens, modes = map(self.column, ("box", "name", "token", "mode"))
@@ -105,7 +106,7 @@ class MoveBatch:
         return any(box is Box.CUR and to not in LIVE for box, to in zip(self.column("box"), self.column("to_box"), strict=True))
 
     def encoded(self) -> list[str]:
-        """As the journal announces them."""
+        """The moves as the journal announces them."""
         boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
         if (uniform := self.uniform) is not None:
             goes = uniform.to_box, uniform.to_folder
@@ -115,8 +116,8 @@ class MoveBatch:
         )
 
     def results(self, ids: Sequence[str], outcome: BatchOutcome, again: Callable[[], Results]) -> Results:
-        """``ids`` are those of the items, ``came`` what came of them, as far as it went. ``again`` has the same once more where
-        all of them are done and there is nothing else to say."""
+        """The results of the moves; ``ids`` are those of the items, ``outcome`` goes as far as the batch went. ``again`` makes
+        the same results once more where all moves are done and there is nothing else to say."""
         count = len(outcome)
         names, to_names, modes = (self.column(field)[:count] for field in ("name", "to_name", "mode"))
         outcomes, reasons, there = outcome.columns()
@@ -130,7 +131,7 @@ class MoveBatch:
 
 
 def all_done(items: Sequence[Item], start: int) -> Results:
-    """Of the chunk of a plan that begins there, whose messages are uniform, when all are done."""
+    """The results of the uniform chunk of a plan that begins at ``start``, when all its moves are done."""
     chunk = Batch.of(items[start : start + CHUNK])
     told, refs = item_columns(chunk), chunk.refs
     became = told.names if refs.target_box == (None,) else expand(refs.target_name, CHUNK)
@@ -138,19 +139,19 @@ def all_done(items: Sequence[Item], start: int) -> Results:
 
 
 def batch_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
-    """Of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
+    """The moves of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
     uniform = _uniform_batch(_Modes(plan, user, at), Batch.of(items).refs, len(items))
     return uniform or batch_item_by_item(folders, plan, items, user=user, at=at)
 
 
 def batch_item_by_item(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
-    """The same, whatever they are."""
+    """As ``batch_of``, for items of any kind."""
     modes = _Modes(plan, user, at)
     return MoveBatch(list(zip(*[_move_of(folders, modes, item) for item in items], strict=True)))
 
 
 class _Modes:
-    """The modes of one batch, each made once; and where a target leaves it open, what it is."""
+    """The modes of one batch, each made once, and the target of a message whose pin names none."""
 
     def __init__(self, plan: Plan, user: str, at: float) -> None:
         self.requeues = plan.action is Action.REQUEUE
@@ -166,7 +167,7 @@ class _Modes:
         self._known: dict[tuple[Box, str], MoveMode] = {}
 
     def target(self, box: Box | None) -> tuple[Box | None, str]:
-        """(box, folder) for what goes to ``box``, or where None, to where the action says."""
+        """The (box, folder) of a message that goes to ``box``, or where that is None, to where the action says."""
         into = box or self._into
         if into is not None and into not in ASIDE:
             raise ValueError(f"what it is called in {into} is not said")
@@ -184,13 +185,13 @@ class _Modes:
         return _open_json({"origin": box.value, **self._said, **more})
 
     def elsewhere(self, box: Box, why: str) -> str:
-        """The metadata of what goes not where the action says."""
+        """The metadata of a message that goes not where the action says."""
         return self.meta(box, reason=f"{why}, by {self._user}")
 
 
 def _uniform_batch(modes: _Modes, refs: Refs, count: int) -> MoveBatch | None:
-    """Of messages out of one box into one box, as nearly all of a million are, without a look at each; None where they differ
-    in more than that."""
+    """The moves of messages out of one box into one box, as nearly all of a million are, without a look at each; None where
+    they differ in more than that."""
     one = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to)
     if not all(isinstance(column, tuple) for column in one):
         return None

@@ -1,4 +1,4 @@
-"""Makes a pinned list of a selection: which messages are meant, which of them may go, and why the others may not."""
+"""Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from .rules import RULES, Destination, destination_of
 __all__ = ["FORCEABLE", "POISON", "Rows", "choose", "pin"]
 
 Rows = Callable[[Box, Progress], Iterable[Row]]
-"""All messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out, the oldest first; ``Stopped``
-where the look is wanted no longer."""
+"""Gives all messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, judged, none left out, the oldest first. Raises
+``Stopped`` where the look is cancelled."""
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
-"""What may take a claim from a living holder, where it is forced."""
+"""The actions that may take a claim from a running holder, where they are forced."""
 
 POISON = 3
-"""In work so often, each time given up by a death: it may be the message that kills."""
+"""Attempts that ended by a death from which on the message itself may be what kills."""
 
 
 def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[Row, dict[str, Json]]]:
-    """What was set aside, with what is known of it."""
+    """The messages that were set aside, each with its metadata."""
     folders = Folders(dirs)
     for entry in set_aside.entries(dirs, box, denied):
         if not OPERATION.match(entry.operation):
@@ -54,7 +54,7 @@ def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[
 
 
 def _changed_at(folders: Folders, place: Place) -> float | None:
-    """A move changes ctime and nothing else: when it was set aside, where that is told nowhere."""
+    """The time when a message was set aside, where its metadata do not give it: a move changes ctime and nothing else."""
     try:
         return folders.files.stat(place.name, folders.of(place.box, place.folder).fd).st_ctime
     except OSError:
@@ -73,10 +73,11 @@ def choose(
     half_moved: frozenset[int] = frozenset(),
     progress: Progress,
 ) -> Candidates:
-    """``half_moved`` are inodes that may have a second name, which the first change takes away.
+    """Pins the messages of ``selection``. ``half_moved`` are inodes that may have a second name, which the first change takes
+    away.
 
     Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense,
-    ``Unreadable`` where nothing was found and a box did not let itself be read, ``Stopped``.
+    ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
     """
     rule = RULES[action]
     options = options or {}
@@ -130,7 +131,7 @@ def choose(
 
 
 def _used_up(found: list[tuple[Row, dict[str, Json]]]) -> Iterator[tuple[Row, dict[str, Json]]]:
-    """In order, each let go of as soon as it is given."""
+    """Yields ``found`` in order and releases each entry as soon as it is given."""
     found.reverse()
     while found:
         yield found.pop()
@@ -145,7 +146,7 @@ _NOTHING: dict[str, Json] = {}
 
 
 class _Wanted:
-    """The conditions of a selection, and which of its names were met."""
+    """The conditions of a selection, and which of its names were found."""
 
     def __init__(self, selection: Selection, now: float) -> None:
         self._selection = selection
@@ -176,7 +177,7 @@ class _Wanted:
         return taken
 
     def missing(self) -> tuple[str, ...]:
-        """Named and not there, as names on disk."""
+        """The names on disk that were given and not found."""
         lost = [name for name in self._selection.ids or () if name not in self._met]
         unmet = (key for key in self._selection.keys or () if key not in self._met)
         lost += [str(key[-1]) if isinstance(key, tuple) and key else str(key) for key in unmet]
@@ -187,7 +188,7 @@ def pin(
     folders: Folders, place: Place, token: str | None, target: Place | None = None, meta: Mapping[str, Json] | None = None,
     box: Box | None = None,
 ) -> tuple[Ref, os.stat_result, str]:
-    """The identity of what stands at ``place``, how it was found, and what it is if no regular file. Raises ``OSError``."""
+    """Pins the file at ``place``: its identity, its status, and what it is if no regular file. Raises ``OSError``."""
     folder = folders.of(place.box, place.folder)
     found = folders.files.stat(place.name, folder.fd)
     ref = Ref(place, found.st_ino, found.st_size, found.st_ctime_ns, folder.id, token, target, meta, box)
@@ -195,7 +196,7 @@ def pin(
 
 
 class _Chooser:
-    """Decides of each message whether it may go, and gathers what does. ``waiting`` are ids in ``new`` with their inode,
+    """Decides for each message whether it may go, and collects those that may. ``waiting`` are ids in ``new`` with their inode,
     ``halves`` inodes that may have a second name."""
 
     def __init__(
@@ -213,7 +214,7 @@ class _Chooser:
         self.poison = self.unknown = self.forced = self.foreign = self.held = self.rejected = 0
 
     def add(self, row: Row, token: str | None, destination: Destination, *, doubled: bool) -> None:
-        """``doubled``: another claim has its id."""
+        """Decides on one message. ``doubled``: another claim has its id."""
         if not safe_name(row.name):
             self.refused.append(Refusal(row, "its name leads out of the box"))
             return
@@ -259,7 +260,7 @@ class _Chooser:
     def _blocked_by(
         self, row: Row, ref: Ref, links: int, kind: str, destination: Destination, doubled: bool
     ) -> tuple[str, bool]:
-        """Why it stays, and whether force takes it all the same; empty where it may go."""
+        """Why the message stays ("" where it may go), and whether force takes it anyway."""
         if kind:
             return f"{kind}, not a message", False
         waiting_ino = self._waiting.get(row.id) if destination.box is Box.NEW else None
@@ -293,7 +294,8 @@ def _poison(row: Row) -> str:
 
 
 def _waiting(dirs: SpoolDirs, ids: Set[str], progress: Progress) -> dict[str, int]:
-    """Of ``ids`` of messages that may go to ``new``, those that a message there has: id → its inode. One pass over the names."""
+    """The messages in ``new`` that have one of ``ids``, the ids of messages that may go there: id → inode. One pass over the
+    names."""
     if dirs.new is None or not ids:
         return {}
     found: dict[str, int] = {}

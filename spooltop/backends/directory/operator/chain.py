@@ -1,5 +1,5 @@
-"""One operator for the messages of a spool and for what stands beside them: cursors, locks. Each has its own action and undoes
-what it did itself; all else goes to the main one."""
+"""Chains the operator of a spool's messages with those of its cursors and locks. Each side operator has its own action and
+undoes its own operations; everything else goes to the main one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SideOperator(Operator, Protocol):
 
 
 class OperatorChain:
-    """Implements ``model.kind.Operator``: ``side`` has ``action``, ``main`` the rest and the audit log of both."""
+    """Implements ``model.protocols.Operator``: ``side`` has ``action``, ``main`` the rest and the audit log of both."""
 
     def __init__(self, main: Operator, side: SideOperator, action: Action) -> None:
         self._main = main
@@ -66,7 +66,7 @@ class OperatorChain:
 
 
 def combined_capabilities(main: Capabilities, side: Capabilities, action: Action = Action.SET_CURSOR) -> Capabilities:
-    """What ``action`` is about as the second says, all else as the first does."""
+    """The capabilities of ``main``, except that ``action`` is taken from ``side``."""
     refusals = dict(main.refusals)
     why = side.why_not(action)
     if why is None:

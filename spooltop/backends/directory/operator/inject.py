@@ -1,4 +1,4 @@
-"""Puts test messages: made whole in ``tmp``, moved into ``new``, theirs who own the spool."""
+"""Puts test messages: each is made whole in ``tmp``, moved into ``new``, and belongs to the owner of the spool."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _SHOWN = 60
 
 
 class Payload:
-    """What the messages hold, out of the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes). Raises
-    ``UsageError`` for nonsense."""
+    """The content of the messages, from the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes).
+    Raises ``UsageError`` for invalid options."""
 
     def __init__(self, options: Mapping[str, Json]) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")
@@ -49,7 +49,7 @@ class Payload:
         self.canary = bool(options.get("canary"))
 
     def notes(self, us: int, redactor: Redactor) -> tuple[str, ...]:
-        """What a plan says of them: how the first begins."""
+        """The notes of a plan about the messages: how the first begins."""
         first = self.data(1, self.name(us))
         if self._text is None or not first:
             return ()
@@ -58,7 +58,8 @@ class Payload:
         return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
 
     def name(self, us: int) -> str:
-        """The name in ``new`` of a message put at ``us`` µs since the epoch. ``UsageError`` for a source that is too long."""
+        """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
+        long."""
         id = names.new_id(us, os.getpid(), socket.gethostname())
         try:
             return names.in_new(id, source=self.source, canary=self.canary)
@@ -66,7 +67,7 @@ class Payload:
             raise UsageError(f"inject: {error}") from error
 
     def data(self, number: int, name: str) -> bytes:
-        """Of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
+        """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
         if self._text is not None:
             told = names.parse(name, claimed=False)
             at = (told.put_us or 0) // 1_000_000
@@ -79,7 +80,8 @@ class Payload:
 
 
 def new_names(payload: Payload, count: int, us: int) -> list[str]:
-    """For ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as put."""
+    """The names of ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as
+    put."""
     return [payload.name(us + place) for place in range(count)]
 
 
@@ -91,7 +93,8 @@ def spelled_puts(names: Sequence[str]) -> list[str]:
 
 
 def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
-    """One message, synced before it moves. Never raises ``OSError``; what could not be put leaves nothing in ``tmp``."""
+    """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
+    ``tmp``."""
     files = dirs.files
     made = moved = False
     ino = 0

@@ -1,9 +1,10 @@
-"""The metadata of what is set aside: written before the message comes, and once for all whose metadata say the same.
+"""The metadata of messages that are set aside: written before the message arrives, and once for all messages whose metadata are
+equal.
 
-Beside each message they are a third of what it takes to move a few, by links. Of very many they are half of it: the names fill
+For a few messages, metadata by links take a third of the time of the moves. For very many they take half of it: the names fill
 the directory, and with it the journal of the file system. Measured on ext4, a million: 47 s without, 91 s with a link for each,
-where a bare loop of renames takes 18 to 23. So what the messages of a large operation have in common lies beside its folder, one
-file for all of them.
+where a bare loop of renames takes 18 to 23. So the metadata that the messages of a large operation have in common are in one
+file beside its folder.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ..storage.name_lookup import Sight
 __all__ = ["MetaWriter"]
 
 _SAME_TIME = 600.0
-"""Seconds in which messages count as set aside at one time: at a low rate an operation takes days."""
+"""Seconds within which messages count as set aside at one time: at a low rate an operation takes days."""
 
 
 class _Common(NamedTuple):
-    """What lies beside a folder: the inode there, its words and what they say. Nothing is like what says nothing."""
+    """The common metadata beside a folder: its inode, its text and the parsed text. ``_NOTHING`` equals no metadata."""
 
     inode: int
     words: str
@@ -39,8 +40,8 @@ _NOTHING = _Common(0, "", {})
 
 
 class MetaWriter:
-    """For one operation. What is to be written is told by the descriptor of the folder and the words, a JSON object still
-    open. ``large``: what its messages have in common lies beside their folder."""
+    """Writes the metadata of one operation. They are given by the descriptor of the folder and their text, a JSON object still
+    open. ``large``: the common part lies beside the folder."""
 
     def __init__(self, dirs: SpoolDirs, *, large: bool = False) -> None:
         self._dirs = dirs
@@ -53,13 +54,13 @@ class MetaWriter:
         self._covered: dict[tuple[Box, str, str], bool] = {}
 
     def forget(self) -> None:
-        """To be called before a folder is closed: another may get its descriptor."""
+        """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
         self._fit.clear()
         self._beside.clear()
 
     def settle(self) -> None:
-        """To be called after a batch: who empties the folder meanwhile takes away what lies beside it, and more may have come to
-        lie in a new one. Raises ``OSError``."""
+        """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
+        meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
             above, common = self._dirs.own(box.value), self._common[box, folder]
             if above is None or self._sight.there(set_aside.meta_name(folder), above) is False:
@@ -67,9 +68,9 @@ class MetaWriter:
         self._covered.clear()
 
     def covers(self, box: Box, folder: str, words: str) -> bool:
-        """Whether ``words`` lie beside ``folder``, which is this operation's own, for all in it that have nothing of their own.
-        The first that are asked for come to lie there. Never raises ``OSError``: what is wrong is told where each gets its own.
-        """
+        """True where ``words`` are the common metadata beside ``folder``, which is this operation's own, for all messages in it
+        that have none of their own. The first ones asked for are written there. Never raises ``OSError``: an error shows where
+        each message gets its own."""
         if not self._large:
             return False
         asked = box, folder, words
@@ -95,13 +96,13 @@ class MetaWriter:
         return {**said, "at": first} == common.said
 
     def _lies_there(self, box: Box, folder: str) -> int | None:
-        """The inode of what lies beside ``folder``."""
+        """The inode of the common metadata beside ``folder``."""
         above = self._dirs.own(box.value)
         return None if above is None else self._sight.inode(set_aside.meta_name(folder), above)
 
     def _write_common(self, box: Box, folder: str, words: str) -> int:
-        """The inode of what lies there then. Lasts when it returns: it tells of all of them. Raises ``OSError``, and leaves
-        nothing then."""
+        """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
+        messages. Raises ``OSError``, and leaves nothing then."""
         above = self._dirs.own(box.value, create=True)
         assert above is not None  # create=True makes it or raises
         fd = self._files.create(set_aside.meta_name(folder), above)
@@ -120,8 +121,8 @@ class MetaWriter:
         return inode
 
     def link(self, name: str, meta: tuple[int, str]) -> bool:
-        """Gives the metadata of another message that say the same, if there are any, the name of those of ``name`` too: a third
-        of the time of a file. False where they have to be written."""
+        """Links equal metadata of another message, if there are any, under the name for ``name``: a third of the time of a
+        file. False where they have to be written."""
         beside = set_aside.meta_name(name)
         before = self._beside.get(meta)
         if before is None or name not in beside:
@@ -133,7 +134,7 @@ class MetaWriter:
         return True
 
     def write(self, name: str, meta: tuple[int, str]) -> None:
-        """Raises ``OSError``, and leaves nothing then."""
+        """Writes the metadata of one message. Raises ``OSError``, and leaves nothing then."""
         folder, words = meta
         beside = set_aside.meta_name(name)
         try:
@@ -165,7 +166,7 @@ class MetaWriter:
             return  # metadata without a message are never shown; where the message stands is what counts
 
     def _make_fit(self, fd: int, folder: int) -> None:
-        """Gives the metadata to whom it belongs, and finds out whether all in this folder are born so."""
+        """Gives the metadata their owner and mode, and finds out whether new files in this folder have them from the start."""
         like, born = self._dirs.like, self._files.fstat(fd)
         self._files.own_as(fd, like)
         if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):

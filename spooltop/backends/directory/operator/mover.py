@@ -1,4 +1,5 @@
-"""Moves single messages between boxes, each pinned by identity, none ever replaced; and syncs what a batch has touched."""
+"""Moves single messages between boxes, each pinned by identity, none ever replaced; and syncs the folders that a batch has
+changed."""
 
 from __future__ import annotations
 
@@ -27,15 +28,16 @@ __all__ = ["Mover"]
 
 
 _SHORT_NS = 100_000_000
-"""For so long a batch is told by the clock when it was moved, and by a look at each after that."""
+"""Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
 _TICK_NS = 20_000_000
-"""How far the times of a file system can be behind the clock: they go by its ticks, of 10 ms at most."""
+"""Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
 _DONE = Outcome.DONE
 _moved = partial(tuple.__new__, MoveOutcome)
 
 
 class Mover:
-    """For one operation, ``large`` where what its messages have in common is to be told once. ``sync`` once a batch."""
+    """Moves the messages of one operation; ``large`` where their common metadata are written once. ``sync`` is called once a
+    batch."""
 
     def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, *, large: bool = False) -> None:
         self._dirs = dirs
@@ -46,14 +48,15 @@ class Mover:
         self._sight = Sight(dirs.files)
         self._metas = MetaWriter(dirs, large=large)
         self._touched: dict[Folder, bool] = {}
-        """In the order of the last change, and whether as a target."""
+        """The changed folders in the order of the last change, and whether each was a target."""
         self._noted: tuple[Folder | None, Folder | None] = (None, None)
         self._trouble = ""
         self._emptied: set[str] = set()
         self._claims_last = False
 
     def run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
-        """One after the other, until ``stop`` says so after one. Of each is said what came of it: never raises ``OSError``."""
+        """Moves one message after the other, until ``stop`` says so after one. Never raises ``OSError``: each message has its
+        outcome."""
         self._recheck.prepare(batch.to_recheck())
         if not self._claims_last and batch.removes_claims():
             self._sync_claims()
@@ -67,8 +70,8 @@ class Mover:
         return BatchOutcome.of(moved)
 
     def _sync_claims(self) -> None:
-        """Makes the claims last that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power
-        cut would else bring the messages back to ``new``, beside those that were set aside."""
+        """Syncs the claims that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power cut
+        would otherwise bring the messages back to ``new``, beside those that were set aside."""
         self._claims_last = True
         try:
             new = self.folders.of(Box.NEW, "").fd
@@ -78,8 +81,8 @@ class Mover:
             self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
 
     def _both(self, uniform: UniformBatch) -> tuple[Folder, Folder] | None:
-        """From where to where; None where the one is not as it was planned, which is told of each message, or the other is not
-        there before a message goes into it."""
+        """Opens the source and the target; None where the source is not the planned one, which each message reports, or the
+        target does not exist before a message goes into it."""
         try:
             source = self.folders.of(uniform.box, "")
             if source.id != uniform.folder_id:
@@ -92,8 +95,8 @@ class Mover:
         self, batch: MoveBatch, uniform: UniformBatch, source: Folder, to: Folder, begun: Sequence[MoveOutcome],
         stop: Callable[[], bool],
     ) -> BatchOutcome:  # fmt: skip
-        """Does for each what ``_move`` does, which gets those of which there is more to say than that they are done. ``begun`` is
-        what came of the first ones."""
+        """Fast path of ``_move`` for a batch with one source and one target. ``_move`` gets the messages with anything else to
+        report than that they are done. ``begun`` is the outcome of the first ones."""
         files, fd, to_fd, mode = self._files, source.fd, to.fd, uniform.mode
         stat, move, link = files.stat, files.move, self._metas.link
         free, dead = mode.forced or uniform.box is Box.NEW, self._recheck.dead
@@ -149,7 +152,7 @@ class Mover:
         return BatchOutcome(batch.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
 
     def _move_one(self, move: Move) -> MoveOutcome:
-        """What came of it; never raises ``OSError``."""
+        """The outcome of one move; never raises ``OSError``."""
         try:
             return self._move(move)
         except OSError as error:
@@ -204,7 +207,7 @@ class Mover:
         return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
     def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
-        """What the system said of a move, in our words."""
+        """Turns an error of the system into the outcome of a move."""
         name, ino = move.name, move.ino
         if isinstance(error, FileNotFoundError):
             if self._sight.inode(name, source.fd) == ino:
@@ -218,7 +221,7 @@ class Mover:
         return MoveOutcome(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
 
     def _delete(self, move: Move, source: Folder) -> MoveOutcome:
-        """The message first: while it stands there, what is known of it does too."""
+        """Deletes the message first: while it exists, its metadata do too."""
         name, ino = move.name, move.ino
         try:
             self._files.unlink(name, source.fd)
@@ -237,7 +240,7 @@ class Mover:
         return MoveOutcome(Outcome.DONE, "", True, ino)
 
     def sync(self) -> str:
-        """Syncs the targets, then the sources, of all moves since the last time. Empty, or in words what went wrong."""
+        """Syncs the targets, then the sources, of all moves since the last call. Returns "" or what went wrong, in words."""
         try:
             self.folders.close()
             self._metas.settle()
@@ -266,7 +269,7 @@ class Mover:
         self._metas.forget()
 
     def _move_aside(self, name: str, ino: int, to_name: str, mode: MoveMode, source: Folder, to: Folder) -> None:
-        """When its metadata are there: a message is never aside without it."""
+        """Moves a message whose metadata are written: a message is never set aside without them."""
         try:
             self._files.move(name, source.fd, to_name, to.fd, ino if mode.alone else None)
         except OSError:

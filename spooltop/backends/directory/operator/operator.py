@@ -43,19 +43,20 @@ from .undo import records, undo_candidates
 __all__ = ["DirectoryOperator"]
 
 _TICK = 0.2
-"""Seconds between two questions whether to stop, while waiting for the rate."""
+"""Seconds between two calls of ``stop`` while waiting for the rate."""
 _SMALL = BATCH
-"""Of so many messages at most each that is set aside has metadata of its own beside it."""
+"""Messages up to which each that is set aside has metadata of its own beside it."""
 _SETTLES = 1.1
-"""Seconds for which a file in ``tmp`` has to be seen unchanged before anybody calls it abandoned."""
+"""Seconds for which a file in ``tmp`` has to be seen unchanged before it is called abandoned."""
 
 
 class DirectoryOperator:
-    """Implements ``model.kind.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to now.
+    """Implements ``model.protocols.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
+    now.
 
     ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. ``read_only`` says why
-    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``hosts`` is the setting ``claims.hosts``. ``wait``
-    sleeps some seconds. ``redactor`` hides values in plans.
+    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``hosts`` is the setting ``claims.hosts``.
+    ``wait`` sleeps some seconds. ``redactor`` hides values in plans.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class DirectoryOperator:
             )  # fmt: skip
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
-        """Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the journal cannot be
-        written: that batch has not begun then. All else that goes wrong is in the results."""
+        """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
+        journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
         self._allowed(plan.action)
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
@@ -222,7 +223,7 @@ class DirectoryOperator:
                 return
 
     def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
-        """The rows of a box; those of ``tmp`` by a second look where the first was too short to tell."""
+        """The rows of a box; those of ``tmp`` by a second look where the first was too short to judge them."""
         rows = self._rows(box, progress)
         if box is not Box.TMP or self._watched_tmp:
             return rows
@@ -234,7 +235,7 @@ class DirectoryOperator:
         return rows
 
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
-        """False where it was stopped meanwhile."""
+        """Waits. False where it was stopped meanwhile."""
         while seconds > 0:
             if stop():
                 return False
@@ -264,7 +265,7 @@ class DirectoryOperator:
 
     @contextmanager
     def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
-        """What the system refuses outside of any single message becomes one line."""
+        """Turns what the system refuses outside of any single message into one error."""
         try:
             yield
         except OSError as error:

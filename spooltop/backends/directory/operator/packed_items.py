@@ -18,12 +18,12 @@ __all__ = ["BOX", "VERDICT", "Batch", "PackedItems", "Refs"]
 
 
 class PackedItems(Chunked[Item]):
-    """Items are those of a directory spool: ``ref`` is a ``Ref``, ``row.key`` two str."""
+    """Packs the items of a directory spool: ``ref`` is a ``Ref``, ``row.key`` two str."""
 
     def __init__(self) -> None:
         super().__init__()
         self.warnings: Counter[str] = Counter()
-        """How often each warning stands there."""
+        """The number of items with each warning."""
         self.oldest_at: float | None = None
         """When the first of them came into its box."""
         self.boxes: set[Box] = set()
@@ -46,7 +46,7 @@ class PackedItems(Chunked[Item]):
 
 
 class Refs(NamedTuple):
-    """What the refs of a batch hold, by columns; words in place of boxes and verdicts."""
+    """The pins of a batch by columns; words in place of boxes and verdicts."""
 
     box: Column
     name: Column
@@ -65,8 +65,8 @@ class Refs(NamedTuple):
 
 
 class Batch(Sequence[Item]):
-    """Up to a chunk of items, at least one. One is made when it is asked for: whoever moves a million wants a few columns of each
-    thousand."""
+    """Up to a chunk of items, at least one. An item is made when it is asked for: a mover of a million wants a few columns of
+    each thousand."""
 
     def __init__(self, columns: list[Column], count: int = CHUNK) -> None:
         self._columns = columns
@@ -106,7 +106,7 @@ class Batch(Sequence[Item]):
 
 
 class _PackedItem(Item):
-    """Its row and its ref are made when asked for. Equal to the same item in a list."""
+    """An item whose row and pin are made when they are asked for. Equal to the same item in a list."""
 
     __slots__ = ("_packed",)
 
@@ -199,7 +199,7 @@ def _packed(item: Item) -> tuple[Any, ...]:
 
 _ROW, _REF = slice(0, 21), slice(21, 34)
 _ROW_BOX, _ID, _NAME, _VERDICT_WORD, _WARNING, _WORDS = 0, 3, 4, 11, 34, 35
-"""Where what stands in what ``_packed`` gives."""
+"""Positions in the tuple that ``_packed`` gives."""
 
 
 def _owner(owner: Owner) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What this user may do with a spool, and if not, why not and what would help."""
+"""The rights of this user on a spool, and where one is missing, why and what would help."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OFFERED = (*RULES, Action.INJECT, Action.UNDO)
 _LOOKED_AT = 64
 """Messages whose owners are looked at in a sticky box."""
 _OF_LOCKS = (Action.UNLOCK,)
-"""Of each lock it is asked on its own: some lie beside the spool."""
+"""Actions whose rights are checked for each lock: some locks lie beside the spool."""
 
 
 def can_change(dirs: SpoolDirs) -> Capabilities:
-    """Asks the kernel for each directory that an action writes. Root may everything but what the file system forbids."""
+    """Asks the kernel about each directory that an action writes. Root may do everything that the file system allows."""
     refusals: dict[Action, str] = {
         action: "this version has no such action for a directory spool"
         for action in Action
@@ -61,7 +61,8 @@ def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
 
 
 def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
-    """Why this user may not move messages out of ``box``, or None; also where one of those that are looked at is this user's."""
+    """Why this user may not move messages out of ``box``, or None; None also where one of those that are looked at is this
+    user's."""
     fd, user = dirs.new if box is Box.NEW else dirs.cur, os.geteuid()
     if fd is None or not (found := dirs.files.fstat(fd)).st_mode & stat.S_ISVTX or user in (0, found.st_uid):
         return None
@@ -93,7 +94,8 @@ def _why_not_beside(dirs: SpoolDirs) -> str | None:
 
 
 def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
-    """None also where nothing was ever set aside there: it can be made, or there is nothing to take from."""
+    """Why this user may not write the folders of ``box``, or None; None also where nothing was ever set aside there: then it
+    can be made, or there is nothing to take from."""
     name = f"{OWN}/{box.value}"
     try:
         own = dirs.own()

@@ -1,7 +1,7 @@
-"""The last look at a holder, just before its message is moved.
+"""Rechecks a holder just before its message is moved.
 
-Own claims by the lock on their presence file, which is proof; claims of other consumers and files in ``tmp`` by reading the
-evidence again, which is none, and the plan says so.
+Own claims are checked by the lock on their presence file, which is proof. For claims of other consumers and files in ``tmp``
+the evidence is read again, which is no proof, and the plan says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JudgeAgain = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, s
 
 
 class Recheck:
-    """One for each operation: a token that is dead stays dead and is tested once."""
+    """Rechecks the holders of one operation: a token that is dead stays dead and is tested once."""
 
     def __init__(self, dirs: SpoolDirs, again: JudgeAgain, *, hosts: str = presence.ANY_MACHINE) -> None:
         self._dirs = dirs
@@ -30,7 +30,8 @@ class Recheck:
         self._vantage = presence.Vantage.of(dirs, hosts)
 
     def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
-        """Reads the evidence on (box, name, token) again where a lock does not tell: once for a batch, just before its moves."""
+        """Reads the evidence on (box, name, token) again where a lock does not decide: once for a batch, just before its moves.
+        """
         wanted: dict[Box, list[str]] = {}
         for box, name, token in items:
             if box is Box.TMP or (box is Box.CUR and token is None):

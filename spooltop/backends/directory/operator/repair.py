@@ -1,9 +1,9 @@
 """Finishes what a crash left half done, at the first change and never by a viewer.
 
 Where a move had to be link and unlink, a crash between the two leaves two names of one file. A second name in ``cur`` whose
-holder is dead goes when ``new`` holds the same inode. A second name that an interrupted operation set aside goes while the
-message still stands in a box, or where it had been set aside before, and so does the one in ``tmp`` of an injected message. Two
-inodes under one id are nobody's half move: they are left alone. What lay beside a message that was deleted goes after it.
+holder is dead is removed when ``new`` holds the same inode. A second name that an interrupted operation set aside is removed
+while the message is still in a box, or where it had been set aside before, and so is the one in ``tmp`` of an injected message.
+Two inodes under one id are no half move: they are left alone. The metadata of a message that was deleted are removed after it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .recheck import Recheck
 __all__ = ["Repaired", "finish_half_moves", "half_moved"]
 
 _FEW = 64
-"""Claims that are looked at each, rather than asking for the inodes of all that waits."""
+"""Claims that are looked at one by one, rather than listing the inodes of all waiting messages."""
 _MANY = 200_000
 _LOCK = "repair.lock"
-"""Stays where it is when the lock is let go: who removed it would leave two of them."""
+"""The lock file stays when the lock is released: removing it would allow two of them."""
 
 
 @dataclass(slots=True)
 class Repaired:
-    """What was taken away. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other files
-    that lost a second name, which has changed their ctime."""
+    """The names that were removed. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other
+    files that lost a second name, which has changed their ctime."""
 
     in_cur: dict[tuple[str, int], str] = field(default_factory=dict)
     inodes: set[int] = field(default_factory=set)
@@ -56,7 +56,7 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
 
 
 def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
-    """Takes the second names away, unless somebody else is at it. Raises ``OSError``."""
+    """Removes the second names, unless somebody else is doing it. Raises ``OSError``."""
     doubled = _doubled(dirs)
     if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
         return Repaired()
@@ -94,7 +94,7 @@ def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
 
 
 def _doubled(dirs: SpoolDirs) -> dict[int, str]:
-    """What has two names, one of them in ``cur``, and may have the other in ``new``: inode → name in ``cur``."""
+    """The files with two names, one of them in ``cur``, that may have the other in ``new``: inode → name in ``cur``."""
     doubled: dict[int, str] = {}
     files, cur = dirs.files, dirs.cur
     if cur is None:
@@ -154,8 +154,8 @@ def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int,
 
 
 def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[tuple[Place, int]]:
-    """Of what interrupted operations were moving: a name aside of what still stands in a box, and a name in ``tmp`` of what was
-    put; each with its inode."""
+    """The second names of messages that interrupted operations were moving, each with its inode: a name set aside of a message
+    that is still in a box, and a name in ``tmp`` of an injected one."""
     folders = Folders(dirs)
     for operation in operations:
         for move, result in moves_of(operation):
@@ -178,8 +178,8 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Itera
 
 
 def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[Place]:
-    """Where interrupted operations have deleted a message that had been set aside, and what was known of it lies there still, or
-    beside the folder, which is empty."""
+    """The places from which interrupted operations have deleted a message that had been set aside, while its metadata are still
+    there, or beside the folder, which is empty."""
     folders = Folders(dirs)
     looked_at: set[str] = set()
     for operation in operations:
@@ -213,7 +213,7 @@ def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> 
 
 
 def _emptied(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
-    """Whether the folder is empty or gone, and what all in it had in common lies beside it still."""
+    """True where the folder is empty or gone, and the common metadata still lie beside it."""
     if not folders.shared(place.box, place.folder):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The one table of moves: what each action takes from where, where it goes, and what it is called there."""
+"""The one table of moves: the boxes that each action takes from, the target, and the name there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["RULES", "Destination", "Rule", "destination_of", "requeue_name"]
 
 
 def requeue_name(told: names.Name) -> str:
-    """What a claim, or what was set aside, is called in ``new``. A name without the tail of a claim stays as it is: flags of mail
-    (``:2,S``) are a tail in a mail folder only."""
+    """The name in ``new`` of a claim, or of a message that was set aside. A name without the tail of a claim stays as it is:
+    flags of mail (``:2,S``) are a tail in a mail folder only."""
     if told.token is None and told.pid is None:
         return told.raw
     return names.back_in_new(told, ended=names.DIED)
@@ -23,7 +23,8 @@ def requeue_name(told: names.Name) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``sources`` in the order in which they are searched for ids; ``target`` the box, None where it is deleted."""
+    """The row of one action. ``sources`` are searched for ids in this order; ``target`` is the box, None where the message is
+    deleted."""
 
     sources: tuple[Box, ...]
     target: Box | None
@@ -37,27 +38,27 @@ RULES: dict[Action, Rule] = {
     Action.RESTORE: Rule((Box.TRASH, Box.HELD, Box.REJECTED), Box.NEW),
     Action.EMPTY: Rule((Box.TRASH,), None),
 }
-"""Undo is no row of this table: it goes the moves of the journal backwards, to the exact places."""
+"""Undo is no row of this table: it reverses the moves of the journal, to the exact places."""
 
 
 class Destination(NamedTuple):
-    """Where one message goes. ``box`` None: it is deleted. ``name`` is what it is called in ``tmp`` or ``new``; what is set aside
-    keeps its name, in a folder of the operation's own. ``blocked_by`` refuses, unless it is forced."""
+    """The target of one message. ``box`` None: it is deleted. ``name`` is its name in ``tmp`` or ``new``; a message that is set
+    aside keeps its name, in a folder of the operation's own. ``blocked_by`` refuses the move, unless it is forced."""
 
     box: Box | None
     name: str | None = None
     warning: str = ""
     blocked_by: str = ""
     meta: Mapping[str, Json] | None = None
-    """What goes beside it; None: what the action has to say."""
+    """The metadata that go beside the message; None: those of the action."""
 
 
 def destination_of(
     action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool
 ) -> Destination:
-    """Of a message that stands in ``box`` under the name ``told``. ``known`` is what lies beside it where it was set aside:
-    anybody's words. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim
-    at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
+    """The destination of a message that is in ``box`` under the name ``told``. ``known`` is its metadata where it was set
+    aside, which anybody may have written. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to
+    the trash. A claim at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
     if action is Action.RESTORE:
         return _origin(box, told, known)
     target = RULES[action].target

@@ -1,4 +1,4 @@
-"""What the journal says happened, what of it stands, and the moves that take it back."""
+"""The operations of the journal, how much of each is still in effect, and the moves that undo one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["records", "undo_candidates"]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0
-    where nobody noted them. What went on and came back between the two, a tenth of a second, passes for what stayed."""
+    """A move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0 where
+    they were not recorded. A message that left and came back between the two, a tenth of a second, counts as one that stayed."""
 
     move: LoggedMove
     target: Place
@@ -35,12 +35,13 @@ class _Step:
     until_ns: int = 0
 
     def went_on(self, ctime_ns: int) -> bool:
-        """Whether it is known that it was moved again since, of what has this ctime now."""
+        """True where the file with this ctime is known to have been moved again since."""
         return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
 
 
 def records(dirs: SpoolDirs, operations: Mapping[str, MoveOperation], progress: Progress) -> list[OperationRecord]:
-    """One for each operation, newest first. What became of a batch without a result is found by looking. Raises ``Stopped``."""
+    """The entries of the operations in the list, newest first. The outcome of a batch without a result is found by looking.
+    Raises ``Stopped``."""
     undos = undos_of(operations)
     folders = Folders(dirs)
     found: list[OperationRecord] = []
@@ -81,8 +82,8 @@ def undo_candidates(
     dirs: SpoolDirs, operations: Mapping[str, MoveOperation], undoes: str, progress: Progress,
     *, hosts: str = presence.ANY_MACHINE,
 ) -> Candidates:  # fmt: skip
-    """The moves of ``undoes`` backwards, each pinned as it stands now, or why it cannot be taken back. Unknown: nothing.
-    ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
+    """The moves of ``undoes`` backwards, each pinned as it is now, or why it cannot be undone; nothing for an unknown
+    operation. ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
     told = operations.get(undoes)
     if told is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
@@ -139,8 +140,8 @@ def undo_candidates(
 def _moved(
     folders: Folders, told: MoveOperation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
 ) -> Iterator[_Step]:
-    """The moves that can be gone backwards; those that deleted instead, with what stood where, where ``deleted``. What an undo
-    has ``taken_back`` had been moved, though nothing at its target tells so any more."""
+    """The moves that can be reversed; where ``deleted``, those that deleted, with their source. A message that an undo has
+    ``taken_back`` had been moved, though nothing at its target shows that any more."""
     for move, result in moves_of(told):
         place = move.source if deleted else move.target
         if place is None or (move.target is None) is not deleted:
@@ -155,7 +156,8 @@ def _moved(
 
 
 def _happened(folders: Folders, move: LoggedMove) -> bool:
-    """Of a move that nobody wrote down: it stands at its target, or it left its source for ``new``, where consumers are quick."""
+    """True where a move without a recorded outcome was done: the file is at its target, or it left its source for ``new``,
+    where consumers are quick."""
     if move.source is None:
         return move.target is not None and _is(folders, move.target, move.ino)
     if _is(folders, move.source, move.ino):
@@ -187,7 +189,7 @@ def _taken(folders: Folders, place: Place, ino: int) -> bool:
 
 
 def _row(place: Place) -> tuple[Row, str | None]:
-    """As a list would show it, and the token of a claim in ``cur``."""
+    """The row of the message at ``place``, as a list would show it, and the token of a claim in ``cur``."""
     told = names.parse(place.name, claimed=place.box is not Box.NEW)
     key = f"{place.folder}/{place.name}" if place.folder else place.name
     row = Row(
@@ -199,7 +201,7 @@ def _row(place: Place) -> tuple[Row, str | None]:
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:
-    """Who has what in ``cur``: id → whom its name tells."""
+    """The ids of the claims in ``cur``, each with the pid in its name, in words."""
     if dirs.cur is None:
         return {}
     found: dict[str, str] = {}
@@ -216,7 +218,7 @@ def _goes(back: Place | None) -> str:
 def _verdict(
     dirs: SpoolDirs, back: Place | None, vantage: presence.Vantage, known: dict[str | None, Verdict]
 ) -> Verdict | None:
-    """The verdict on the claim that an undo would restore, None where it restores none. ``known``: of each token."""
+    """The verdict on the claim that an undo would restore, None where it restores none. ``known``: the verdicts by token."""
     if back is None or back.box is not Box.CUR:
         return None
     token = names.parse(back.name, claimed=True).token
