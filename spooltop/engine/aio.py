@@ -1,4 +1,4 @@
-"""Claims in an asyncio program: the wait is the loop's, and no thread waits."""
+"""Claims in an asyncio program: the event loop waits, and no thread does."""
 
 from __future__ import annotations
 

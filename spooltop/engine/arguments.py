@@ -1,4 +1,4 @@
-"""Wrong types of arguments, said with the name of the parameter and what it takes."""
+"""Errors for arguments of a wrong type, with the name of the parameter and the types that it accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["check_bytes", "check_number", "check_seconds", "check_text", "micros
 
 
 def check_text(what: str, value: object) -> None:
-    """Raises ``TypeError`` for what is no ``str``.
+    """Raises ``TypeError`` unless the value is a ``str``.
 
     >>> check_text("source", 5)
     Traceback (most recent call last):
@@ -22,13 +22,13 @@ def check_text(what: str, value: object) -> None:
 
 
 def check_bytes(what: str, value: object, for_text: str) -> None:
-    """Raises ``TypeError`` for what are no bytes; ``for_text`` says what to do with a ``str``."""
+    """Raises ``TypeError`` unless the value is bytes; ``for_text`` says what to do with a ``str``."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"{what} takes bytes, not {type(value).__name__}" + (f": {for_text}" if isinstance(value, str) else ""))
 
 
 def check_seconds(what: str, value: object, *, or_none: bool = True) -> None:
-    """Raises ``TypeError`` for what is no number of seconds, and ``UsageError`` for NaN."""
+    """Raises ``TypeError`` unless the value is a number of seconds, and ``UsageError`` for NaN."""
     wanted = "seconds or None" if or_none else "seconds"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         if value is None and or_none:
@@ -39,7 +39,7 @@ def check_seconds(what: str, value: object, *, or_none: bool = True) -> None:
 
 
 def check_number(what: str, value: object, least: int) -> None:
-    """Raises ``TypeError`` for what is no whole number, and ``UsageError`` for one below ``least``."""
+    """Raises ``TypeError`` unless the value is an integer, and ``UsageError`` if it is below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} takes a whole number, not {type(value).__name__}: {value!r:.80}")
     if value < least:

@@ -1,4 +1,5 @@
-"""A new version of a file in one step: whoever reads finds the old one or the new one, whole, also after a power cut."""
+"""Atomic publication of a new version of a file: a reader finds the old or the new version, complete, also after a power
+failure."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ __all__ = [
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, *, files: Files | None = None) -> None:
-    """Replaces the content of a file by ``data`` in one step, or makes the file.
+    """Replaces the content of a file by ``data`` in one step, or creates the file.
 
-    Written under a random name in the same directory (never one that somebody could have planted), owner, group and mode taken
-    from the file that was there, synced, moved over it, the directory synced. After an error or a crash the old content stands.
-    A symbolic link as the last component is refused, as is anything else that is no regular file: replaced, the link would be
-    lost; followed, it could lead out of the directory. Give the path that it leads to. Other hard links keep the old content.
+    The data are written under a random name in the same directory (never one that somebody could have planted), get the owner,
+    group and mode of the existing file, are synced and moved over it; then the directory is synced. After an error or a crash the
+    old content remains. A symbolic link as the last component is refused, as is anything else that is not a regular file: a link
+    would be lost if it were replaced, and could lead out of the directory if it were followed. Pass the path that it leads to.
+    Other hard links keep the old content.
 
-    Raises ``Refused``, ``SpoolFull``, or ``OSError`` as ``open`` does. Several writers are not told of each other.
+    Raises ``Refused``, ``SpoolFull``, or ``OSError`` as ``open`` does. Several writers are not coordinated.
 
     >>> import os, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,9 +89,9 @@ def publish(
     durable: bool = True,
     mode: int = 0o666,
 ) -> None:
-    """Replaces the file ``name`` in the directory ``folder`` by one that holds ``data``, or makes it. ``like`` gives owner, group
-    and mode (None: those of a new file, made with ``mode``). ``draft`` is what the name of the file that is written first begins
-    with. Leaves none behind after an error. Raises ``OSError``."""
+    """Replaces or creates the file ``name`` in the directory ``folder`` with the content ``data``. Owner, group and mode are
+    those of ``like`` (None: those of a new file, made with ``mode``). The content is first written to a file whose name begins
+    with ``draft``; none is left behind after an error. Raises ``OSError``."""
     draft = _draft(draft or f".{name[:200]}")
     write_new(files, folder, draft, data, like, create_mode=mode, durable=durable)
     try:
@@ -111,11 +113,12 @@ def publish_new(
     *,
     durable: bool = True,
 ) -> bool:
-    """Makes the file ``name`` in the directory ``folder`` with ``data`` in it, and with the owner, group and mode of ``like``, or
-    ``mode``. False where the name exists already: nothing was changed then. Raises ``OSError``.
+    """Creates the file ``name`` in the directory ``folder`` with ``data`` in it, and with the owner, group and mode of ``like``,
+    or ``mode``. False if the name already exists: then nothing was changed. Raises ``OSError``.
 
-    The file has another name until it is complete and has its owner: cut off in between, root would leave a file that locks
-    others out. Only the file made here is given away, never an existing one: that may have been put there to be given away.
+    The file has another name until it is complete and has its owner: after an interruption, root would otherwise leave a file
+    that locks others out. Only the file created here is given to another owner, never an existing one, which may have been
+    planted for that purpose.
     """
     draft = _draft(f".{name[:200]}")
     write_new(files, folder, draft, data, like, mode, create_mode=0o600, durable=durable and bool(data))
@@ -145,8 +148,8 @@ def write_new(
     durable: bool = True,
 ) -> None:
     """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``; ``durable`` syncs the file
-    and leaves the directory to the caller. After an error there is no such file. Raises ``OSError``, ``FileExistsError`` where
-    the name is taken."""
+    and leaves the directory to the caller. After an error the file does not exist. Raises ``OSError``, ``FileExistsError`` if the
+    name is taken."""
     fd = files.create(name, folder, create_mode)
     try:
         try:
@@ -173,7 +176,8 @@ def make_file(
 
 
 def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
-    """Opens a file as ``Files.open_lasting`` does; where it is missing ``make_file`` makes it for all who may write the spool."""
+    """Opens a file as ``Files.open_lasting`` does; if it is missing, ``make_file`` creates it for everyone who may write the
+    spool."""
     try:
         files.stat(name, dir_fd)
     except FileNotFoundError:
@@ -182,12 +186,12 @@ def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, a
 
 
 def _draft(begin: str) -> str:
-    """A name that nobody could have planted."""
+    """Returns a name that nobody could have planted."""
     return f"{begin}.{os.urandom(8).hex()}"
 
 
 def _discard(files: Files, name: str, folder: int) -> bool:
-    """Takes a draft away; False where it is gone already."""
+    """Removes a draft; False if it is already gone."""
     try:
         files.unlink(name, folder)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from .names import MAX_NEW, claimable, not_before, put_us
 __all__ = ["Backlog", "listing"]
 
 LIMIT = 200_000
-"""Most names that are kept; about 25 MB; half as many of those that do not begin with a time."""
+"""Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
 _FUTURE = 1_000_000
 """µs by which a time in a name may be ahead of the clock and still be believed."""
 _SETTLED_NS = 1_000_000_000
@@ -26,7 +26,7 @@ _SETTLED_NS = 1_000_000_000
 
 
 class Backlog:
-    """The names waiting in ``new``. Not thread-safe. ``clock`` gives epoch seconds,"""
+    """Names waiting in ``new``. Not thread-safe. ``clock`` returns epoch seconds."""
 
     def __init__(self, new: int, files: Files, clock: Callable[[], float], *, limit: int = LIMIT) -> None:
         self._new = new
@@ -43,10 +43,10 @@ class Backlog:
         self._fresh_until = 0.0
         self._seen: int | None = None
         self.listings = 0
-        """How often the directory was listed."""
+        """Number of times the directory was listed."""
 
     def pop(self) -> str | None:
-        """The oldest name that may be claimed now, taken out of the backlog; None where there is none."""
+        """Removes the oldest name that may be claimed now from the backlog and returns it; None if there is none."""
         names, heap = self._sorted, self._heap
         if self._later or not (names or heap) or time.monotonic() >= self._fresh_until:
             self._fill()
@@ -58,7 +58,7 @@ class Backlog:
         return heappop(heap)[1]
 
     def add(self, name: str) -> None:
-        """A name that has just gone (back) to ``new``."""
+        """Adds a name that has just been put into ``new``, or back into it."""
         self._place(name, int(self._clock() * 1e6))
 
     def delay(self, name: str, until: int) -> None:
@@ -69,11 +69,11 @@ class Backlog:
         self._delays[name] = until
 
     def due(self) -> float | None:
-        """Epoch seconds at which the next of those that may not be claimed yet may be; None where there are none."""
+        """Epoch seconds at which the next delayed name may be claimed; None if there are none."""
         return self._later[0][0] / 1e6 if self._later else None
 
     def clear(self) -> None:
-        """Forgets what was listed."""
+        """Forgets the listing."""
         self._sorted.clear()
         self._heap.clear()
         self._later.clear()
@@ -176,5 +176,5 @@ class Backlog:
 
 
 def listing(files: Files, dir_fd: int) -> list[str]:
-    """The names of messages in a box, in no order: all but dot files."""
+    """Lists the names of messages in a box, in no order: all but dot files."""
     return [name for name in files.list(dir_fd) if name[0] != "."]

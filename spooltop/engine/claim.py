@@ -1,4 +1,4 @@
-"""A message in work, held by this process."""
+"""A claimed message, held by this process."""
 
 from __future__ import annotations
 
@@ -80,13 +80,14 @@ class Claim:
 
     @property
     def attempt(self) -> int:
-        """1 for the first time in work. Of a foreign message only the attempts of this process are known."""
+        """Number of this attempt, from 1. For a foreign message only the attempts of this process are known."""
         attempts = self.told.attempts
         return 1 + (self.failed if attempts is None else attempts)
 
     @property
     def data(self) -> bytes:
-        """The whole message, read each time it is asked for. ``ClaimLost``, and ``Unreadable`` where it is no regular file."""
+        """Content of the whole message, read at each access. Raises ``ClaimLost``, and ``Unreadable`` if it is not a regular
+        file."""
         consumer = self._consumer
         if self.done:
             consumer.check(self)
@@ -104,8 +105,8 @@ class Claim:
             raise consumer.unreadable(error) from None
 
     def open(self) -> BinaryIO:
-        """The message as a file to read, for the large ones. ``ClaimLost`` where it is gone, ``Unreadable`` where it is no
-        regular file.
+        """Opens the message as a file for reading, for large messages. Raises ``ClaimLost`` if it is gone, ``Unreadable`` if it
+        is not a regular file.
 
         >>> import tempfile
         >>> from spooltop.engine import Spool
@@ -118,20 +119,20 @@ class Claim:
         return self._consumer.open(self)
 
     def ack(self) -> None:
-        """Done: the message is gone when this returns (durable: also after power loss)."""
+        """Acknowledges the message: it is gone when this returns (durable: also after power loss)."""
         self._consumer.ack(self)
 
     def release(self, delay: float = 0, *, data: Data | None = None, ended: str | None = None) -> None:
-        """Moves it back to ``new``, to be claimed again after ``delay`` seconds, its attempt counted. At the limit of attempts it
-        is rejected instead. ``ended`` says how the attempt ended (``exit-1``, the class of an exception): it stands in the name,
-        cut to 24 bytes, and is what operators see.
+        """Moves the message back to ``new``, to be claimed again after ``delay`` seconds, and counts the attempt. At the limit of
+        attempts the message is rejected instead. ``ended`` says how the attempt ended (``exit-1``, the class of an exception): it
+        is written into the name, cut to 24 bytes, and shown to operators.
 
-        ``data`` is the content from now on, as bytes or a binary file: what is left to do of a job, say. It is written and synced
-        as a file of its own, which then changes places with the claim in one step (``renameat2(2)`` with RENAME_EXCHANGE), and
-        only then the claim goes back. Whatever dies in between, the message is there once, with the old content or the new; a
-        leftover is a file in ``tmp`` that nobody delivers. Where that step is not to be had (NFS, some FUSE) it raises
-        ``Refused``, and the claim is still held, with the old content, as it is after ``SpoolFull``. After an error of a later
-        step it is held with the new one.
+        ``data`` replaces the content, as bytes or a binary file: the remaining part of a job, for example. It is written to its
+        own file and synced. The file then changes places with the claim in one step (``renameat2(2)`` with RENAME_EXCHANGE), and
+        only then does the claim go back. After a crash at any point the message exists once, with the old content or the new; a
+        leftover is a file in ``tmp`` that is never delivered. If that step is not supported (NFS, some FUSE), ``Refused`` is
+        raised, and the claim is still held with the old content, as it is after ``SpoolFull``. After an error in a later step it
+        is held with the new content.
 
         >>> import tempfile
         >>> from spooltop.engine import Spool
@@ -149,7 +150,7 @@ class Claim:
         consumer.release(self, delay, ended)
 
     def reject(self, reason: str, *, ended: str | None = None) -> None:
-        """Set aside in ``rejected``, with the reason and how the attempt ended; an operator looks at it.
+        """Sets the message aside in ``rejected`` for an operator, with the reason and with how the attempt ended.
 
         >>> import os, tempfile
         >>> from spooltop.engine import Spool
@@ -171,7 +172,7 @@ class Claim:
         return self.done
 
     def end(self) -> None:
-        """Marks it as no longer held; touches no file."""
+        """Marks the claim as no longer held; touches no file."""
         self.done = True
 
     def __enter__(self) -> Claim:
@@ -220,7 +221,7 @@ class Claim:
 
 
 def as_file(fd: int, path: str) -> BinaryIO:
-    """A file object over ``fd``, which it closes. ``Unreadable`` where it is no regular file."""
+    """Returns a file object over ``fd``, which it closes. Raises ``Unreadable`` if it is not a regular file."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise Unreadable("not a regular file", path=path)
@@ -228,6 +229,6 @@ def as_file(fd: int, path: str) -> BinaryIO:
 
 
 def warn_dropped(*ids: str) -> None:
-    """Says that claims were given back for their owner, who did not end them."""
+    """Warns about claims that were given back because their owner did not end them."""
     what = f"claim on {', '.join(map(repr, ids[:10]))} was dropped without ack, release or reject"
     warnings.warn(what, ResourceWarning, stacklevel=3)

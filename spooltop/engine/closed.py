@@ -11,13 +11,13 @@ __all__ = ["AfterClose", "Descriptor", "closed"]
 
 
 def closed(path: str, what: str = "Spool") -> Closed:
-    """The error of whatever is called on ``what`` after it was closed."""
+    """Builds the error for any call on ``what`` after it was closed."""
     return Closed(f"this {what} is closed", path=path, advice="open it again")
 
 
 class AfterClose:
-    """Takes the place of any part of a closed object, so that no method has to ask first whether it is open: whatever is asked of
-    it raises ``Closed``.
+    """Replaces any part of a closed object, so that no method has to check first if the object is open: every attribute access
+    raises ``Closed``.
 
     >>> AfterClose("/jobs").unlink("x")
     Traceback (most recent call last):

@@ -72,7 +72,7 @@ class Consumer:
         self._failures: dict[str, int] = {}
         self._last_us = 0
         self._unsure: dict[str, str] = {}
-        """Name in ``cur`` → name in ``new`` of those of which nobody could tell whether they were claimed."""
+        """Name in ``cur`` → name in ``new`` of messages of which it is not known if they were claimed."""
         self._closed = False
         self._given_back: frozenset[str] = frozenset()
 
@@ -108,7 +108,7 @@ class Consumer:
         self.backlog.clear()
 
     def close(self) -> None:
-        """Releases what is still claimed, with a warning, and lets go of the presence and of the descriptors."""
+        """Releases the claims that are still held, with a warning, and frees the presence and the descriptors."""
         with self._lock:
             self._closed = True
             boxes = self.boxes
@@ -131,10 +131,8 @@ class Consumer:
     # Claims
 
     def take(self, keep: object = None) -> Claim | None:
-        """Claims the oldest message that may be; None where there is none. A lost race is not told, the next one is tried.
-
-        ``keep`` is what must live as long as the claim does.
-        """
+        """Claims the oldest message that may be claimed; None if there is none. After a lost race it tries the next message.
+        ``keep`` is an object that must live as long as the claim."""
         with self._lock:
             if self._closed:
                 raise closed(self._path)
@@ -178,7 +176,7 @@ class Consumer:
         raise in_words(error, self._path, "claim") from error
 
     def _claimed_before(self) -> tuple[str, str] | None:
-        """The name in ``new`` and in ``cur`` of one of those of which nobody could tell, where it is a claim."""
+        """Returns the names in ``new`` and in ``cur`` of a message whose claim was uncertain and has turned out to exist."""
         boxes = self.boxes
         for claimed, name in list(self._unsure.items()):
             try:

@@ -1,10 +1,12 @@
-"""Counts that processes share: how often the engine's own locks were had or given up, and which duplicates were suppressed.
+"""Counters shared by processes: how often the engine's own locks were acquired or timed out, and which duplicates were
+suppressed.
 
-They stand in ``.spooltop``. Only what happened to the lock of cursor files stands in their journal, since there may be no spool.
+They are kept in ``.spooltop``. The lock of cursor files is the exception: its events are counted in the journal of the cursor
+files, since there may be no spool.
 
 A counter file is a log of JSON lines, ``{"at": epoch seconds, "what": …, "of": …, "n": …}``, appended under a lock on the file
-itself, which nobody ever replaces or removes. When it has grown it is summed up in place: by the minute for the last hour, and
-before that in one line for each counter, so that totals stay. Cut off there, counts are lost and nothing else.
+itself, which is never replaced or removed. A file that has grown is summed up in place: by the minute for the last hour, and in
+one line per counter for the time before, so that totals are kept. An interruption of that step loses counts and nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Count:
 
 
 def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iterable[Count]) -> None:
-    """Appends to the counter file ``name`` of the directory ``folder``. An error is not told: what is counted is done."""
+    """Appends to the counter file ``name`` of the directory ``folder``. An error is not reported, as the counted event has
+    already happened."""
     told = b"".join(_line(count) for count in counts)
     try:
         fd = open_shared(files, name, folder, like, append=True)

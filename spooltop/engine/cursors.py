@@ -1,7 +1,8 @@
-"""Cursor files: how far each source has been read, safely advanced by several pollers.
+"""Cursor files: the position up to which each source has been read, advanced safely by several pollers.
 
-Two forms. A shared file (``cursors.json``) is one JSON object, source → value. A file per source stands in a directory called
-``cursors`` and is named after it (``cursors/imessage.json``): the whole file is the value. In both a value is any JSON value.
+There are two forms. A shared file (``cursors.json``) is one JSON object, source → value. A file per source is in a directory
+called ``cursors`` and is named after the source (``cursors/imessage.json``); the whole file is the value. In both forms a value
+is any JSON value.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ JOURNAL_MAX = 1 << 20
 """Bytes that the journal may take; then its newest half is kept."""
 _LINE_MAX = 64 << 10
 FILE_MAX = 4 << 20
-"""Bytes that a cursor file may have. A larger one is neither read nor written, here or by whoever shows it: what is stored is
-shown."""
+"""Maximum bytes of a cursor file. A larger file is neither read nor written, here or by the monitor, so that everything that can
+be stored can be shown."""
 _BLANK = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -52,7 +53,8 @@ class Anything:
 
 
 ANYTHING = Anything()
-"""An argument that is not given. ``expect``: whatever stands there may be replaced; ``timeout``: that of the object."""
+"""Default of arguments that were not given. ``expect``: any existing value may be replaced; ``timeout``: the timeout of the
+object is used."""
 
 
 class CursorFile:
@@ -104,23 +106,23 @@ class CursorFile:
         expect: Json | Anything = ANYTHING,
         timeout: float | Anything | None = ANYTHING,
     ) -> Json:
-        """Stores ``value`` as the section of ``source`` and changes nothing else, byte for byte. Returns the value before.
+        """Stores ``value`` as the section of ``source`` and changes nothing else, byte for byte. Returns the previous value.
 
-        ``value`` is the whole section, in a shared file and in a file per source alike: an object that stood there is replaced.
-        With ``field`` it is one field of the section, which is an object or is made one, and the other fields stay; ``expect``
-        and the value returned are then those of the field. ``spooltop cursors --set`` does the same: an object is the whole
-        section, and a plain value the field that its plan names.
+        ``value`` is the whole section, in a shared file and in a file per source alike: an existing object is replaced. With
+        ``field``, ``value`` is that field of the section, which is an object or becomes one, and the other fields are kept;
+        ``expect`` and the returned value are then those of the field. ``spooltop cursors --set`` does the same: an object is the
+        whole section, and a plain value is the field that its plan names.
 
-        The file is read again under an exclusive ``flock`` on ``.cursors.lock`` beside it, published by an atomic replace, and
-        synced. ``timeout``: seconds to wait for that lock, None: for ever, by default those of the object. Each time it was
-        had or given up is a line in ``.cursors.journal``. With ``expect`` the value is stored only where that value stands (None:
-        also where there is none).
+        The file is read again under an exclusive ``flock`` on ``.cursors.lock`` in the same directory, published by an atomic
+        replace, and synced. ``timeout``: seconds to wait for that lock, None: for ever; the default is the timeout of the object.
+        Each acquisition and each timeout of the lock is a line in ``.cursors.journal``. With ``expect`` the value is stored only
+        if that value is the current one (None: also if there is none).
 
-        Raises ``TypeError`` for a source or a field that is no ``str``, ``UsageError`` for a value that is no JSON (NaN, bytes, a
-        set, a key that is no ``str``, half a surrogate pair) and for another source than that of a file per source, before
-        anything is opened, and for a value with which the file would exceed ``FILE_MAX``; ``CursorMismatch``;
-        ``CursorUnreadable`` for a file that does not parse, exceeds ``FILE_MAX`` or holds the key twice: nothing is published
-        over it; ``LockTimedOut``, which names the holder.
+        Raises ``TypeError`` for a source or a field that is not a ``str``. Raises ``UsageError``, before anything is opened, for
+        a value that is not valid JSON (NaN, bytes, a set, a key that is not a ``str``, half a surrogate pair) and for a source
+        other than that of a file per source; also for a value with which the file would exceed ``FILE_MAX``. Raises
+        ``CursorMismatch``; ``CursorUnreadable`` for a file that does not parse, exceeds ``FILE_MAX`` or contains the key twice:
+        such a file is not replaced; ``LockTimedOut``, which names the holder.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -354,7 +356,8 @@ def _same(one: Json, other: Json) -> bool:
 
 
 def _check_json(value: object) -> None:
-    """Raises what ``json.dumps`` lets pass and other programs do not read, or read as something else."""
+    """Raises ``TypeError`` or ``ValueError`` for values that ``json.dumps`` accepts but other programs cannot read, or read
+    differently."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")

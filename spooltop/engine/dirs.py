@@ -74,7 +74,7 @@ class SpoolDirs:
 
     @property
     def kind(self) -> str:
-        """The kind of file system that the spool is on ("ext4", "nfs4"), "?" where not told."""
+        """Kind of file system that the spool is on ("ext4", "nfs4"), "?" if unknown."""
         if self._kind is None:
             self._kind = file_system(self.root)
         return self._kind
@@ -198,7 +198,7 @@ class SpoolDirs:
         return out
 
     def moved(self) -> bool:
-        """True where the path of the spool now leads to another directory, or to none."""
+        """True if the path of the spool now leads to another directory, or to none."""
         try:
             return not os.path.samestat(os.stat(self.path), self.files.fstat(self.root))
         except OSError:
