@@ -1,0 +1,94 @@
+"""The structure of the code: no cycles of modules inside a layer, and one module for the C library."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import spooltop
+
+PACKAGE = Path(spooltop.__file__).parent
+TREES = {path: ast.parse(path.read_bytes()) for path in sorted(PACKAGE.rglob("*.py"))}
+LAYERS = ("model", "engine", "observe", "operate", "startup", "cli", "tui", "backends.directory", "backends.redis")
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): (path, tree) for path, tree in TREES.items()}
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements that run, those in functions too; what is only for type checkers does not."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield other
+                yield from statements(other)
+            continue
+        yield child
+        yield from statements(child)
+
+
+def imported(name: str, tree: ast.Module, is_package: bool, modules: Iterable[str]) -> Iterator[str]:
+    """The modules of spooltop that this one imports."""
+    known = set(modules)
+    for node in statements(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = name.split(".") if is_package else name.split(".")[:-1]
+                above = package[: len(package) - node.level + 1]
+                base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                module = f"{base}.{alias.name}"
+                if module in known:
+                    yield module
+                elif base in known:
+                    yield base
+
+
+def cycle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def imports_within(layer: str) -> dict[str, set[str]]:
+    inside = [name for name in MODULES if name == f"spooltop.{layer}" or name.startswith(f"spooltop.{layer}.")]
+    return {
+        name: set(imported(name, MODULES[name][1], MODULES[name][0].name == "__init__.py", MODULES)) & set(inside) - {name}
+        for name in inside
+    }
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_modules_of_a_layer_import_each_other_in_a_circle(layer: str) -> None:
+    graph = imports_within(layer)
+    assert graph and cycle_in(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    source = "def use():\n    from . import b\nif TYPE_CHECKING:\n    from . import c\n"
+    names = ["p", "p.a", "p.b", "p.c"]
+    graph = {"p.a": set(imported("p.a", ast.parse(source), False, names)), "p.b": {"p.a"}, "p.c": {"p.a"}}
+    assert graph["p.a"] == {"p.b"}
+    assert set(cycle_in(graph)) == {"p.a", "p.b"}
+
+
+def test_only_one_module_calls_the_c_library() -> None:
+    users = {
+        name for name, (_, tree) in MODULES.items() for node in ast.walk(tree)
+        if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
+    }  # fmt: skip
+    assert users == {"spooltop.engine.syscalls"}
