@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from spooltop.engine.claim import backoff
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.engine.waiting import LONGEST, Watch
+from spooltop.engine.waiting import LONGEST, ArrivalWatch
 from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
@@ -118,7 +118,7 @@ class Worker:
         """Returns 0, or 1 if a drain left a message that was not done. If the worker cannot continue, it waits for the running
         commands and raises ``SpooltopError``."""
         new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        watch = Watch(new)
+        watch = ArrivalWatch(new)
         bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             with signals_heard(self._told, watch.wake, rope):
@@ -133,7 +133,7 @@ class Worker:
             raise self._broken
         return 1 if self.drain and self._failures and not self._stops else 0
 
-    def _turn(self, watch: Watch, bell: int) -> bool:
+    def _turn(self, watch: ArrivalWatch, bell: int) -> bool:
         """Runs one round: cleans up after commands that have ended, starts new ones, waits. False when the work is over."""
         self._reap()
         self._end_overdue()

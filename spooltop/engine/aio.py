@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from .waiting import Watch
+from .waiting import ArrivalWatch
 
 if TYPE_CHECKING:
     from .claim import Claim
@@ -17,7 +17,7 @@ __all__ = ["aclaims"]
 
 async def aclaims(
     take: Callable[[], Claim | None],
-    opened: Callable[[], Watch],
+    opened: Callable[[], ArrivalWatch],
     due: Callable[[], float | None],
     settle: Callable[[], None],
     timeout: float | None,
@@ -43,7 +43,7 @@ async def aclaims(
         settle()
 
 
-async def _wait(watch: Watch, seconds: float) -> None:
+async def _wait(watch: ArrivalWatch, seconds: float) -> None:
     loop, something = asyncio.get_running_loop(), asyncio.Event()
     for fd in watch.fds:
         loop.add_reader(fd, something.set)

@@ -11,7 +11,7 @@ from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
 from .files import Files
-from .os_errors import in_words
+from .os_errors import translate
 
 __all__ = [
     "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",
@@ -56,7 +56,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SpoolFull("write: no space, no inodes or no quota left", path=path, advice="free some") from error
-        raise in_words(error, folder_path, "write") from error
+        raise translate(error, folder_path, "write") from error
     finally:
         files.close(folder)
 
@@ -154,7 +154,7 @@ def write_new(
     try:
         try:
             if like is not None:
-                files.own_as(fd, like, mode)
+                files.copy_owner(fd, like, mode)
             if data:
                 files.write_all(fd, data)
             if durable:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from .files import Files
-from .names import MAX_NEW, claimable, not_before, put_us
+from .names import MAX_NEW, claimable, enqueued_us, not_before
 
 __all__ = ["Backlog", "listing"]
 
@@ -145,7 +145,7 @@ class Backlog:
         self.listings += 1
 
     def _place(self, name: str, now: int, *, heap: bool = True) -> None:
-        us = put_us(name)
+        us = enqueued_us(name)
         if us is None or us > now + _FUTURE:
             us = self._by_mtime(name, now)
             if us is None:

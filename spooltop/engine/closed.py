@@ -7,7 +7,7 @@ from typing import Any
 
 from spooltop.errors import Closed
 
-__all__ = ["AfterClose", "Descriptor", "closed"]
+__all__ = ["AfterClose", "OwnedDescriptor", "closed"]
 
 
 def closed(path: str, what: str = "Spool") -> Closed:
@@ -33,7 +33,7 @@ class AfterClose:
         raise closed(self._path, self._what)
 
 
-class Descriptor:
+class OwnedDescriptor:
     """A copy of the descriptor ``fd``, closed when nothing refers to this object any more."""
 
     number = -1

@@ -19,18 +19,18 @@ from .claim import Claim, as_file, warn_dropped
 from .closed import AfterClose, closed
 from .dirs import SpoolDirs
 from .files import UNSUPPORTED, is_inode
-from .id_generator import Ids
+from .id_generator import IdGenerator
 from .mail import refuse_mail
-from .names import LATEST, back_in_new, is_mail_name, parse
-from .os_errors import in_words
-from .presence import Hold
+from .names import LATEST, is_mail_name, parse, requeued_name
+from .os_errors import translate
+from .presence import PresenceLock
 from .set_aside import reject
-from .tmp_writer import Data, Drafts, SourceFailed, check_data
+from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
 
 __all__ = ["Consumer"]
 
 
-class Boxes:
+class OpenBoxes:
     """The descriptors that a consumer works on. Whatever uses one refers to this object meanwhile, and so keeps it open."""
 
     __slots__ = ("cur", "dirs", "files", "new")
@@ -58,7 +58,7 @@ class Consumer:
         as_spool: bool = False,
     ) -> None:
         self._path = dirs.path
-        self.boxes = Boxes(dirs)
+        self.boxes = OpenBoxes(dirs)
         self._clock = clock
         self._host = host
         self._durable = durable
@@ -67,7 +67,7 @@ class Consumer:
         self._sync_new: bool | None = None
         self.backlog = Backlog(self.boxes.new, dirs.files, clock)
         self._lock = threading.RLock()
-        self._hold: Hold | None = None
+        self._hold: PresenceLock | None = None
         self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
         self._last_us = 0
@@ -78,15 +78,15 @@ class Consumer:
 
     # Presence
 
-    def hold(self) -> Hold:
+    def hold(self) -> PresenceLock:
         """The presence of this process, taken at the first call."""
         with self._lock:
             if self._hold is None:
                 boxes = self.boxes
                 try:
-                    hold = Hold.take(boxes.dirs, now=self._clock(), durable=self._durable)
+                    hold = PresenceLock.take(boxes.dirs, now=self._clock(), durable=self._durable)
                 except OSError as error:
-                    raise in_words(error, self._path, "claim") from error
+                    raise translate(error, self._path, "claim") from error
                 if self._closed:  # by a signal handler, since this call began
                     hold.drop(boxes.dirs, remove=True)
                     raise closed(self._path)
@@ -124,7 +124,7 @@ class Consumer:
                     left = any(mine in name for name in boxes.files.scan(boxes.cur))
                     hold.drop(boxes.dirs, remove=not left)
             finally:
-                self.boxes = cast("Boxes", AfterClose(self._path))
+                self.boxes = cast("OpenBoxes", AfterClose(self._path))
         if dropped:
             warn_dropped(*(claim.id for claim in dropped))
 
@@ -173,7 +173,7 @@ class Consumer:
             self.backlog.add(name)
         except OSError:
             self._unsure[claimed] = name
-        raise in_words(error, self._path, "claim") from error
+        raise translate(error, self._path, "claim") from error
 
     def _claimed_before(self) -> tuple[str, str] | None:
         """Returns the names in ``new`` and in ``cur`` of a message whose claim was uncertain and has turned out to exist."""
@@ -191,7 +191,7 @@ class Consumer:
             return name, claimed
         return None
 
-    def _begin(self, name: str, claimed: str, hold: Hold, keep: object) -> Claim:
+    def _begin(self, name: str, claimed: str, hold: PresenceLock, keep: object) -> Claim:
         claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
         self._open[claimed] = ref(claim)
         return claim
@@ -203,7 +203,7 @@ class Consumer:
         except BaseException as error:
             self.backlog.add(name)
             if isinstance(error, OSError):
-                raise in_words(error, self._path, "claim") from error
+                raise translate(error, self._path, "claim") from error
             raise
         self._takes_mail_names = True  # jobs under such names: claims of others in cur show it
 
@@ -224,7 +224,7 @@ class Consumer:
         try:
             return self.backlog.pop()
         except OSError as error:
-            raise in_words(error, self._path, doing) from error
+            raise translate(error, self._path, doing) from error
 
     def holds(self, claim: Claim) -> bool:
         """True while the claim is this process's to end: not after a fork, not after closing."""
@@ -244,7 +244,7 @@ class Consumer:
     def unreadable(self, error: OSError) -> Exception:
         """Builds the error to raise when the content could not be read."""
         if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
-            return in_words(error, self._path, "read")
+            return translate(error, self._path, "read")
         return Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
 
     # Ends
@@ -286,7 +286,7 @@ class Consumer:
                 path=self._path,
             )
 
-    def _unlink(self, boxes: Boxes, claim: Claim) -> None:
+    def _unlink(self, boxes: OpenBoxes, claim: Claim) -> None:
         self.check(claim)
         try:
             boxes.files.unlink(claim.name, boxes.cur)
@@ -295,14 +295,14 @@ class Consumer:
         self._forget(claim)
         self._failures.pop(claim.base, None)
 
-    def _settle(self, boxes: Boxes) -> None:
+    def _settle(self, boxes: OpenBoxes) -> None:
         try:
             self._sync_acks(boxes)
         except OSError as error:
             what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
             raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
 
-    def _must_be_gone(self, boxes: Boxes, claim: Claim, error: OSError) -> None:
+    def _must_be_gone(self, boxes: OpenBoxes, claim: Claim, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
             raise self.lost(claim) from None
         # A server may have done it and yet report an error.
@@ -312,7 +312,7 @@ class Consumer:
             return
         except OSError:
             pass  # the first error is the one to report
-        raise in_words(error, self._path, "ack") from error
+        raise translate(error, self._path, "ack") from error
 
     def rewrite(self, claim: Claim, data: Data) -> None:
         """Puts ``data`` in place of the content of a claim that is held, in one step."""
@@ -320,19 +320,19 @@ class Consumer:
         self.check(claim)
         boxes = self.boxes
         files, tmp = boxes.files, boxes.dirs.box(Box.TMP)
-        drafts, draft = Drafts(boxes.dirs), Ids(self._host).next(self._clock)
+        writer, draft = TmpWriter(boxes.dirs), IdGenerator(self._host).next(self._clock)
         try:
             old = files.stat(claim.name, boxes.cur)
             if not stat.S_ISREG(old.st_mode):
                 raise Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
-            inode = drafts.write(draft, data, self._durable, False)
+            inode = writer.write(draft, data, self._durable, False)
             try:
                 files.keep_times(draft, tmp, old)
                 files.swap(draft, tmp, claim.name, boxes.cur)
             except OSError as error:
                 # A server may have done it and yet report an error.
                 if not is_inode(files, claim.name, boxes.cur, inode, unseen=False):
-                    drafts.discard(draft)
+                    writer.discard(draft)
                     if error.errno in UNSUPPORTED:
                         what = "release: this file system cannot swap two files in one step, which changed content needs"
                         advice = "put the new content as a message, then ack this one"
@@ -341,13 +341,13 @@ class Consumer:
             if self._durable:
                 files.sync_dir(boxes.cur)  # first: cut off in between, the old content is in tmp, where nothing is delivered
                 files.sync_dir(tmp)
-            drafts.discard(draft)  # the old content
+            writer.discard(draft)  # the old content
         except SourceFailed as failed:
             raise failed.error from None
         except FileNotFoundError:
             raise self.lost(claim) from None
         except OSError as error:
-            raise in_words(error, self._path, "release") from error
+            raise translate(error, self._path, "release") from error
 
     def release(self, claim: Claim, delay: float, ended: str | None = None) -> None:
         if type(delay) is not int and type(delay) is not float:
@@ -359,7 +359,7 @@ class Consumer:
         boxes = self.boxes
         told = claim.told
         until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
-        name = back_in_new(told, not_before=until, ended=ended)
+        name = requeued_name(told, not_before=until, ended=ended)
         if not told.own:  # its name can carry neither
             self._count_failure(told.base)
             if until is not None:
@@ -374,7 +374,7 @@ class Consumer:
                 advice="it stays in cur; requeue it when the other one is gone",
             ) from None  # fmt: skip
         except OSError as error:
-            raise in_words(error, self._path, "release") from error
+            raise translate(error, self._path, "release") from error
         self._forget(claim)
         try:
             with self._lock:
@@ -398,10 +398,10 @@ class Consumer:
         except FileNotFoundError:
             raise self.lost(claim) from None
         except OSError as error:
-            raise in_words(error, self._path, "reject") from error
+            raise translate(error, self._path, "reject") from error
         self._forget(claim)
 
-    def _inode(self, boxes: Boxes, claim: Claim) -> int:
+    def _inode(self, boxes: OpenBoxes, claim: Claim) -> int:
         return boxes.files.stat(claim.name, boxes.cur).st_ino
 
     def drop(self, claim: Claim) -> None:
@@ -439,7 +439,7 @@ class Consumer:
             self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
         self._failures[name] = self._failures.get(name, 0) + 1
 
-    def _sync_acks(self, boxes: Boxes) -> None:
+    def _sync_acks(self, boxes: OpenBoxes) -> None:
         boxes.files.sync_dir(boxes.cur)
         # Claimed and acked since the last commit, cur looks as if nothing had been there: btrfs writes nothing down for it, and
         # the message would be back in new.
@@ -448,7 +448,7 @@ class Consumer:
         if self._sync_new:
             boxes.files.sync_dir(boxes.new)
 
-    def _sync(self, boxes: Boxes) -> None:
+    def _sync(self, boxes: OpenBoxes) -> None:
         if self._durable:
             # Target first: cut off in between, the message is in both places and never in none.
             boxes.files.sync_dir(boxes.new)

@@ -23,11 +23,11 @@ from spooltop.model.vocabulary import Json
 
 from .arguments import check_seconds, check_text
 from .atomic import make_file, publish
-from .closed import Descriptor, closed
+from .closed import OwnedDescriptor, closed
 from .counters import JOURNAL, lock_within
 from .files import Files
 from .host import command_line, command_of, flock_holders
-from .os_errors import telling
+from .os_errors import translating
 from .small_files import IRREGULAR, read_small
 
 __all__ = ["FILE_MAX", "JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
@@ -87,14 +87,14 @@ class CursorFile:
         self.single = single if single is not None else os.path.basename(self._folder) == "cursors"
         self._files = files or Files()
         self._clock = clock
-        self._folder_fd = None if folder is None else Descriptor(folder)
+        self._folder_fd = None if folder is None else OwnedDescriptor(folder)
         self._timeout = timeout
         self._closed = False
 
     def read(self) -> dict[str, Json]:
         """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
         ``CursorUnreadable`` where it does not parse."""
-        with telling(self.path, "read"), self._opened() as folder:
+        with translating(self.path, "read"), self._opened() as folder:
             return self._sections(self._text(folder))
 
     def advance(
@@ -142,7 +142,7 @@ class CursorFile:
         if isinstance(timeout, Anything):
             timeout = self._timeout
         check_seconds("timeout", timeout)
-        with telling(self.path, "advance"), self._opened() as folder, self._locked(folder, source, timeout):
+        with translating(self.path, "advance"), self._opened() as folder, self._locked(folder, source, timeout):
             text = self._text(folder)
             whole = self._sections(text).get(source)
             before = whole if field is None else self._field(whole, source, field)
@@ -332,7 +332,7 @@ class CursorFile:
                 if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
                     return  # something else was put there, to be written to
                 if now.st_size == 0:
-                    files.own_as(fd, files.fstat(folder))
+                    files.copy_owner(fd, files.fstat(folder))
                 if now.st_size + len(told) > JOURNAL_MAX:
                     if "timed_out" in what:
                         return  # only who has the lock may put a shorter one in its place

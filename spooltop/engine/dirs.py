@@ -80,7 +80,7 @@ class SpoolDirs:
         return self._kind
 
     @property
-    def like(self) -> os.stat_result:
+    def owner_model(self) -> os.stat_result:
         """Owner, group and mode of new files and directories: owner, group and setgid of ``cur``, permission bits and sticky bit
         of ``new``. If either box is missing, those of the other box are used; if both are, those of the root."""
         if self._like is None:
@@ -92,7 +92,7 @@ class SpoolDirs:
             self._like = like
         return self._like
 
-    def own(self, *parts: str, create: bool = False) -> int | None:
+    def private_dir(self, *parts: str, create: bool = False) -> int | None:
         """A descriptor below ``.spooltop``; kept open, not to be closed by the caller. None where it is missing and ``create``
         is False. Made with owner, group, mode and setgid of ``cur``. ``OSError`` where a component is no directory, or a link.
         Before the first change, ``Refused`` where a newer spooltop has changed the format."""
@@ -102,7 +102,7 @@ class SpoolDirs:
         known = self._own.get(parts)
         if known is not None:
             return known
-        parent = self.own(*parts[:-1], create=create) if parts else self.root
+        parent = self.private_dir(*parts[:-1], create=create) if parts else self.root
         if parent is None:
             return None
         name = parts[-1] if parts else OWN
@@ -122,7 +122,7 @@ class SpoolDirs:
 
     def _check_format(self) -> None:
         """Raises the number in ``format`` to ours. ``Refused`` where it is higher."""
-        own = self.own()
+        own = self.private_dir()
         if own is None:
             return  # it is made with the number
         files, found = self.files, b""
@@ -144,7 +144,7 @@ class SpoolDirs:
             return
 
     def forget(self, *parts: str) -> None:
-        """Closes what ``own`` keeps for ``parts``: directories that come and go, as those of operations."""
+        """Closes what ``private_dir`` keeps for ``parts``: directories that come and go, as those of operations."""
         fd = self._own.pop(parts, None)
         if fd is not None:
             self.files.close(fd)
@@ -157,9 +157,9 @@ class SpoolDirs:
         fd = files.open_dir(draft, parent)
         try:
             if with_format:
-                write_new(files, fd, "format", FORMAT, self.like)
+                write_new(files, fd, "format", FORMAT, self.owner_model)
                 files.sync_dir(fd)
-            files.own_as(fd, self.like)
+            files.copy_owner(fd, self.owner_model)
         finally:
             files.close(fd)
         try:

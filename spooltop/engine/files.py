@@ -334,7 +334,7 @@ class Files:
 
     # Owner and mode
 
-    def own_as(self, fd: int, like: os.stat_result, mode: int | None = None) -> None:
+    def copy_owner(self, fd: int, like: os.stat_result, mode: int | None = None) -> None:
         """Gives an open file or directory the owner, group and mode of ``like``, or ``mode``, so that nobody is locked out.
 
         A file next to a directory takes the directory's read and write bits. Where this user may not give the owner away the

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .names import encode_host
 
-__all__ = ["Ids"]
+__all__ = ["IdGenerator"]
 
 _DIGITS_16 = 10**15
 _STEP = 2_000_000
@@ -32,7 +32,7 @@ def _random() -> str:
             _pool.extend(block[start : start + 16] for start in range(0, len(block), 16))
 
 
-class Ids:
+class IdGenerator:
     """Ids of our own, in order. Thread-safe; ``forget`` in a forked child."""
 
     def __init__(self, host: str) -> None:

@@ -56,7 +56,7 @@ class KeyRecords:
             return record if record and record.name else None
         # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
         files, keys = self._dirs.files, self._keys()
-        fd = open_shared(files, ".lock", keys, self._dirs.like)
+        fd = open_shared(files, ".lock", keys, self._dirs.owner_model)
         try:
             files.lock_write(fd, wait=True)
             record = self._read(called)
@@ -76,7 +76,7 @@ class KeyRecords:
     def create(self, key: str, name: str, *, durable: bool) -> bool:
         """Records that ``key`` is the message ``name``. False where the key has a record already."""
         data = json.dumps({"name": name, "at": self._clock()}).encode() + b"\n"
-        if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.like, durable=durable):
+        if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
             return False
         self._sweep()
         return True
@@ -91,7 +91,7 @@ class KeyRecords:
             self._find(called)
 
     def _keys(self) -> int:
-        keys = self._dirs.own(KEYS, create=True)
+        keys = self._dirs.private_dir(KEYS, create=True)
         assert keys is not None  # create=True makes it or raises
         return keys
 

@@ -22,9 +22,31 @@ from typing import NamedTuple
 from spooltop.model.vocabulary import DIED
 
 __all__ = [
-    "DIED", "GROWTH", "LATEST", "MAX_ENDED", "MAX_NAME", "MAX_NEW", "MAX_SOURCE", "TAIL_ROOM", "Name", "afresh", "back_in_new",
-    "claimable", "decode_value", "encode_host", "encode_value", "ended_value", "in_cur", "in_new", "is_mail_name", "is_own_id",
-    "may_be_mail_name", "new_id", "not_before", "parse", "put_us",
+    "DIED",
+    "GROWTH",
+    "LATEST",
+    "MAX_ENDED",
+    "MAX_NAME",
+    "MAX_NEW",
+    "MAX_SOURCE",
+    "TAIL_ROOM",
+    "Name",
+    "claimable",
+    "decode_value",
+    "encode_host",
+    "encode_value",
+    "ended_value",
+    "enqueued_us",
+    "in_cur",
+    "in_new",
+    "is_mail_name",
+    "is_own_id",
+    "may_be_mail_name",
+    "new_id",
+    "not_before",
+    "parse",
+    "requeued_name",
+    "reset_attempts",
 ]  # fmt: skip
 
 MAX_NAME = 255
@@ -72,8 +94,10 @@ class Name(NamedTuple):
 
     ``raw`` is the unchanged name; ``base`` is the name without the tail of a claim: the name in ``new`` from which it was
     claimed. ``attempts`` is the number of earlier attempts (None: a foreign name, whose attempts are not counted).
-    ``not_before``, ``put_us`` and ``claimed_us`` are µs since the epoch; ``put_us`` is the time found in the name, which a
-    foreign name may contain by chance. ``token`` and ``claimed_us`` come from a claim made by spooltop, ``pid`` from any claim;
+    ``not_before``, ``enqueued_us`` and ``claimed_us`` are µs since the epoch; ``enqueued_us`` is the time found in the name,
+    which a foreign name may contain by chance.
+
+    ``token`` and ``claimed_us`` come from a claim made by spooltop, ``pid`` from any claim;
     ``flags`` are mail flags (maildir(5)). ``ended`` says how the last attempt ended: ``exit-1``, ``signal-9``, ``timeout``,
     ``died``, the class of an exception, or None if the name does not contain it.
     """
@@ -86,7 +110,7 @@ class Name(NamedTuple):
     attempts: int | None
     not_before: int | None
     canary: bool
-    put_us: int | None
+    enqueued_us: int | None
     token: str | None
     claimed_us: int | None
     pid: int | None
@@ -224,12 +248,12 @@ def claimable(name_in_new: str) -> bool:
     return name_in_new.isascii() or len(os.fsencode(name_in_new)) <= _MAX_CLAIMABLE
 
 
-def back_in_new(name: Name, *, not_before: int | None = None, ended: str | None = None) -> str:
+def requeued_name(name: Name, *, not_before: int | None = None, ended: str | None = None) -> str:
     """The name of a claim that goes back to ``new``: an own one with its attempt counted, a foreign one as it was. A name that
     another program made too long to carry that and be claimed again stays as it was too.
 
     >>> claimed = parse("order-17,n=1,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True)
-    >>> back_in_new(claimed, ended="exit-1")
+    >>> requeued_name(claimed, ended="exit-1")
     'order-17,n=2,e=exit-1'
     """
     if not name.own:
@@ -240,11 +264,11 @@ def back_in_new(name: Name, *, not_before: int | None = None, ended: str | None 
     return back if claimable(back) else name.base
 
 
-def afresh(name: Name) -> str:
+def reset_attempts(name: Name) -> str:
     """Name in ``new`` with the attempts reset to zero. Without the reset, a message redriven at the limit would be rejected again
     at its first failure.
 
-    >>> afresh(parse("order-17,s=mail,n=9,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True))
+    >>> reset_attempts(parse("order-17,s=mail,n=9,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True))
     'order-17,s=mail,n=0'
     """
     if not name.own:
@@ -275,7 +299,7 @@ def parse(raw: str, *, claimed: bool) -> Name:
         return Name(raw, base, base, True, None, 0, None, False, int(base[:16]), token, claimed_us, pid, flags)
     found = _ATTRIBUTES.match(base)
     if found is None or (not (own_id := is_own_id(found["id"])) and found.end("id") == len(base)):
-        return Name(raw, base, base, False, None, None, None, False, put_us(base), token, claimed_us, pid, flags)
+        return Name(raw, base, base, False, None, None, None, False, enqueued_us(base), token, claimed_us, pid, flags)
     id = found["id"]
     before, ended = found["not_before"], found["ended"]
     return Name(
@@ -287,7 +311,7 @@ def parse(raw: str, *, claimed: bool) -> Name:
         int(found["attempts"] or 0),
         None if before is None else int(before),
         found["canary"] is not None,
-        put_us(base),
+        enqueued_us(base),
         token,
         claimed_us,
         pid,
@@ -296,7 +320,7 @@ def parse(raw: str, *, claimed: bool) -> Name:
     )
 
 
-def put_us(name: str) -> int | None:
+def enqueued_us(name: str) -> int | None:
     """The time at the beginning of a name, in µs since the epoch: 16 digits are µs, 10 digits are seconds, and mail has its
     µs in ``.M<µs>P`` (maildir(5))."""
     if not "0" <= name[:1] <= "9":

@@ -9,14 +9,14 @@ from spooltop.model.vocabulary import LIVE
 
 from .dirs import SpoolDirs
 from .files import Files
-from .os_errors import advice, telling
+from .os_errors import advice, translating
 
 __all__ = ["make", "open_dirs"]
 
 
 def make(root: str, files: Files, *, durable: bool) -> None:
     """Makes what is missing of the directory and its boxes; these get its owner. Raises ``SpooltopError``."""
-    with telling(root, "create"):
+    with translating(root, "create"):
         _make_root(root)
         fd = files.open_dir(root, follow=True)
         try:
@@ -28,7 +28,7 @@ def make(root: str, files: Files, *, durable: bool) -> None:
                     continue
                 inside = files.open_dir(box.value, fd)
                 try:
-                    files.own_as(inside, like)
+                    files.copy_owner(inside, like)
                 finally:
                     files.close(inside)
             if durable:

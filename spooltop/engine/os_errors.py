@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from spooltop.errors import Refused, SpoolFull, SpooltopError
 
-__all__ = ["advice", "in_words", "telling"]
+__all__ = ["advice", "translate", "translating"]
 
 _ADVICE = {
     errno.EIO: "look at the kernel's log (dmesg): the disk or its server fails; try again when it is mended",
@@ -29,15 +29,15 @@ def advice(error: OSError) -> str:
 
 
 @contextmanager
-def telling(path: str, doing: str) -> Iterator[None]:
-    """Converts an ``OSError`` raised in the block to a ``SpooltopError``, as ``in_words`` does."""
+def translating(path: str, doing: str) -> Iterator[None]:
+    """Converts an ``OSError`` raised in the block to a ``SpooltopError``, as ``translate`` does."""
     try:
         yield
     except OSError as error:
-        raise in_words(error, path, doing) from error
+        raise translate(error, path, doing) from error
 
 
-def in_words(error: OSError, path: str, doing: str) -> SpooltopError:
+def translate(error: OSError, path: str, doing: str) -> SpooltopError:
     """The error to raise for ``error`` while ``doing`` ("put", "claim"): ``SpoolFull``, ``Refused``, or the plain
     ``SpooltopError``, each with what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -24,7 +24,18 @@ from .host import MOUNTED_ONCE, Machine, command_line, is_network, process_start
 from .names import in_cur
 from .small_files import open_regular
 
-__all__ = ["ANY_MACHINE", "CONSUMERS", "THIS_MACHINE", "Hold", "Presence", "Vantage", "check_hosts", "judge", "look", "new_token"]
+__all__ = [
+    "ANY_MACHINE",
+    "CONSUMERS",
+    "THIS_MACHINE",
+    "Presence",
+    "PresenceLock",
+    "Vantage",
+    "check_hosts",
+    "judge",
+    "look",
+    "new_token",
+]  # fmt: skip
 
 CONSUMERS = "consumers"
 ANY_MACHINE = "any"
@@ -97,7 +108,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     NFS client with a write delegation keeps the lock to itself until the server's open calls it back."""
     files = dirs.files
     try:
-        consumers = dirs.own(CONSUMERS)
+        consumers = dirs.private_dir(CONSUMERS)
         if consumers is None:
             return Presence("missing")
         fd, found = open_regular(token, consumers, files=files)
@@ -208,7 +219,7 @@ def _who(presence: Presence) -> str:
     return f"pid {presence.pid}{command}"
 
 
-class Hold:
+class PresenceLock:
     """A consumer's own presence: the token and the locked descriptor, from ``take`` until ``drop`` or the end of the process."""
 
     def __init__(self, token: str, fd: int) -> None:
@@ -220,14 +231,14 @@ class Hold:
     @classmethod
     def take(
         cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False
-    ) -> Hold:
+    ) -> PresenceLock:
         """Makes and locks the presence file of a new token. ``OSError`` where it cannot be written.
 
         ``durable``: it survives power loss, so that the claims that do are known to be those of the dead.
         """
         files = dirs.files
         machine = machine or this_machine()
-        consumers = dirs.own(CONSUMERS, create=True)
+        consumers = dirs.private_dir(CONSUMERS, create=True)
         assert consumers is not None  # create=True makes it or raises
         token, fd = _locked_draft(files, consumers)
         draft = f".{token}"
@@ -248,7 +259,7 @@ class Hold:
             }
             files.write_all(fd, json.dumps(told).encode() + b"\n")
             # Whoever may read new may ask for the lock; nobody else may take one, so that nobody can make the dead look alive.
-            files.own_as(fd, dirs.like, 0o600 | (mode_like(dirs.like, False) & 0o044))
+            files.copy_owner(fd, dirs.owner_model, 0o600 | (mode_like(dirs.owner_model, False) & 0o044))
             if durable:
                 files.sync(fd)
             files.move(draft, consumers, token, consumers, unique=True)
@@ -271,7 +282,7 @@ class Hold:
         if fd < 0:
             return
         if remove:
-            consumers = dirs.own(CONSUMERS)
+            consumers = dirs.private_dir(CONSUMERS)
             if consumers is not None:
                 _remove(dirs.files, self.token, consumers)
         dirs.files.close(fd)

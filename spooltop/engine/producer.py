@@ -15,14 +15,14 @@ from .arguments import check_text
 from .atomic import open_shared
 from .counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
 from .dirs import SpoolDirs
-from .id_generator import Ids
+from .id_generator import IdGenerator
 from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
-from .os_errors import in_words
-from .tmp_writer import Data, Drafts, SourceFailed, check_data
+from .os_errors import translate
+from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
 
-__all__ = ["MessageId", "Putter"]
+__all__ = ["MessageId", "Producer"]
 
 GROUP = 32
 """From so many messages on one ``syncfs`` is cheaper than a sync of each file."""
@@ -54,7 +54,7 @@ def _message_id(id: str, duplicate: bool) -> MessageId:
     return MessageId(id, duplicate=duplicate)
 
 
-class Putter:
+class Producer:
     """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
 
     def __init__(
@@ -72,9 +72,9 @@ class Putter:
         self._new = dirs.new if dirs.new is not None else -1
         self._lock_timeout = lock_timeout
         self._keys = KeyRecords(dirs, clock, key_window)
-        self._ids = Ids(host)
-        self._drafts = Drafts(dirs)
-        self._strange = self._drafts.strange
+        self._ids = IdGenerator(host)
+        self._writer = TmpWriter(dirs)
+        self._gives_away = self._writer.gives_away
 
     def forked(self) -> None:
         """Prevents a forked child from using an id that the parent may use too; called in the child."""
@@ -86,7 +86,7 @@ class Putter:
         if source is not None or not_before is not None or canary:
             name = self._name(id, source, not_before, canary)
         try:
-            if type(data) is bytes and not self._strange:
+            if type(data) is bytes and not self._gives_away:
                 files = self._files
                 fd = files.create(name, self._tmp)
                 try:  # the same as ``write`` of drafts without the detours: most of what a producer does
@@ -99,23 +99,23 @@ class Putter:
                     finally:
                         files.close(fd)
                 except BaseException:
-                    self._drafts.discard(name)
+                    self._writer.discard(name)
                     raise
             else:
                 check_data(data)
-                self._drafts.write(name, data, durable, True)
+                self._writer.write(name, data, durable, True)
             try:
                 self._files.move(name, self._tmp, name, self._new, None, True)
             except FileNotFoundError:
                 raise self._taken_away() from None
             except OSError as error:
-                self._drafts.undelivered(error, name, None, keep=False)
+                self._writer.undelivered(error, name, None, keep=False)
             if durable:
-                self._drafts.settle(id)
+                self._writer.settle(id)
         except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
-            raise in_words(error, self._dirs.path, "put") from error
+            raise translate(error, self._dirs.path, "put") from error
         return id
 
     def _taken_away(self) -> SpooltopError:
@@ -159,31 +159,31 @@ class Putter:
         except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
-            raise in_words(error, self._dirs.path, "put") from error
+            raise translate(error, self._dirs.path, "put") from error
 
     def _put(
         self, data: Data, id: str, name: str, key: str | None, source: str | None, durable: bool, *, fresh: bool
     ) -> MessageId:
         if (known := self._known(key)) is not None:
             return self._finish(known, source, durable)
-        inode = self._drafts.write(name, data, durable, fresh)
+        inode = self._writer.write(name, data, durable, fresh)
         if key is not None:
             try:
                 if durable:
-                    self._drafts.sync_names()
+                    self._writer.sync_names()
                 while not self._keys.create(key, name, durable=durable):
                     if (known := self._known(key)) is not None:
-                        self._drafts.discard(name)
+                        self._writer.discard(name)
                         return self._finish(known, source, durable)
             except OSError:
                 if self._recorded(key, name):
                     raise  # the record stands, so the file stays too: a retry finishes the move
-                self._drafts.discard(name)
+                self._writer.discard(name)
                 raise
         try:
-            self._drafts.deliver(name, inode, keep=key is not None)
+            self._writer.deliver(name, inode, keep=key is not None)
         except FileExistsError:
-            self._drafts.discard(name)
+            self._writer.discard(name)
             if parse(name, claimed=False).id != id:
                 raise
             return MessageId(id, duplicate=True)  # the same id arrived in between, from someone who does not lock
@@ -192,7 +192,7 @@ class Putter:
                 raise self._taken_away() from None
             # another put with this key finished the move
         if durable:
-            self._drafts.settle(id, emptied=key is not None)
+            self._writer.settle(id, emptied=key is not None)
         return MessageId(id, duplicate=False)
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
@@ -211,11 +211,11 @@ class Putter:
                     check_data(data)
                     id = self._ids.next(self._clock)
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._drafts.write(name, data, durable and not together, True)))
+                    drafts.append((id, name, self._writer.write(name, data, durable and not together, True)))
                 if together:
                     self._files.sync_fs(self._new)
                 for _, name, inode in drafts:
-                    self._drafts.deliver(name, inode, keep=False)
+                    self._writer.deliver(name, inode, keep=False)
                     moved += 1
             except PutUnknown as unknown:
                 moved += 1
@@ -231,17 +231,17 @@ class Putter:
                 raise
             finally:
                 for _, name, _ in drafts[moved:]:
-                    self._drafts.discard(name)
+                    self._writer.discard(name)
             if drafts and durable:
                 try:
-                    self._drafts.settle(drafts[0][0])
+                    self._writer.settle(drafts[0][0])
                 except PutUnknown as unknown:
                     unknown.ids = tuple(id for id, _, _ in drafts)
                     raise
         except SourceFailed as failed:
             raise failed.error from None
         except OSError as error:
-            raise in_words(error, self._dirs.path, "put") from error
+            raise translate(error, self._dirs.path, "put") from error
         return [id for id, _, _ in drafts]
 
     # Steps
@@ -276,20 +276,20 @@ class Putter:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
-                self._drafts.deliver(known.name, found.st_ino, keep=True)
+                self._writer.deliver(known.name, found.st_ino, keep=True)
         except FileNotFoundError:
             pass  # delivered long ago, or just now by somebody else
         except FileExistsError:
-            self._drafts.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
+            self._writer.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
-            self._drafts.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
+            self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
         self._count(DUPLICATE, source or "")
         return MessageId(known.id, duplicate=True)
 
     def _count(self, what: str, of: str) -> None:
-        own = self._dirs.own(create=True)
+        own = self._dirs.private_dir(create=True)
         assert own is not None  # create=True makes it or raises
-        add(self._files, own, COUNTERS, self._dirs.like, (Count(self._clock(), what, of, 1),))
+        add(self._files, own, COUNTERS, self._dirs.owner_model, (Count(self._clock(), what, of, 1),))
 
     @contextmanager
     def _alone(self, id: str) -> Iterator[None]:
@@ -297,9 +297,9 @@ class Putter:
         from hashlib import sha256  # loads OpenSSL: only for those who choose ids
 
         files = self._files
-        ids = self._dirs.own("ids", create=True)
+        ids = self._dirs.private_dir("ids", create=True)
         assert ids is not None  # create=True makes it or raises
-        fd = open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.like)
+        fd = open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)
         try:
             if not lock_within(files, fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
@@ -320,11 +320,11 @@ class Putter:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):
                 raise
-            self._drafts.discard(name)  # a link or a socket: removing the name touches nothing else
+            self._writer.discard(name)  # a link or a socket: removing the name touches nothing else
             return
         try:
             if not files.write_locked(fd):
-                self._drafts.discard(name)
+                self._writer.discard(name)
         finally:
             files.close(fd)
 

@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from .dirs import SpoolDirs
 from .files import is_inode
-from .names import DIED, Name, back_in_new, parse
+from .names import DIED, Name, parse, requeued_name
 from .presence import ANY_MACHINE, CONSUMERS, Vantage, judge, look
 from .set_aside import entries, folder, reject
 
@@ -44,7 +44,7 @@ def recover(
     dead = {token for token in tokens if judge(look(dirs, token), vantage)[0] is Verdict.DEAD}
     back: list[str] = []
     set_aside = False
-    for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.put_us or 0):
+    for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.enqueued_us or 0):
         try:
             found = files.stat(claim.raw, cur)
             if not stat.S_ISREG(found.st_mode):
@@ -61,7 +61,7 @@ def recover(
                 )  # fmt: skip
                 set_aside = True
                 continue
-            files.move(claim.raw, cur, back_in_new(claim, ended=DIED), new, inode=found.st_ino)
+            files.move(claim.raw, cur, requeued_name(claim, ended=DIED), new, inode=found.st_ino)
         except FileNotFoundError:
             continue  # another recover, or an operator, was quicker
         except FileExistsError:
@@ -136,7 +136,7 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: Vantage) -> None:
     A token that is dead never claims again, but an operator's undo may put a claim of it back into ``cur``. So a file is put out
     of sight first, and comes back where a claim turned up meanwhile: without it nobody could tell that its holder is dead.
     """
-    consumers = dirs.own(CONSUMERS)
+    consumers = dirs.private_dir(CONSUMERS)
     if consumers is None:
         return
     files = dirs.files

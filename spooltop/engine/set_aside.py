@@ -24,7 +24,18 @@ from .files import Files
 from .names import MAX_NAME
 from .small_files import read_small
 
-__all__ = ["Entry", "entries", "folder", "meta_name", "read_meta", "read_shared", "reject", "remove_meta", "set_aside", "told_of"]
+__all__ = [
+    "Entry",
+    "entries",
+    "folder",
+    "meta_name",
+    "read_meta",
+    "read_metadata",
+    "read_shared",
+    "reject",
+    "remove_meta",
+    "set_aside",
+]  # fmt: skip
 
 _META_CAP = 64 * 1024
 
@@ -52,7 +63,7 @@ def folder(dirs: SpoolDirs, box: Box, operation: str, *, create: bool = False) -
     """The descriptor of an operation's directory (kept open by ``dirs``); None where it is missing and ``create`` is False."""
     if box not in ASIDE:
         raise ValueError(f"nothing is set aside in {box}")
-    return dirs.own(box.value, operation, create=create)
+    return dirs.private_dir(box.value, operation, create=create)
 
 
 def set_aside(
@@ -76,7 +87,7 @@ def set_aside(
     target = folder(dirs, box, operation, create=True)
     assert target is not None  # create=True makes it or raises
     beside = meta_name(name)
-    write_new(files, target, beside, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.like, durable=durable)
+    write_new(files, target, beside, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.owner_model, durable=durable)
     try:
         files.move(name, dir_fd, name, target, inode=inode)
     except OSError:
@@ -134,7 +145,7 @@ def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
     they cannot be read. Untrusted, like everything in a spool. Raises ``OSError`` only if a descriptor cannot be closed."""
     try:
         with _looking(dirs, entry.box, entry.operation) as target:
-            own = told_of(dirs.files, entry.name, target)
+            own = read_metadata(dirs.files, entry.name, target)
     except OSError:
         return {}
     return read_shared(dirs, entry.box, entry.operation) if own is None else own
@@ -143,13 +154,13 @@ def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
 def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
     """Reads the metadata shared by all messages of a folder that have none of their own; empty if they cannot be read."""
     try:
-        above = dirs.own(box.value)
+        above = dirs.private_dir(box.value)
     except OSError:
         return {}
-    return {} if above is None else told_of(dirs.files, operation, above) or {}
+    return {} if above is None else read_metadata(dirs.files, operation, above) or {}
 
 
-def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
+def read_metadata(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
     """Reads the metadata of ``name`` in ``dir_fd``: None if there are none, empty if they cannot be read."""
     try:
         told = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
@@ -162,7 +173,7 @@ def told_of(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
 
 def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
     """All messages set aside in ``box``, in no order. ``denied`` gets the operations whose directory gives no permission."""
-    above = dirs.own(box.value)
+    above = dirs.private_dir(box.value)
     if above is None:
         return
     for operation in dirs.files.list(above):
@@ -185,7 +196,7 @@ def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Itera
 @contextmanager
 def _looking(dirs: SpoolDirs, box: Box, operation: str) -> Iterator[int]:
     # Not by folder(): there may be more operations than descriptors.
-    above = dirs.own(box.value)
+    above = dirs.private_dir(box.value)
     if above is None or "/" in operation:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), box.value)
     fd = dirs.files.open_dir(operation, above)

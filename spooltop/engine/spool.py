@@ -24,12 +24,12 @@ from .host import this_machine
 from .limits import MAX_ATTEMPTS
 from .mail import refuse_mail
 from .opening import make, open_dirs
-from .os_errors import in_words, telling
+from .os_errors import translate, translating
 from .presence import ANY_MACHINE, check_hosts
-from .producer import MessageId, Putter
+from .producer import MessageId, Producer
 from .recovery import recover
 from .tmp_writer import Data
-from .waiting import Watch
+from .waiting import ArrivalWatch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
@@ -93,8 +93,8 @@ class Spool:
             "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
             "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
         }  # fmt: skip
-        self._watch: Watch | None = None
-        self._awaited: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._watch: ArrivalWatch | None = None
+        self._awaited: weakref.WeakSet[ArrivalWatch] = weakref.WeakSet()
         self._watching = threading.Lock()
         self._recovering = threading.Lock()
         self._ending = threading.Lock()
@@ -102,7 +102,7 @@ class Spool:
         try:
             if not as_spool:
                 refuse_mail(self._dirs)
-            self._putter = Putter(self._dirs, clock, self._host, key_window, lock_timeout)
+            self._producer = Producer(self._dirs, clock, self._host, key_window, lock_timeout)
             self._consumer = Consumer(
                 self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts, as_spool=as_spool
             )
@@ -112,7 +112,7 @@ class Spool:
             except OSError:
                 pass  # the first error is the one to report
             if isinstance(error, OSError):
-                raise in_words(error, self.path, "open") from error
+                raise translate(error, self.path, "open") from error
             raise
         self._closed = False
         _spools.add(self)
@@ -197,8 +197,8 @@ class Spool:
             durable = self.durable
         until = None if not_before is None else microseconds("not_before", not_before)
         if id is None and key is None:
-            return self._putter.put_fresh(data, source, durable, until, canary)
-        return self._putter.put(
+            return self._producer.put_fresh(data, source, durable, until, canary)
+        return self._producer.put(
             data,
             source=source,
             id=id,
@@ -222,7 +222,7 @@ class Spool:
         ...     (len(ids), ids == sorted(ids), spool.depth())
         (100, True, 100)
         """
-        return self._putter.put_many(messages, source=source, durable=self.durable if durable is None else durable)
+        return self._producer.put_many(messages, source=source, durable=self.durable if durable is None else durable)
 
     # Consumers
 
@@ -311,7 +311,7 @@ class Spool:
             watch = self._watch
             if watch is None:
                 dirs = self._dirs
-                watch = self._watch = Watch(dirs.box(Box.NEW))
+                watch = self._watch = ArrivalWatch(dirs.box(Box.NEW))
         wakes = watch.wakes
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -358,9 +358,9 @@ class Spool:
 
         check_seconds("timeout", timeout)
 
-        def opened() -> Watch:
+        def opened() -> ArrivalWatch:
             dirs = self._dirs
-            watch = Watch(dirs.box(Box.NEW))
+            watch = ArrivalWatch(dirs.box(Box.NEW))
             self._awaited.add(watch)
             return watch
 
@@ -400,7 +400,7 @@ class Spool:
         ...     spool.recover()
         []
         """
-        with self._recovering, telling(self.path, "recover"):  # one closes directories that another would be using
+        with self._recovering, translating(self.path, "recover"):  # one closes directories that another would be using
             return recover(
                 self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable,
                 max_attempts=self._max_attempts, hosts=self._hosts,
@@ -415,7 +415,7 @@ class Spool:
     def depth(self) -> int:
         """Counts the messages waiting in ``new``; inexact while others put or claim."""
         dirs = self._dirs
-        with telling(self.path, "depth"):
+        with translating(self.path, "depth"):
             return sum(1 for name in dirs.files.scan(dirs.box(Box.NEW)) if name[0] != ".")
 
     qsize = depth
@@ -437,7 +437,7 @@ class Spool:
         ...     spool.peek(), spool.peek() == spool.put(b"")
         (None, False)
         """
-        with telling(self.path, "peek"):
+        with translating(self.path, "peek"):
             return self._consumer.peek()
 
     def suppressed(self) -> dict[str, int]:
@@ -456,11 +456,11 @@ class Spool:
         (1, 0)
         """
         dirs = self._dirs
-        return locks_used(dirs.files, dirs.own(), (dirs.root,), since=self._clock() - seconds)
+        return locks_used(dirs.files, dirs.private_dir(), (dirs.root,), since=self._clock() - seconds)
 
     def _counted(self) -> list[Count]:
         dirs = self._dirs
-        own = dirs.own()
+        own = dirs.private_dir()
         return [] if own is None else read(dirs.files, own, COUNTERS)
 
     # The end
@@ -473,9 +473,9 @@ class Spool:
         self._closed = True
         consumer, gone = self._consumer, AfterClose(self.path)
         # What is under way refers to what it uses: that goes when nothing does any more, and no descriptor before.
-        self._putter = self._consumer = self._dirs = cast("Any", gone)
+        self._producer = self._consumer = self._dirs = cast("Any", gone)
         try:
-            with telling(self.path, "close"):
+            with translating(self.path, "close"):
                 consumer.close()
         finally:
             self.wake()
@@ -509,7 +509,7 @@ class Spool:
 
     def _forked(self) -> None:
         if not self._closed:
-            self._putter.forked()
+            self._producer.forked()
             self._consumer.forked()
             self._watching, self._recovering = threading.Lock(), threading.Lock()  # a thread of the parent may hold them
             if self._watch is not None:

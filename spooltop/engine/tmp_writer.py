@@ -12,15 +12,15 @@ from .dirs import SpoolDirs
 from .files import is_inode
 from .names import parse
 
-__all__ = ["Data", "Drafts", "SourceFailed", "check_data"]
+__all__ = ["Data", "SourceFailed", "TmpWriter", "check_data"]
 
 Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
 
 _CHUNK = 1 << 20
 
 
-class Drafts:
-    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``. ``strange``: what this
+class TmpWriter:
+    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``. ``gives_away``: what this
     process makes belongs to another than the spool does, and is given to its owner."""
 
     def __init__(self, dirs: SpoolDirs) -> None:
@@ -28,8 +28,8 @@ class Drafts:
         self._path = dirs.path
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
-        self._like = like = dirs.like
-        self.strange = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+        self._like = like = dirs.owner_model
+        self.gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
 
     def write(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
         """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
@@ -41,8 +41,8 @@ class Drafts:
         try:
             try:
                 files.lock_write(fd)
-                if self.strange:
-                    files.own_as(fd, self._like, self._like.st_mode & 0o664)
+                if self.gives_away:
+                    files.copy_owner(fd, self._like, self._like.st_mode & 0o664)
                 if type(data) is bytes:
                     if (written := files.write(fd, data)) != len(data):
                         files.write_rest(fd, data, written)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from .syscalls import inotify_add_watch, inotify_init
 
-__all__ = ["LONGEST", "Watch"]
+__all__ = ["LONGEST", "ArrivalWatch"]
 
 LONGEST = 2.0
 """Longest single wait, in seconds, with inotify."""
@@ -24,7 +24,7 @@ _POLLED = 0.1
 _IN_CREATE, _IN_MOVED_TO, _IN_ONLYDIR = 0x100, 0x80, 0x01000000
 
 
-class Watch:
+class ArrivalWatch:
     """Wakes when a name appears in a directory, or when ``wake`` is called. ``live`` is False where inotify is not to be had.
 
     Several threads may wait: one of them polls and wakes all the others. The descriptors are closed by ``close``, or when no

@@ -167,7 +167,7 @@ class MuteFile:
         try:
             lock = files.open_lasting(_LOCK, folder, mode=0o600)
             try:
-                files.own_as(lock, files.fstat(folder))  # by sudo it would else lock the user's own dashboard out
+                files.copy_owner(lock, files.fstat(folder))  # by sudo it would else lock the user's own dashboard out
                 files.lock(lock, wait=True)
                 targets = self._read(folder)
                 now = self._clock()

@@ -18,7 +18,7 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import in_cur
-from spooltop.engine.presence import Hold
+from spooltop.engine.presence import PresenceLock
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
@@ -48,7 +48,7 @@ def claim_all(path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         with SpoolDirs(path) as dirs:
-            token = Hold.take(dirs, now=1.0).token
+            token = PresenceLock.take(dirs, now=1.0).token
             for place, name in enumerate(sorted(os.listdir(path / "new"))):
                 os.rename(path / "new" / name, path / "cur" / in_cur(name, token, 1795222800000000 + place, 4290))
             os._exit(0)

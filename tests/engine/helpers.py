@@ -13,7 +13,7 @@ from spooltop.engine.files import Files
 
 CHANGING = frozenset(
     {
-        "create", "exchange", "keep_times", "link", "mkdir", "open_lasting", "own_as", "pwrite", "rename", "rename_noreplace",
+        "create", "exchange", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
         "replace", "rmdir", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
@@ -31,7 +31,7 @@ COMPOSED = frozenset({"has_moved", "move", "ordered", "write_all", "write_rest"}
 """Operations composed of the others. ``ordered`` reports the kind of file system and cannot fail."""
 OPERATIONS = CHANGING | SYNCING | LOOKING
 """Operations that end in a system call."""
-NEVER_FULL = (LOOKING | {"own_as"}) - {"content", "lock", "lock_write"}
+NEVER_FULL = (LOOKING | {"copy_owner"}) - {"content", "lock", "lock_write"}
 
 
 class Interposed(Files):

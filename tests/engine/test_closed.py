@@ -359,11 +359,11 @@ def test_closing_ends_the_waits_of_all_threads(tmp_path: Path, threads: list[thr
 
 def test_a_message_that_came_between_the_look_and_the_wait_is_not_missed(tmp_path: Path) -> None:
     """Another thread that polls is told of it, and takes the news from the descriptor: the wait must end all the same."""
-    from spooltop.engine.waiting import Watch
+    from spooltop.engine.waiting import ArrivalWatch
 
     (tmp_path / "new").mkdir()
     fd = os.open(tmp_path / "new", os.O_RDONLY)
-    watch = Watch(fd)
+    watch = ArrivalWatch(fd)
     seen = watch.events
     (tmp_path / "new/message").touch()
     run(lambda: watch.wait(30))  # the other thread

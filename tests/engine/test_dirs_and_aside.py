@@ -31,27 +31,27 @@ def test_missing_boxes_are_told_and_the_others_open(tmp_path: Path) -> None:
 
 
 def test_looking_makes_nothing(dirs: SpoolDirs) -> None:
-    assert dirs.own() is None and dirs.own("held", "x") is None and list(set_aside.entries(dirs, Box.HELD)) == []
+    assert dirs.private_dir() is None and dirs.private_dir("held", "x") is None and list(set_aside.entries(dirs, Box.HELD)) == []
     assert sorted(os.listdir(dirs.path)) == ["cur", "new", "tmp"]
 
 
 def test_our_own_directory_is_made_once_with_its_format(dirs: SpoolDirs) -> None:
-    fd = dirs.own("a", "b", create=True)
-    assert fd == dirs.own("a", "b") and sorted(os.listdir(dirs.path)) == [".spooltop", "cur", "new", "tmp"]
+    fd = dirs.private_dir("a", "b", create=True)
+    assert fd == dirs.private_dir("a", "b") and sorted(os.listdir(dirs.path)) == [".spooltop", "cur", "new", "tmp"]
     assert Path(dirs.path, ".spooltop/format").read_bytes() == b"2\n"
     assert sorted(os.listdir(Path(dirs.path, ".spooltop"))) == ["a", "format"]
     with SpoolDirs(dirs.path) as other:
-        assert other.own("a", "b") is not None
+        assert other.private_dir("a", "b") is not None
 
 
 def test_two_that_make_it_at_once_get_the_same(dirs: SpoolDirs) -> None:
     def race(_number: int, name: str) -> None:
         if name == "rename_noreplace" and not os.path.exists(os.path.join(dirs.path, ".spooltop")):
-            assert dirs.own(create=True) is not None
+            assert dirs.private_dir(create=True) is not None
 
     with SpoolDirs(dirs.path, Interposed(race)) as other:
-        mine = other.own(create=True)
-        theirs = dirs.own()
+        mine = other.private_dir(create=True)
+        theirs = dirs.private_dir()
         assert mine is not None and theirs is not None and os.path.samestat(os.fstat(mine), os.fstat(theirs))
     assert sorted(os.listdir(dirs.path)) == [".spooltop", "cur", "new", "tmp"]
 
@@ -59,14 +59,14 @@ def test_two_that_make_it_at_once_get_the_same(dirs: SpoolDirs) -> None:
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b"])
 def test_no_part_leads_out(dirs: SpoolDirs, name: str) -> None:
     with pytest.raises(ValueError, match="not the name"):
-        dirs.own(name, create=True)
+        dirs.private_dir(name, create=True)
 
 
 def test_a_linked_directory_of_our_own_is_not_entered(dirs: SpoolDirs, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     Path(dirs.path, ".spooltop").symlink_to(outside)
     with pytest.raises(OSError):
-        dirs.own("held", create=True)
+        dirs.private_dir("held", create=True)
     assert os.listdir(outside) == []
 
 

@@ -39,7 +39,7 @@ def test_a_foreign_name_is_all_id_and_comes_back_bare(name: str) -> None:
     assert told.id == told.base == name and told.attempts is None
     claimed = names.parse(names.in_cur(name, TOKEN, US, 77), claimed=True)
     assert (claimed.id, claimed.base, claimed.token, claimed.claimed_us, claimed.pid) == (name, name, TOKEN, US, 77)
-    assert names.back_in_new(claimed, not_before=5) == name
+    assert names.requeued_name(claimed, not_before=5) == name
 
 
 @given(on_disk)
@@ -49,7 +49,7 @@ def test_no_name_breaks_the_parser_and_a_claim_gives_back_what_was_claimed(name:
     claimed = names.parse(names.in_cur(name, TOKEN, US, 4242), claimed=True)
     assert claimed.base == name and claimed.id == told.id and claimed.token == TOKEN
     if not told.own:
-        assert names.back_in_new(claimed) == name
+        assert names.requeued_name(claimed) == name
 
 
 @given(
@@ -70,7 +70,7 @@ def test_what_was_said_is_what_is_read(
     assert (told.id, told.source, told.attempts, told.not_before, told.canary) == (id, source, attempts, not_before, canary)
     assert told.own and "/" not in name and not name.startswith(".") and name.isascii()
     assert names.not_before(name) == not_before
-    again = names.parse(names.back_in_new(names.parse(names.in_cur(name, TOKEN, US, 1), claimed=True)), claimed=False)
+    again = names.parse(names.requeued_name(names.parse(names.in_cur(name, TOKEN, US, 1), claimed=True)), claimed=False)
     assert again.ended is None
     assert (again.id, again.source, again.attempts, again.not_before, again.canary) == (id, source, attempts + 1, None, canary)
 
@@ -90,7 +90,7 @@ def test_what_is_no_ending_is_part_of_a_foreign_name(name: str) -> None:
 def test_a_name_in_new_keeps_its_limit_however_its_attempts_ended() -> None:
     id = "1795220920443125.P1234567R0123456789abcdef." + "h" * 30
     claimed = names.parse(names.in_cur(f"{id},s={'s' * 40},n=9", TOKEN, US, 1), claimed=True)
-    back = names.back_in_new(claimed, not_before=US, ended="ConnectionResetError")
+    back = names.requeued_name(claimed, not_before=US, ended="ConnectionResetError")
     assert len(back) <= names.MAX_NEW and names.parse(back, claimed=False).ended is None
 
 
@@ -110,7 +110,7 @@ def test_an_own_id_stands_as_it_is_and_needs_no_attribute() -> None:
     assert names.is_own_id(id)
     assert names.in_new(id) == id
     told = names.parse(id, claimed=False)
-    assert told.own and told.id == id and told.attempts == 0 and told.put_us == US
+    assert told.own and told.id == id and told.attempts == 0 and told.enqueued_us == US
 
 
 def test_ids_of_one_moment_in_two_containers_differ() -> None:
@@ -155,7 +155,7 @@ def test_an_attribute_after_what_we_never_write_is_part_of_the_id(name: str) -> 
     ],
 )
 def test_the_time_at_the_beginning_of_a_name(name: str, us: int | None) -> None:
-    assert names.put_us(name) == us
+    assert names.enqueued_us(name) == us
 
 
 def test_a_tail_always_fits_on_a_name_that_may_be_claimed() -> None:

@@ -15,7 +15,7 @@ from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import Files
 from spooltop.engine.host import Machine, file_system, is_network, process_start, this_machine
-from spooltop.engine.presence import Hold, Presence, Vantage, check_hosts, judge, look, new_token
+from spooltop.engine.presence import Presence, PresenceLock, Vantage, check_hosts, judge, look, new_token
 from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Verdict
 from tests.engine.helpers import in_child
@@ -37,7 +37,7 @@ def dirs(tmp_path: Path) -> Iterator[SpoolDirs]:
 
 
 def test_a_presence_tells_who_it_is_and_is_alive_until_it_is_dropped(dirs: SpoolDirs, tmp_path: Path) -> None:
-    hold = Hold.take(dirs, now=17.5, machine=HERE, command="worker --fast")
+    hold = PresenceLock.take(dirs, now=17.5, machine=HERE, command="worker --fast")
     found = look(dirs, hold.token)
     status = (tmp_path / ".spooltop/consumers" / hold.token).stat()
     assert found == Presence(
@@ -50,7 +50,7 @@ def test_a_presence_tells_who_it_is_and_is_alive_until_it_is_dropped(dirs: Spool
 
 
 def test_looking_disturbs_nobody_and_many_can_look(dirs: SpoolDirs) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     with SpoolDirs(dirs.path) as other:
         assert [look(which, hold.token).state for which in (dirs, other) * 3] == ["held"] * 6
     hold.drop(dirs, remove=True)
@@ -60,7 +60,7 @@ def test_looking_disturbs_nobody_and_many_can_look(dirs: SpoolDirs) -> None:
 def test_the_lock_ends_with_the_process(dirs: SpoolDirs) -> None:
     def work() -> None:
         with SpoolDirs(dirs.path) as mine:
-            Hold.take(mine, now=0)
+            PresenceLock.take(mine, now=0)
             os._exit(0)
 
     assert in_child(work) == 0
@@ -74,7 +74,7 @@ def test_the_lock_ends_with_the_process(dirs: SpoolDirs) -> None:
     ids=["empty", "cut off", "a list", "wrong kinds", "no text", "nested too deep"],
 )
 def test_what_a_forged_file_says_is_not_trusted(dirs: SpoolDirs, line: bytes) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
     path.write_bytes(line)
     found = look(dirs, hold.token)
@@ -84,7 +84,7 @@ def test_what_a_forged_file_says_is_not_trusted(dirs: SpoolDirs, line: bytes) ->
 
 
 def test_a_link_or_a_fifo_in_place_of_a_presence_is_unreadable(dirs: SpoolDirs, tmp_path: Path) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     folder = tmp_path / ".spooltop/consumers"
     (folder / ("a" * 32)).symlink_to(folder / hold.token)
     os.mkfifo(folder / ("b" * 32))
@@ -108,8 +108,8 @@ class NoLocks(Files):
 
 
 def test_a_file_that_has_to_be_called_back_first_is_unknown(dirs: SpoolDirs) -> None:
-    hold = Hold.take(dirs, now=0)
-    dirs.own("consumers")
+    hold = PresenceLock.take(dirs, now=0)
+    dirs.private_dir("consumers")
     dirs.files = Recalled()
     assert judge(look(dirs, hold.token), LOCAL) == (UNKNOWN, "its presence file is in use on another machine; look again")
     dirs.files = Files()
@@ -117,14 +117,14 @@ def test_a_file_that_has_to_be_called_back_first_is_unknown(dirs: SpoolDirs) -> 
 
 
 def test_where_the_lock_cannot_be_asked_for_nobody_is_dead(dirs: SpoolDirs) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     hold.drop(dirs, remove=False)
     dirs.files = NoLocks()
     assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is UNKNOWN
 
 
 def test_a_file_of_an_older_version_is_judged_by_flock(dirs: SpoolDirs) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
     told = json.loads(path.read_text())
     hold.drop(dirs, remove=False)
@@ -152,7 +152,7 @@ def test_another_device_number_is_a_later_mount_only_of_a_disk(
 
     Spool.create(tmp_path / "s", durable=False).close()
     dirs = Seen(tmp_path / "s")
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
     told = json.loads(path.read_text())
     assert (told["file_system"], judge(look(dirs, hold.token), Vantage.of(dirs))[0]) == (ours, ALIVE)
@@ -162,7 +162,7 @@ def test_another_device_number_is_a_later_mount_only_of_a_disk(
 
 
 def test_an_older_version_that_asks_by_flock_sees_a_holder(dirs: SpoolDirs) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     with Path(dirs.path, ".spooltop/consumers", hold.token).open() as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     hold.drop(dirs, remove=True)
@@ -170,7 +170,7 @@ def test_an_older_version_that_asks_by_flock_sees_a_holder(dirs: SpoolDirs) -> N
 
 @pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])
 def test_who_may_only_read_cannot_make_the_dead_look_alive(dirs: SpoolDirs, how: int) -> None:
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     hold.drop(dirs, remove=False)
     with Path(dirs.path, ".spooltop/consumers", hold.token).open() as file:
         fcntl.flock(file, how)
@@ -189,7 +189,7 @@ def test_a_presence_file_is_open_to_nobody_else_until_it_is_locked(dirs: SpoolDi
 
     before = os.umask(0)
     dirs.files = Watched()
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     os.umask(before)
     assert seen == [0o600]
     hold.drop(dirs, remove=True)
@@ -209,7 +209,7 @@ def test_a_presence_file_that_a_stranger_has_locked_is_given_up_for_another_toke
             return super().lock_write(fd, wait=wait)
 
     dirs.files = files = Raced()
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     assert os.listdir(Path(dirs.path, ".spooltop/consumers")) == [hold.token]
     assert look(dirs, hold.token).state == "held"
     os.close(files.stranger)
@@ -218,7 +218,7 @@ def test_a_presence_file_that_a_stranger_has_locked_is_given_up_for_another_toke
 
 def test_tokens_are_new_and_files_never_stand_unlocked_under_their_name(dirs: SpoolDirs) -> None:
     assert new_token() != new_token() and len(new_token()) == 32
-    hold = Hold.take(dirs, now=0)
+    hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
     assert json.loads(path.read_text())["host"] == this_machine().host
     assert stat.S_ISREG(path.stat().st_mode) and os.listdir(path.parent) == [hold.token]

@@ -19,7 +19,7 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "pwrite": lambda files, at, fd: files.pwrite(fd, b"written", 2),
     "truncate": lambda files, at, fd: files.truncate(fd, 1),
     "reserve": lambda files, at, fd: files.reserve(fd, 0, 1 << 20),
-    "own_as": lambda files, at, fd: files.own_as(fd, os.stat("b", dir_fd=at)),
+    "copy_owner": lambda files, at, fd: files.copy_owner(fd, os.stat("b", dir_fd=at)),
     "rename": lambda files, at, fd: files.rename("a", at, "c", at),
     "rename_noreplace": lambda files, at, fd: files.rename_noreplace("a", at, "c", at),
     "exchange": lambda files, at, fd: files.exchange("a", "b", at),

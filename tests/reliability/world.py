@@ -115,7 +115,7 @@ def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
             attempt = None if told.attempts is None else told.attempts + 1
             yield Row(
                 key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
-                enqueued_at=(told.put_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
+                enqueued_at=(told.enqueued_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
                 evidence=evidence,
             )  # fmt: skip
 

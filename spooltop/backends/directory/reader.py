@@ -45,12 +45,12 @@ from .operator.permission import can_change
 from .scan.age_histogram import AgeCounter
 from .scan.box_states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .scan.boxes import Boxes, DuplicateIds
-from .scan.scan import BoxScan, generation_of, quick_put_us
+from .scan.scan import BoxScan, generation_of, quick_enqueued_us
 from .scan.set_aside import Asides
 from .side_files import Beside
 from .storage.disk import disk_of, who_am_i
 from .storage.filesystem import Mount, changes_unseen, is_local
-from .storage.open_spool import Place
+from .storage.open_spool import OpenSpool
 from .storage.rows import claim_row, tried_of
 
 __all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
@@ -96,7 +96,7 @@ class DirectoryReader:
         self._least = least
         self._layout, self._read_only = self._identified(path, as_spool, layout, read_only)
         self._changed = threading.Event()
-        self._place = Place(self._path, files or Files(), monotonic)
+        self._place = OpenSpool(self._path, files or Files(), monotonic)
         self._ear = Ear(self._path, self._changed, wanted=watch, clock=clock, monotonic=monotonic, source=source)
         self._began = 0.0
         self._due: float | None = None
@@ -228,7 +228,8 @@ class DirectoryReader:
             before = self._orders.get(query.box)
             listing = NameListing(
                 query, scan.names, self._stat(query.box), now=now, complete=scan.complete and not scan.error,
-                generation=self._generation, put_us=quick_put_us, times=dict(self._boxes.times(query.box)), cancelled=cancelled,
+                generation=self._generation, enqueued_us=quick_enqueued_us, times=dict(self._boxes.times(query.box)),
+                cancelled=cancelled,
                 known=before[2] if before is not None and before[:2] == (scan.number, column) else None, box=query.box,
                 row=new_row if query.box is Box.NEW else _mail_row, progress=progress,
             )  # fmt: skip
@@ -360,7 +361,7 @@ class DirectoryReader:
         """True where messages of our own wait and no consumer of our own was ever there."""
         oldest = self._scans[Box.NEW].oldest_name
         try:
-            return oldest is not None and names.parse(oldest, claimed=False).own and dirs.own(presence.CONSUMERS) is None
+            return oldest is not None and names.parse(oldest, claimed=False).own and dirs.private_dir(presence.CONSUMERS) is None
         except OSError:
             return False
 

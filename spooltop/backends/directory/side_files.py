@@ -19,7 +19,7 @@ from .liveness.processes import Processes
 from .locks.lock_files import LockFiles, LockTable, device_of, message_locks, read_table
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
-from .storage.open_spool import Place
+from .storage.open_spool import OpenSpool
 
 __all__ = ["Beside"]
 
@@ -34,7 +34,7 @@ class Beside:
 
     def __init__(
         self,
-        place: Place,
+        place: OpenSpool,
         processes: Processes,
         *,
         clock: Callable[[], float],
@@ -82,7 +82,7 @@ class Beside:
     def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
         """Counts how often the engine's own locks were acquired, and how often they were given up, in the last five minutes."""
         try:
-            own = dirs.own()
+            own = dirs.private_dir()
         except OSError:
             own = None  # closed to this user: what cannot be seen is no trouble of the locks
         with self.folders(dirs) as folders:
@@ -91,7 +91,7 @@ class Beside:
     def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
         """Counts the puts that were suppressed because their message was already there, by source."""
         try:
-            own = dirs.own()
+            own = dirs.private_dir()
         except OSError:
             return {}  # closed to this user
         return {} if own is None else counters.total(counters.read(dirs.files, own, counters.COUNTERS), counters.DUPLICATE)

@@ -26,9 +26,9 @@ CONSUMER = """
 import sys
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.presence import Hold
+from spooltop.engine.presence import PresenceLock
 with SpoolDirs(sys.argv[1]) as dirs:
-    hold = Hold.take(dirs, now=1.0)
+    hold = PresenceLock.take(dirs, now=1.0)
     for us, name in enumerate(sys.argv[2:]):
         dirs.files.move(name, dirs.new, names.in_cur(name, hold.token, 1795222800000000 + us, 4312), dirs.cur)
     print("claimed", flush=True)
@@ -65,7 +65,7 @@ class Desk:
                 attempt = None if told.attempts is None else told.attempts + (box is Box.CUR)
                 yield Row(
                     key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
-                    enqueued_at=(told.put_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
+                    enqueued_at=(told.enqueued_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
                     evidence=evidence,
                 )  # fmt: skip
 
@@ -115,7 +115,7 @@ class Desk:
         if pid == 0:
             try:
                 with SpoolDirs(self.path) as dirs:
-                    hold = presence.Hold.take(dirs, now=1.0)
+                    hold = presence.PresenceLock.take(dirs, now=1.0)
                     assert dirs.new is not None and dirs.cur is not None
                     claim = names.in_cur(waiting, hold.token, 1795222800000000, 4312)
                     dirs.files.move(waiting, dirs.new, claim, dirs.cur)

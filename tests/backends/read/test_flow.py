@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.events.flow import FlowCounter, difference
 from spooltop.backends.directory.events.traffic import Traffic
-from spooltop.backends.directory.events.watcher import Batch, Heard
+from spooltop.backends.directory.events.watcher import EventBatch, Heard
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import Asides
 from spooltop.model.observation import Completion
@@ -25,14 +25,14 @@ LATER = f"{NEW},n=1,c={TOKEN}.1795220926443125:2,P7"
 AGAIN = f"{NEW},n=1"
 
 
-def batch(new: str = "", cur: str = "", from_new: str = "", from_cur: str = "") -> Batch:
+def batch(new: str = "", cur: str = "", from_new: str = "", from_cur: str = "") -> EventBatch:
     def sets(in_new: str, in_cur: str) -> dict[Box, set[str]]:
         return {Box.NEW: {in_new} if in_new else set(), Box.CUR: {in_cur} if in_cur else set()}
 
-    return Batch(10.0, sets(new, cur), sets(from_new, from_cur))
+    return EventBatch(10.0, sets(new, cur), sets(from_new, from_cur))
 
 
-def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozenset()) -> tuple[int, int, int, int]:
+def count(*batches: EventBatch, in_new: bool = False, aside: frozenset[str] = frozenset()) -> tuple[int, int, int, int]:
     """arrived, claimed, retried, done"""
     counter = FlowCounter(lambda _: in_new)
     counter.begin(0.0)
@@ -64,7 +64,7 @@ def count(*batches: Batch, in_new: bool = False, aside: frozenset[str] = frozens
         ([batch(new="plain"), batch(from_new="plain", cur="plain:2,P4"), batch(from_cur="plain:2,P4")], (1, 1, 0, 1)),
     ],
 )
-def test_counts(batches: list[Batch], expected: tuple[int, int, int, int]) -> None:
+def test_counts(batches: list[EventBatch], expected: tuple[int, int, int, int]) -> None:
     assert count(*batches) == expected
 
 
@@ -164,7 +164,7 @@ def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[
                     names[number] = f"{ids[number]},s=email{suffix}"
                     new.add(names[number])
             if cut:
-                counter.add(Batch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
+                counter.add(EventBatch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
                 new, cur, from_new, from_cur = set(), set(), set(), set()
                 flow = counter.take(float(time), exact=True, measured=True)
                 ways = sorted((one.claimed_at, one.gone_at) for one in flow.completions)
@@ -195,7 +195,7 @@ def test_of_two_claims_in_one_batch_the_last_is_remembered() -> None:
     for order in ([first, second], [second, first]):
         counter = FlowCounter(lambda _: False)
         counter.begin(0.0)
-        counter.add(Batch(1.0, {Box.NEW: {"order", "order,n=1"}, Box.CUR: dict.fromkeys(order).keys()},
+        counter.add(EventBatch(1.0, {Box.NEW: {"order", "order,n=1"}, Box.CUR: dict.fromkeys(order).keys()},
                           {Box.NEW: {"order", "order,n=1"}, Box.CUR: {first}}))  # fmt: skip
         assert counter.last_claim_at == 1795220925.443131
 

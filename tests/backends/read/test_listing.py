@@ -15,7 +15,7 @@ from spooltop.backends.directory.listing.listing import NameListing, RowListing,
 from spooltop.backends.directory.listing.sorting import ordered
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
-from spooltop.backends.directory.scan.scan import quick_put_us
+from spooltop.backends.directory.scan.scan import quick_enqueued_us
 from spooltop.errors import UsageError
 from spooltop.model.protocols import Listing, ListQuery, Sort
 from spooltop.model.query import parse
@@ -177,8 +177,8 @@ class Rows(NameListing):
 
         cls.made = 0
         return cls(
-            ListQuery(Box.NEW, filter, sort), packed, lambda raw: None, now=0.0, complete=True, generation=1, put_us=quick_put_us,
-            times={}, cancelled=lambda: False, row=row,
+            ListQuery(Box.NEW, filter, sort), packed, lambda raw: None, now=0.0, complete=True, generation=1,
+            enqueued_us=quick_enqueued_us, times={}, cancelled=lambda: False, row=row,
         )  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_names_decide_what_rows_would(filter: str, older_than: float | None, tri
     looked = os.stat(__file__)
     listing = NameListing(
         ListQuery(Box.NEW, filter, selection=selection), packed, lambda raw: looked, now=NOW, complete=True, generation=1,
-        put_us=quick_put_us, times={}, cancelled=lambda: False,
+        enqueued_us=quick_enqueued_us, times={}, cancelled=lambda: False,
     )  # fmt: skip
     wanted = parse(filter)
     rows = [replace(new_row(name, looked), note="") for name in names]

@@ -10,7 +10,7 @@ import pytest
 from spooltop.backends.directory.listing.order import Order, Values, by_column
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
-from spooltop.backends.directory.scan.scan import quick_put_us
+from spooltop.backends.directory.scan.scan import quick_enqueued_us
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.vocabulary import Box
 
@@ -20,7 +20,7 @@ NAMES = [
 ]
 STRANGE = ["late", "ü,s=email,n=3", "a%20b,s=bot,n=0", "1795220920000007.1.vm"]
 SIZES = {name: len(name) * 31 % 17 for name in NAMES + STRANGE if name != "late"}
-VALUES = Values(quick_put_us, {"late": 1795220920000500}, SIZES.get)
+VALUES = Values(quick_enqueued_us, {"late": 1795220920000500}, SIZES.get)
 COLUMNS = ["age", "held", "size", "source", "tries", "name"]
 
 

@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import Box
 
 from .operator_moves import OperatorMoves
 from .short_lived import Through, came_and_went
-from .watcher import Batch
+from .watcher import EventBatch
 
 __all__ = ["FlowCounter", "difference"]
 
@@ -29,9 +29,9 @@ _PASSAGES = 100
 """Samples that one look tells at least, where it has so many."""
 
 
-def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Batch:
+def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> EventBatch:
     """The batch of events that two scans of (``new``, ``cur``) amount to. What came and went in between is not in it."""
-    return Batch(
+    return EventBatch(
         at,
         {Box.NEW: set(after[0] - before[0]), Box.CUR: set(after[1] - before[1])},
         {Box.NEW: set(before[0] - after[0]), Box.CUR: set(before[1] - after[1])},
@@ -82,7 +82,7 @@ class FlowCounter:
         self._returns: deque[Return] = deque(maxlen=_RETURNS)
         self._sources: Counter[str] = Counter()
 
-    def add(self, batch: Batch, aside: Set[str] = frozenset()) -> None:
+    def add(self, batch: EventBatch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
         through, names = came_and_went(batch, self._turn)
         in_new = self._in_new if batch.back is None else batch.back.__contains__
@@ -118,14 +118,14 @@ class FlowCounter:
         if self.last_claim_at is None or last > self.last_claim_at:
             self.last_claim_at = last
 
-    def _leaves(self, id: str, batch: Batch, name: Name, claimed_at: float | None) -> None:
-        put_at = _seconds(name.put_us)
+    def _leaves(self, id: str, batch: EventBatch, name: Name, claimed_at: float | None) -> None:
+        put_at = _seconds(name.enqueued_us)
         if batch.late:
             put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
         self._back(id)  # it had not gone yet, as it seemed before: a claim of another kind of consumer says nothing of its time
         self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, name.source, name.attempts if name.token else None)
 
-    def _count(self, id: str, moved: _Moves, batch: Batch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
+    def _count(self, id: str, moved: _Moves, batch: EventBatch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         operators = self._operators
         put_back: list[Name] = []
         came: list[Name] = []
@@ -158,7 +158,7 @@ class FlowCounter:
         else:
             self._count_foreign(id, moved, batch, limbo, in_new, back=back)
 
-    def _count_exact(self, id: str, moved: _Moves, batch: Batch, limbo: _Gone | None, *, back: bool) -> None:
+    def _count_exact(self, id: str, moved: _Moves, batch: EventBatch, limbo: _Gone | None, *, back: bool) -> None:
         """Names of our own count their attempts, so that each return is told by them, in whatever order and however quick."""
         came, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
         returns = sorted((name for name in came if name.attempts), key=lambda name: name.attempts or 0)
@@ -191,7 +191,7 @@ class FlowCounter:
         self,
         id: str,
         moved: _Moves,
-        batch: Batch,
+        batch: EventBatch,
         limbo: _Gone | None,
         in_new: Callable[[str], bool],
         *,

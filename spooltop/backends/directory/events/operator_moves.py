@@ -61,12 +61,12 @@ class OperatorMoves:
         """Reads what was added since the last look; the first look only notes where the journals end."""
         first = not self._read
         try:
-            own = dirs.own()
+            own = dirs.private_dir()
         except OSError:
             own = None  # closed to this user: events and names tell what they can
         if own is not None:
             self._follow("spool", JOURNAL, own, first)
-        if os.geteuid() == 0 and dirs.like.st_uid != 0:
+        if os.geteuid() == 0 and dirs.owner_model.st_uid != 0:
             self._follow("root", os.path.join(state_of(self._state_dir, dirs.path), JOURNAL), None, first)
         self._read.setdefault("", (0, 0))
 

@@ -13,7 +13,7 @@ from spooltop.engine.names import Name
 from spooltop.model.observation import Completion
 from spooltop.model.vocabulary import Box
 
-from .watcher import Batch
+from .watcher import EventBatch
 
 __all__ = ["Through", "came_and_went"]
 
@@ -65,14 +65,14 @@ class Through:
 
     def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
         """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
-        for _, id, put_us, _, _, claimed_us in list(self.found.values())[::step]:
+        for _, id, enqueued_us, _, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
                 # What is late is no sample of how long anything takes; and when within a batch it was claimed only a claim tells.
-                put_at = None if self.late else int(put_us) / 1e6
+                put_at = None if self.late else int(enqueued_us) / 1e6
                 yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
 
 
-def came_and_went(batch: Batch, turn: int) -> tuple[Through, list[tuple[bool, set[str], str]]]:
+def came_and_went(batch: EventBatch, turn: int) -> tuple[Through, list[tuple[bool, set[str], str]]]:
     """Messages of our own, in their plain form, that came and went within the batch; and the names that are left: (whether
     claimed, names, what they did)."""
     came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())

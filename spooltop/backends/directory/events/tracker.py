@@ -14,9 +14,9 @@ from spooltop.model.row import Row
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
-from ..scan.scan import BoxScan, quick_put_us
+from ..scan.scan import BoxScan, quick_enqueued_us
 from ..scan.set_aside import Asides
-from .watcher import Batch
+from .watcher import EventBatch
 
 __all__ = ["FOLLOWED_AT_MOST", "Follower"]
 
@@ -58,7 +58,7 @@ class Follower:
         self._aside: dict[str, Box] = {}
         self._aside_of = -1
 
-    def hear(self, batches: Iterable[Batch]) -> None:
+    def hear(self, batches: Iterable[EventBatch]) -> None:
         """Takes in the events since the last look."""
         for batch in batches:
             for raw in self._heard(batch.added.get(Box.NEW, ())):
@@ -154,7 +154,7 @@ class Follower:
         mine: list[tuple[int, str, str]] = []
         for id in waiting:
             raw = self._tracks[id].new or ""
-            when = quick_put_us(raw)
+            when = quick_enqueued_us(raw)
             when = times.get(raw) if when is None else when
             self._tracks[id].place = None
             if when is not None:
@@ -168,7 +168,7 @@ class Follower:
         for raw in new.names:
             if raw[16:17] == "." and raw[:16] > last and raw[:16].isdecimal():
                 continue  # the usual form: as text it sorts as the number does
-            when = quick_put_us(raw)
+            when = quick_enqueued_us(raw)
             when = times.get(raw) if when is None else when
             if when is not None and (key := (when, raw)) < keys[-1]:
                 older[bisect_right(keys, key)] += 1
@@ -189,7 +189,7 @@ class Follower:
             if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
                 gone = track.missing_at if track.left_at is None else track.left_at
         waiting = box is Box.NEW
-        put = quick_put_us(id)
+        put = quick_enqueued_us(id)
         return TrackedMessage(
             id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
             track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,

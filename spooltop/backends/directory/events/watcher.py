@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Box
 
 from .inotify import Events, inotify_source
 
-__all__ = ["Batch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
+__all__ = ["EventBatch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
@@ -38,7 +38,7 @@ Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """Names added and deleted at about one moment (``at``: epoch seconds), by box and unordered. ``back`` holds the names that
     were both added to ``new`` and deleted from it and are there at the end; None where that is not known. ``late``: all of it may
     have happened seconds earlier, because this process was stopped or not scheduled."""
@@ -70,7 +70,7 @@ class Heard:
     (``reason`` says why; empty: it has only begun). ``restarted``: something was lost, everything is to be listed again.
     ``until``: what happened until then has been heard, epoch seconds; None before anybody listened."""
 
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[EventBatch, ...] = ()
     exact: bool = False
     listening: bool = False
     reason: str = ""
@@ -96,7 +96,7 @@ def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[C
 
 @dataclass(slots=True)
 class _Shared:
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[EventBatch] = field(default_factory=list)
     exact: bool = False
     listening: bool = False
     reason: str = ""
@@ -198,7 +198,7 @@ class Watcher:
             if events.ended:
                 raise OSError("a watched directory was removed")
 
-    def _batch(self, events: Events, boxes: Mapping[str, Box], at: float) -> Batch | None:
+    def _batch(self, events: Events, boxes: Mapping[str, Box], at: float) -> EventBatch | None:
         added = {boxes[path]: _told(names) for path, names in events.added.items() if names}
         deleted = {boxes[path]: _told(names) for path, names in events.deleted.items() if names}
         if not any(added.values()) and not any(deleted.values()):
@@ -207,7 +207,7 @@ class Watcher:
         in_cur: Set[str] = (events.back or {}).get(self._paths.get(Box.CUR, ""), frozenset())
         repeats = {boxes[path]: often for path, often in events.repeats.items() if often}
         gone_again = {boxes[path]: often for path, often in events.gone_again.items() if often}
-        return Batch(at, added, deleted, back, events.late > _LATE, in_cur, repeats, gone_again)
+        return EventBatch(at, added, deleted, back, events.late > _LATE, in_cur, repeats, gone_again)
 
 
 def _told(names: set[str]) -> set[str]:

@@ -85,7 +85,7 @@ class SpoolLogs:
     def __init__(self, dirs: SpoolDirs, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
         self._dirs = dirs
         self._files = files
-        self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.like.st_uid != 0
+        self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.owner_model.st_uid != 0
         self._state = state_of(state_dir, dirs.path)
         self._state_fd: int | None = None
 
@@ -141,8 +141,8 @@ class SpoolLogs:
 
     def _log(self, name: str, *, outside: bool, create: bool) -> AppendLog | None:
         if not outside:
-            own = self._dirs.own(create=create)
-            return None if own is None else AppendLog(self._files, own, name, self._dirs.like)
+            own = self._dirs.private_dir(create=create)
+            return None if own is None else AppendLog(self._files, own, name, self._dirs.owner_model)
         if self._state_fd is None:
             try:
                 self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)

@@ -33,7 +33,7 @@ Stat = Callable[[str], os.stat_result | None]
 def new_row(raw: str, found: os.stat_result | None) -> Row:
     """The row of a message in ``new``; ``found`` None: it has gone since."""
     name = grammar.parse(raw, claimed=False)
-    put_at = name.put_us / 1e6 if name.put_us is not None else None
+    put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
     note = ""
     if found is None:
         note = "gone since"
@@ -146,7 +146,7 @@ class NameListing:
         now: float,
         complete: bool,
         generation: int,
-        put_us: Callable[[str], int | None],
+        enqueued_us: Callable[[str], int | None],
         times: Mapping[str, int],
         cancelled: Callable[[], bool],
         known: Order | None = None,
@@ -162,7 +162,7 @@ class NameListing:
         self._box = box
         self._row = row
         self.timed = False
-        values = Values(put_us, times, self._size)
+        values = Values(enqueued_us, times, self._size)
         self.order = known
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")

@@ -42,7 +42,7 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
     fd = -1
     try:
         if operation:
-            above = dirs.own(box.value)
+            above = dirs.private_dir(box.value)
             if above is None:
                 raise FileNotFoundError(2, "gone")
             folder = os.open(operation, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
@@ -72,7 +72,7 @@ def facts_of(
 ) -> tuple[tuple[str, str], ...]:
     """Lines for the detail. ``row`` is the row as judged, if it was; ``sentence`` gives the evidence on a token in full."""
     name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
-    told_us = name.put_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
+    told_us = name.enqueued_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
     put_at = found.st_mtime if told_us is None else told_us / 1e6
     facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name tells no time)"))]
     if box is Box.CUR:

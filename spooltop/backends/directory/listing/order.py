@@ -22,7 +22,7 @@ _SORTED_AT_MOST = 100_000
 _PIECE = 16_384
 _TEXTS_AT_ONCE = 262_144
 _TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
-"""Captures the time at the front of each name of a chunk, in the form that ``scan.quick_put_us`` tries first; else nothing."""
+"""Captures the time at the front of each name of a chunk, in the form that ``scan.quick_enqueued_us`` tries first."""
 
 
 class Order(NamedTuple):
@@ -44,16 +44,16 @@ class Order(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Sources of the column values of a message. ``put_us`` returns the time in a name (µs), ``times`` holds the times of names
-    without one, ``size`` returns None for a message that has gone."""
+    """Sources of the column values of a message. ``enqueued_us`` returns the time in a name (µs), ``times`` holds the times of
+    names without one, ``size`` returns None for a message that has gone."""
 
-    put_us: Callable[[str], int | None]
+    enqueued_us: Callable[[str], int | None]
     times: Mapping[str, int]
     size: Callable[[str], int | None]
 
     def of(self, column: str, raw: str) -> float | str | None:
         if column in ("age", "held"):
-            when = self.put_us(raw)
+            when = self.enqueued_us(raw)
             when = self.times.get(raw) if when is None else when
             return None if when is None else float(when)  # floats hold µs of this millennium exactly, and are compared fastest
         if column == "size":

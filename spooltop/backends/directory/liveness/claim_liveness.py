@@ -148,7 +148,7 @@ class Owners:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
         cannot be read."""
         try:
-            folder = dirs.own(presence.CONSUMERS)
+            folder = dirs.private_dir(presence.CONSUMERS)
             if folder is None:
                 return None
             tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]

@@ -269,7 +269,7 @@ class TmpFiles:
 def _row(raw: str, found: os.stat_result) -> Row:
     """The row of a file, not judged. What a foreign name begins with is not when it was written: there the last write counts."""
     name = grammar.parse(raw, claimed=False)
-    began = name.put_us / 1e6 if name.put_us is not None and grammar.is_own_id(name.id) else found.st_mtime
+    began = name.enqueued_us / 1e6 if name.enqueued_us is not None and grammar.is_own_id(name.id) else found.st_mtime
     return Row(
         key=(Box.TMP.value, raw),
         box=Box.TMP,

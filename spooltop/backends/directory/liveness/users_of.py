@@ -31,7 +31,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
     box, operation, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     with _telling(shown):
-        above = dirs.own(box.value) if operation else dirs.box(box)
+        above = dirs.private_dir(box.value) if operation else dirs.box(box)
         if above is None:
             raise FileNotFoundError(2, "gone")
         folder = os.open(operation or ".", _FOLDER, dir_fd=above)
@@ -40,7 +40,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
             parsed = names.parse(name, claimed=True) if box is Box.CUR else None
             token = parsed.token if parsed is not None else None
             since = parsed.claimed_us / 1e6 if parsed is not None and parsed.claimed_us is not None else None
-            consumers = dirs.own(CONSUMERS) if token is not None else None
+            consumers = dirs.private_dir(CONSUMERS) if token is not None else None
             if token is not None and consumers is not None:
                 asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
             return holders_of(shown, asked, processes, user=user_name(os.geteuid()))

@@ -175,7 +175,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
         try:
             files.write_all(fd, who)
             if stat.S_ISREG(found.st_mode):
-                files.own_as(fd, found)
+                files.copy_owner(fd, found)
             files.sync(fd)  # empty after a power cut, nothing would tell that its holder is gone
         finally:
             files.close(fd)

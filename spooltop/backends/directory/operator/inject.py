@@ -70,7 +70,7 @@ class Payload:
         """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
         if self._text is not None:
             told = names.parse(name, claimed=False)
-            at = (told.put_us or 0) // 1_000_000
+            at = (told.enqueued_us or 0) // 1_000_000
             words = {"n": number, "count": self._count, "id": told.id, "source": self.source or "", "time": at}
             return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
         if self._size is not None:
@@ -104,7 +104,7 @@ def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
         made = True
         try:
             ino = files.fstat(fd).st_ino
-            files.own_as(fd, dirs.like, dirs.like.st_mode & 0o664)
+            files.copy_owner(fd, dirs.owner_model, dirs.owner_model.st_mode & 0o664)
             files.lock_write(fd)
             files.write_all(fd, data)
             files.sync(fd)

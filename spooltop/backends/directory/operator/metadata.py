@@ -62,7 +62,7 @@ class MetaWriter:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
-            above, common = self._dirs.own(box.value), self._common[box, folder]
+            above, common = self._dirs.private_dir(box.value), self._common[box, folder]
             if above is None or self._sight.there(set_aside.meta_name(folder), above) is False:
                 self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
         self._covered.clear()
@@ -97,19 +97,19 @@ class MetaWriter:
 
     def _lies_there(self, box: Box, folder: str) -> int | None:
         """The inode of the common metadata beside ``folder``."""
-        above = self._dirs.own(box.value)
+        above = self._dirs.private_dir(box.value)
         return None if above is None else self._sight.inode(set_aside.meta_name(folder), above)
 
     def _write_common(self, box: Box, folder: str, words: str) -> int:
         """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
         messages. Raises ``OSError``, and leaves nothing then."""
-        above = self._dirs.own(box.value, create=True)
+        above = self._dirs.private_dir(box.value, create=True)
         assert above is not None  # create=True makes it or raises
         fd = self._files.create(set_aside.meta_name(folder), above)
         try:
             try:
                 self._files.write_all(fd, f"{words}}}\n".encode())
-                self._files.own_as(fd, self._dirs.like)
+                self._files.copy_owner(fd, self._dirs.owner_model)
                 self._files.sync(fd)
                 inode = self._files.fstat(fd).st_ino
             finally:
@@ -167,7 +167,7 @@ class MetaWriter:
 
     def _make_fit(self, fd: int, folder: int) -> None:
         """Gives the metadata their owner and mode, and finds out whether new files in this folder have them from the start."""
-        like, born = self._dirs.like, self._files.fstat(fd)
-        self._files.own_as(fd, like)
+        like, born = self._dirs.owner_model, self._files.fstat(fd)
+        self._files.copy_owner(fd, like)
         if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
             self._fit.add(folder)

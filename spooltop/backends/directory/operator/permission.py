@@ -98,7 +98,7 @@ def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
     can be made, or there is nothing to take from."""
     name = f"{OWN}/{box.value}"
     try:
-        own = dirs.own()
+        own = dirs.private_dir()
         found = None if own is None else dirs.files.stat(box.value, own)
     except FileNotFoundError:
         return None

@@ -73,12 +73,12 @@ def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operat
 @contextmanager
 def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
     """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
-    own = dirs.own(create=True)
+    own = dirs.private_dir(create=True)
     assert own is not None  # create=True makes it or raises
     try:
         files.stat(_LOCK, own)
     except FileNotFoundError:
-        make_file(files, own, _LOCK, dirs.like)
+        make_file(files, own, _LOCK, dirs.owner_model)
     fd = files.open_lasting(_LOCK, own)
     try:
         plain_now(files, fd, own, _LOCK)

@@ -18,7 +18,7 @@ def requeue_name(told: names.Name) -> str:
     flags of mail (``:2,S``) are a tail in a mail folder only."""
     if told.token is None and told.pid is None:
         return told.raw
-    return names.back_in_new(told, ended=names.DIED)
+    return names.requeued_name(told, ended=names.DIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +92,4 @@ def _in_new(box: Box, told: names.Name, origin: Json) -> str:
     if box is not Box.REJECTED:
         return told.raw if origin == Box.NEW and box in ASIDE else requeue_name(told)
     # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-    return names.afresh(names.parse(told.raw, claimed=False) if origin == Box.NEW else told)
+    return names.reset_attempts(names.parse(told.raw, claimed=False) if origin == Box.NEW else told)

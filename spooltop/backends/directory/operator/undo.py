@@ -194,7 +194,7 @@ def _row(place: Place) -> tuple[Row, str | None]:
     key = f"{place.folder}/{place.name}" if place.folder else place.name
     row = Row(
         key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
-        enqueued_at=None if told.put_us is None else told.put_us / 1e6, canary=told.canary, ended=told.ended,
+        enqueued_at=None if told.enqueued_us is None else told.enqueued_us / 1e6, canary=told.canary, ended=told.ended,
         attempt=told.attempts if told.attempts is None or told.token is None else told.attempts + 1,
     )  # fmt: skip
     return row, told.token if place.box is Box.CUR else None

@@ -12,7 +12,7 @@ from itertools import pairwise
 from spooltop.engine import names as grammar
 from spooltop.model.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
 
-from .scan import BoxScan, quick_put_us
+from .scan import BoxScan, quick_enqueued_us
 
 __all__ = ["AgeCounter"]
 
@@ -56,7 +56,7 @@ class AgeCounter:
         within = random.Random(0)  # a place within each step: a fixed one would beat with what comes in turns
         for turn in range(self._of if whole else _LOOKED_AT):
             raw = scan.names[turn if whole else int((turn + within.random()) * step)]
-            put_us = quick_put_us(raw)
+            enqueued_us = quick_enqueued_us(raw)
             source = None
             if ",s=" in raw:
                 form = raw[16:17] == ".", raw.partition(",")[2]
@@ -64,12 +64,12 @@ class AgeCounter:
                     told[form] = grammar.parse(raw, claimed=False).source
                 source = told[form]
             totals[source] += 1
-            if put_us is None:
-                put_us = times.get(raw)
-            if put_us is None:
+            if enqueued_us is None:
+                enqueued_us = times.get(raw)
+            if enqueued_us is None:
                 self._undated += 1
             else:
-                put_at.setdefault(source, []).append(put_us / 1e6)
+                put_at.setdefault(source, []).append(enqueued_us / 1e6)
         self._sources = len(totals)
         self._all = array("d", sorted(at for each in put_at.values() for at in each))
         ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0] or ""))[:_SOURCES]

@@ -15,7 +15,7 @@ from spooltop.engine.syscalls import HAS_GETDENTS
 from . import getdents
 from .packed_names import PackedNames
 
-__all__ = ["BoxScan", "Generation", "generation_of", "quick_put_us", "scan_box"]
+__all__ = ["BoxScan", "Generation", "generation_of", "quick_enqueued_us", "scan_box"]
 
 _STRANGE_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
@@ -68,11 +68,11 @@ def generation_of(fd: int) -> Generation:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def quick_put_us(name: str) -> int | None:
-    """The time at the front of a name, as ``names.put_us``; the usual form first."""
+def quick_enqueued_us(name: str) -> int | None:
+    """The time at the front of a name, as ``names.enqueued_us``; the usual form first."""
     if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
         return int(name[:16])
-    return names.put_us(name)
+    return names.enqueued_us(name)
 
 
 def scan_box(
@@ -182,7 +182,7 @@ class _Tally:
         if raw[16:17] == b"." and raw[:16].isdigit():
             self._first = min(self._first, raw)  # the usual form: as text it sorts as the number does
             return
-        when = names.put_us(name)
+        when = names.enqueued_us(name)
         if when is None:
             when = self._known.get(name)
             if when is None and len(self.kept) < _UNTIMED_AT_MOST:

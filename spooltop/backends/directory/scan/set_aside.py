@@ -79,7 +79,7 @@ class Asides:
 
     def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[tuple[Box, str], _Folder]) -> BoxState:
         try:
-            above = dirs.own(box.value)
+            above = dirs.private_dir(box.value)
             if above is None:
                 return BoxState(box, 0, True, 0, False, None, "", as_of)
             operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
@@ -142,7 +142,7 @@ class Asides:
         row = aside_row(box, operation, raw)
         folder = -1
         try:
-            above = dirs.own(box.value)
+            above = dirs.private_dir(box.value)
             if above is None:
                 return replace(row, note="gone since")
             folder = os.open(operation, _FLAGS, dir_fd=above)

@@ -22,7 +22,7 @@ def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
     """Takes away the folder of an operation if nothing is in it. Only for the trash: into the folders of other boxes a consumer
     that runs may be setting aside."""
     try:
-        above = dirs.own(box.value)
+        above = dirs.private_dir(box.value)
         if above is not None:
             dirs.forget(box.value, folder)
             with suppress(FileNotFoundError):  # who took it away was cut off

@@ -30,7 +30,7 @@ def known_of(folders: Folders, place: Place) -> dict[str, Json]:
         folder = folders.of(place.box, place.folder)
     except OSError:
         return {}
-    own = set_aside.told_of(folders.files, place.name, folder.fd)
+    own = set_aside.read_metadata(folders.files, place.name, folder.fd)
     return folders.shared(place.box, place.folder) if own is None else plain_meta(own)
 
 

@@ -11,12 +11,12 @@ from spooltop.model.vocabulary import Box
 
 from .filesystem import Mount, mount_of
 
-__all__ = ["Place"]
+__all__ = ["OpenSpool"]
 
 _MOUNT_FOR = 5.0
 
 
-class Place:
+class OpenSpool:
     """Descriptors of one spool and of its parent directory, and its mount. ``monotonic`` is a clock that only runs forward."""
 
     def __init__(self, path: str, files: Files, monotonic: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ def _same(dirs: SpoolDirs) -> bool:
     if dirs.moved() or not all(_still_closed(dirs, box) for box in dirs.swapped()):
         return False
     try:
-        own = dirs.own()
+        own = dirs.private_dir()
     except OSError:
         return True  # beside the boxes is something that is none of ours
     return own is None or os.fstat(own).st_nlink > 0

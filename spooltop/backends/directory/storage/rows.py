@@ -24,7 +24,7 @@ def kind_of_file(found: os.stat_result) -> str:
 def claim_row(name: Name, found: os.stat_result | None) -> Row:
     """The row of a name in ``cur``, not judged; ``found`` None: it has gone since. ctime moves with chmod and restores, so
     what it tells of the claim is a bound."""
-    put_at = None if name.put_us is None else name.put_us / 1e6
+    put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
     claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
     note = ""
     if found is None:
@@ -77,7 +77,7 @@ def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None,
         box=box,
         id=name.id,
         name=raw,
-        enqueued_at=None if name.put_us is None else name.put_us / 1e6,
+        enqueued_at=None if name.enqueued_us is None else name.enqueued_us / 1e6,
         in_box_since=since,
         source=name.source,
         attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
