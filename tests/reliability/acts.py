@@ -47,7 +47,7 @@ FIRST = {
     **dict.fromkeys(("undo", "empty the trash", "restore"), ("purge", "ROOT", "--box", "new", "ALL", "--yes")),
     "release": ("hold", "ROOT", "--box", "new", "ALL", "--yes"),
 }
-"""What is done before the act, with no part in it."""
+"""Commands run before the act that are not part of it."""
 
 
 def _reject(spool: Spool) -> int:
@@ -142,7 +142,8 @@ class Ground:
         return do(self.words(*words), out, err), out.getvalue(), err.getvalue()
 
     def census(self) -> dict[str, list[str]]:
-        """Where each message stands, by what it says. What is whole nowhere goes by ``?``; ``tmp`` is nobody's place."""
+        """Maps each message, by its content, to its places. A message that is whole nowhere goes by ``?``; ``tmp`` does not
+        count."""
         found: dict[str, dict[int, str]] = {}
         aside = self.root / ".spooltop"
         for path in [*self.root.glob("new/*"), *self.root.glob("cur/*"), *aside.glob("held/*/[!.]*"),
@@ -154,7 +155,7 @@ class Ground:
         return {label: sorted(places.values()) for label, places in found.items()}
 
     def lost(self) -> list[str]:
-        """What is not in exactly one place."""
+        """Returns the messages that are not in exactly one place."""
         census = self.census()
         wrong = [f"{places} hold a part of a message" for label, places in census.items() if label == "?"]
         for label in LABELS:
@@ -196,7 +197,7 @@ class Ground:
         return begun[self.act]()
 
     def finish(self) -> list[str]:
-        """What is wrong once it was done again, or taken back."""
+        """Does the act again, or takes it back, and returns what is wrong afterwards."""
         wrong = []
         code, _, err = self._told("ops", "ROOT")
         if code not in (0, 4):
@@ -217,7 +218,7 @@ class Ground:
         return wrong + self.lost()
 
     def _injected_taken_back(self) -> list[str]:
-        """One that was cut off is taken back, as far as it came; one that never began is done anew."""
+        """Takes back an inject that was cut off, as far as it came; an inject that never began is done anew."""
         if not self.census().get(INJECTED):
             code, _, err = self._told(*ACTS["inject"])
             return [] if self.done else [f"again, it ends with {code}: {err}"]

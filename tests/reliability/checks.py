@@ -1,4 +1,4 @@
-"""What finds a fault: each check tries one promise of the engine and tells what was wrong.
+"""Checks that find faults: each tries one promise of the engine and reports what was wrong.
 
 The file operations of a check are made by ``made(kind)``, where ``kind`` is the class that it would use, so that a fault can be
 put in between.
@@ -70,7 +70,7 @@ def power_cut_after_a_failed_sync(base: Path, made: Made) -> list[str]:
 
 
 def power_cut_of_a_group(base: Path, made: Made) -> list[str]:
-    """What a group commit has confirmed is whole after a power cut, and what shows before that is whole too."""
+    """Messages confirmed by a group commit are whole after a power cut, and messages that show before that are whole too."""
     root = base / "spool"
     Spool.create(root).close()
     disk, files = Disk(root), made(RecordingFiles)()
@@ -148,7 +148,7 @@ def dribbled(base: Path, made: Made) -> list[str]:
 
 
 def living_holder(base: Path, made: Made) -> list[str]:
-    """What a consumer holds that lives, its claim an hour old and its presence looked at, nobody takes away."""
+    """Nobody takes a claim from a living consumer, though the claim is an hour old and its presence is looked at."""
     root = base / "spool"
     with Spool.create(root, False) as spool:
         spool.put(b"held")
@@ -174,7 +174,7 @@ def living_holder(base: Path, made: Made) -> list[str]:
 
 
 def dead_beside_living(base: Path, made: Made) -> list[str]:
-    """Of two consumers one dies; what the other one holds stays with it."""
+    """When one of two consumers dies, the claim of the other stays with it."""
     root = base / "spool"
     kind = made(Files)
     with Spool.create(root, False) as spool:
@@ -196,7 +196,7 @@ def dead_beside_living(base: Path, made: Made) -> list[str]:
 
 
 def three_pollers(base: Path, made: Made) -> list[str]:
-    """One poller waits for the lock while another stores its cursor, and while it stores its own a third one comes."""
+    """A poller waits for the lock while another stores its cursor, and while it stores its own a third one comes."""
     path = base / "cursors.json"
     path.write_text("{}")
     seen = {"lock": False, "replace": False}

@@ -35,8 +35,8 @@ DRAIN = 120
 
 
 def inside(folder: Path, box: int, born: int, quota: int, step: int) -> None:
-    """What pid 1 of a container does: it starts producers and consumers, consumes too, and at every ``step`` messages kills one
-    of its children."""
+    """Runs as pid 1 of a container: it starts producers and consumers, consumes too, and at every ``step`` messages kills one of
+    its children."""
     socket.sethostname(HOST)
     if os.getpid() != 1:
         raise SystemExit("this is no container of its own")
@@ -72,7 +72,7 @@ def open_shared(folder: Path) -> Shared:
 
 
 class Container:
-    """One container, started again each time it is killed."""
+    """Container that is started again each time it is killed."""
 
     def __init__(self, folder: Path, box: int, quota: int, step: int) -> None:
         self._folder, self._box, self._quota, self._step = folder, box, quota, step

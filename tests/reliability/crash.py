@@ -29,7 +29,7 @@ NAME = "killed before every change of a file or a name, in every sequence"
 BAR = "0 lost, 0 doubled, 0 incomplete"
 
 CHANCE = re.compile(r"[0-9a-f]{6,}")
-"""What is different each time: ids, tokens, times, pids."""
+"""Matches the parts that differ each time: ids, tokens, times, pids."""
 
 
 def sequences(longest: int) -> list[tuple[str, ...]]:
@@ -37,7 +37,7 @@ def sequences(longest: int) -> list[tuple[str, ...]]:
 
 
 def scratch() -> str | None:
-    """Where the spools of a proof lie: in memory, where there is such a place."""
+    """Returns the directory for the spools of a proof: in memory, where there is one."""
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 

@@ -39,8 +39,8 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class Trouble:
-    """What goes wrong, from the file operation number ``at`` on: ``kind`` is "once", "for good", "done" (and yet an error) or
-    "short" (of each write only ``error`` bytes, once) or "short for good"."""
+    """Fault injected from the file operation number ``at`` on. ``kind`` is "once", "for good", "done" (and yet an error), "short"
+    (only ``error`` bytes of a write, once) or "short for good"."""
 
     at: int
     kind: str
@@ -67,7 +67,7 @@ class Trouble:
 
 
 class Steps:
-    """One try of a step: what it does, and what it has confirmed."""
+    """Attempt at one step: the operations it does, and what it has confirmed."""
 
     def __init__(self, root: Path, files: Seam) -> None:
         self.root, self.files = root, files
@@ -178,7 +178,8 @@ def tried(root: Path, step: str, files: Seam) -> Exception | None:
 
 
 def wrong_after(root: Path, step: str, error: Exception | None, *, first: str) -> list[str]:
-    """What is wrong with the spool and with what was told. ``first`` is the message that a claim takes. Takes everything out."""
+    """Returns what is wrong with the spool and with what was reported. ``first`` is the message that a claim takes. Takes
+    everything out."""
     wrong = []
     if error is not None and not isinstance(error, SpooltopError):
         wrong.append(f"{type(error).__name__} came out: {error}")

@@ -199,7 +199,7 @@ FAULTS = (
 
 
 def in_process(check: str, seeded: type | None) -> list[str]:
-    """What a check finds, with the fault laid over its file operations."""
+    """Runs a check with the fault laid over its file operations, and returns its findings."""
 
     def made(kind: type) -> type:
         return kind if seeded is None else type(f"{seeded.__name__}{kind.__name__}", (seeded, kind), {})
@@ -212,7 +212,8 @@ def in_process(check: str, seeded: type | None) -> list[str]:
 
 
 def in_copy(check: str, change: Change | None) -> list[str]:
-    """What a check finds in a child that runs a copy of the package, with the change made to it. Raises where it cannot be."""
+    """Runs a check in a child that uses a copy of the package with the change made to it, and returns its findings. Raises
+    ``ValueError`` where that is impossible."""
     here = Path(spooltop.__file__).parent
     with tempfile.TemporaryDirectory(prefix="spooltop-fault-", dir=scratch()) as folder:
         copy = Path(folder) / "spooltop"
@@ -235,7 +236,7 @@ def in_copy(check: str, change: Change | None) -> list[str]:
 
 
 def tried(task: tuple[str, str]) -> list[str]:
-    """What a check finds with the fault of that name put in; "" for none, "copy" for none in a copy."""
+    """Returns the findings of a check with the fault of that name put in; "" for none, "copy" for none in a copy."""
     name, check = task
     fault = next((one for one in FAULTS if one.name == name), None)
     if fault is None:

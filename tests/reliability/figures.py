@@ -20,9 +20,9 @@ BEGIN, END = "<!-- proof -->", "<!-- /proof -->"
 
 @dataclass(frozen=True)
 class Figure:
-    """What came of one proof. ``violations`` is 0 where it holds; ``skipped`` counts the trials for which a component was not to
-    be had, ``note`` names it. ``explained`` says what else there was to see ("412 redeliveries, each after a kill"); ``seconds``
-    it took, on the ``date`` (ISO) and on the ``machine``."""
+    """Result of one proof. ``violations`` is 0 where it holds; ``skipped`` counts the trials for which a component was not
+    available, ``note`` names it. ``explained`` reports further observations ("412 redeliveries, each after a kill"). ``seconds``
+    is the duration, ``date`` the day (ISO) and ``machine`` the machine of the run."""
 
     name: str
     bar: str

@@ -42,7 +42,7 @@ class NotTraced(OSError):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: ``code`` is negative where a signal ended it, as in ``subprocess``."""
+    """Ended command: ``code`` is negative where a signal ended it, as in ``subprocess``."""
 
     pid: int
     code: int
@@ -51,7 +51,7 @@ class Ended:
 
 
 def command(words: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """What the command line does, in this process; the exit code."""
+    """Runs the command line in this process and returns its exit code."""
     return run(words, Terminal(io.StringIO(), out, err, {}), dashboard=_no_dashboard)
 
 
@@ -98,7 +98,7 @@ class Forked:
         os.waitpid(self.pid, 0)
 
     def run(self, commands: Sequence[Sequence[str]]) -> list[Ended]:
-        """One after the other, each in a process of its own."""
+        """Runs the commands one after the other, each in a process of its own."""
         for paths in self._streams:
             for path in paths:
                 os.truncate(path, 0)

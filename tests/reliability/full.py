@@ -50,7 +50,7 @@ def mounted(name: str, folder: Path, large: bool) -> Place:
 
 
 class Life:
-    """What happens to one spool on a disk that fills up. ``wrong`` names what should not have."""
+    """Life of one spool on a disk that fills up. ``wrong`` names everything that should not have happened."""
 
     def __init__(self, path: Path, *, durable: bool) -> None:
         self.path, self.durable = path, durable

@@ -1,7 +1,7 @@
-"""What every process of a storm wrote down, and whether it amounts to what was promised.
+"""Histories that all processes of a storm wrote, and the check whether they amount to what was promised.
 
 Each incarnation of an actor appends to a file of its own, one ``write(2)`` a line, before and after each step: what was written
-survives a SIGKILL. So of each step is known whether it had returned, was under way, or had not begun. A line is
+survives a SIGKILL. So it is known of each step whether it had returned, was under way, or had not begun. A line is
 ``<CLOCK_MONOTONIC ns> <word> …``:
 
     P? uid …                puts begin            P! uid id …         they returned
@@ -37,7 +37,7 @@ __all__ = ["Found", "History", "body", "check", "key_of", "uid_of"]
 
 
 def body(uid: str) -> bytes:
-    """What the message ``uid`` says: long enough, and of many lengths, that a part of it is known for one."""
+    """Content of the message ``uid``: so long, and of so many lengths, that a part of it is recognised as one."""
     return f"{uid}:{uid * (20 + len(uid) * 7 + ord(uid[-1]) % 40)}".encode()
 
 
@@ -73,8 +73,8 @@ class History:
 
 @dataclass(slots=True)
 class Hold:
-    """One claim as its holder saw it. ``sure`` is the last moment (ns) at which it certainly still had it; ``how`` it ended:
-    acked, released, lost, killed, or killed in an ``ack`` (cut); open as long as nothing is known of an end."""
+    """Claim as its holder saw it. ``sure`` is the last moment (ns) at which it certainly still had it; ``how`` it ended: acked,
+    released, lost, killed, or killed in an ``ack`` (cut); open as long as no end is known."""
 
     begin: int
     actor: str
@@ -107,12 +107,12 @@ class Found:
     requeued: int = 0
     undone: int = 0
     operated: Counter[str] = field(default_factory=Counter)
-    """What operators said they did: an action → messages; ``untouched``: those they found gone, changed or alive."""
+    """Actions reported by operators: an action → messages; ``untouched``: those they found gone, changed or alive."""
 
 
 @dataclass
 class _Taken:
-    """What operators did to claims: key → when (ns)."""
+    """Operations on claims by operators: key → when (ns)."""
 
     done: dict[str, int] = field(default_factory=dict)
     forced: dict[str, int] = field(default_factory=dict)
@@ -195,7 +195,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _kills(files: dict[str, Path], found: Found) -> list[tuple[str, int]]:
-    """What a name begins with → the last moment (ns) at which that actor lived."""
+    """Returns, for each kill, the prefix of the actors' names and the last moment (ns) at which they were alive."""
     killed: list[tuple[str, int]] = []
     for path in files.values():
         killed += [(rest[0], int(rest[1])) for _, word, rest in _lines(path) if word == "K"]

@@ -61,7 +61,7 @@ def made_name(number: int) -> bytes:
 
 
 SECRET = "swordfish-{}"
-"""What is nowhere to be seen of a payload whose field is redacted."""
+"""Secret that must not be visible anywhere in a payload whose field is redacted."""
 
 
 def made_payload(number: int) -> bytes:

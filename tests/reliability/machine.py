@@ -47,8 +47,8 @@ DEAD = -1
 
 @dataclass
 class Message:
-    """Where it must be: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``token``: of the last claim;
-    ``until``: not claimed before, unless it was ``due`` by a clock that was set back since."""
+    """Expected state of a message: ``box``; in ``cur`` the ``holder`` (0, 1, ``DEAD``) with its ``claim``; ``token``: of the last
+    claim; ``until``: not claimed before, unless it was ``due`` by a clock that was set back since."""
 
     data: bytes
     box: Box = Box.NEW
@@ -64,7 +64,7 @@ class Consumers(RuleBasedStateMachine):
     """Two living consumers, any number of dead ones, and two operators, on one spool."""
 
     steps = 0
-    """Of all runs in this process."""
+    """Steps of all runs in this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Consumers(RuleBasedStateMachine):
         return [id for id, one in self.messages.items() if one.claim is not None and who in (None, one.holder)]
 
     def back(self, message: Message, until: float = 0.0) -> None:
-        """In ``new`` again, one attempt further."""
+        """Records the message as back in ``new``, with another attempt."""
         message.box, message.holder, message.claim, message.until, message.due = Box.NEW, DEAD, None, until, False
         message.attempts += 1
 
@@ -248,7 +248,7 @@ class Consumers(RuleBasedStateMachine):
         self.done.append((operation, before, {id: self.standing(id) for id in ids}))
 
     def standing(self, id: str) -> tuple[object, ...]:
-        """What changes whenever a message goes on: each claim counts an attempt when it ends."""
+        """Returns a value that changes whenever a message moves on: each claim counts an attempt when it ends."""
         message = self.messages.get(id)
         return () if message is None else (message.box, message.attempts)
 
@@ -308,7 +308,7 @@ class Consumers(RuleBasedStateMachine):
             self.lost = [claim for claim in self.lost if claim is not message.claim]
 
     def holder(self, id: str) -> int:
-        """Whose the claim on ``id`` is by the token in its name."""
+        """Returns the holder of the claim on ``id``, by the token in its name."""
         told = next(one for name in os.listdir(self.root / "cur") if (one := names.parse(name, claimed=True)).id == id)
         for who, spool in enumerate(self.spools):
             if spool._consumer.token == told.token:
@@ -317,7 +317,7 @@ class Consumers(RuleBasedStateMachine):
         return DEAD
 
     def known(self, token: str | None) -> bool:
-        """Whether it can be told that the consumer of this token is dead: else no claim goes back to it."""
+        """Returns whether it can be proven that the consumer of this token is dead. Otherwise no claim goes back to it."""
         return (self.root / ".spooltop" / "consumers" / str(token)).exists()
 
     # What must hold after each

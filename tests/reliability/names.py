@@ -129,7 +129,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
 
 
 def judged_lines(lines: Sequence[Line], width: int) -> list[str]:
-    """What is wrong with what is drawn: first by itself, then in the cells of a terminal."""
+    """Returns what is wrong with the drawn lines: too wide, not printable, or not ASCII with ``--ascii``."""
     wrong = []
     for line in lines:
         text = line_text(line)
@@ -230,7 +230,7 @@ class Acting:
         return ids
 
     def acted(self, action: str, box: str, ids: Sequence[str], *more: str) -> str:
-        """One operation on all of them, by lines of ``ls --json``; its id."""
+        """Applies one operation to all of them, by lines of ``ls --json``, and returns its id."""
         lines = "".join(json.dumps({"id": one}) + "\n" for one in ids)
         out = self.command(action, "--box", box, "-", "--yes", "--json", *more, given=lines)
         try:
@@ -261,7 +261,7 @@ class Acting:
                 os.unlink(os.path.join(os.fsencode(self.root), name))
 
     def tickets(self) -> None:
-        """In a queue of these names, some of them almost tickets, one is: that of this process."""
+        """Checks that in a queue of these names, some of them almost tickets, only one is a ticket: that of this process."""
         queue = self.root.parent / "queue"
         queue.mkdir()
         pid, out = os.getpid(), ""
@@ -315,7 +315,7 @@ class Acting:
 
 
 def back(claim: str) -> str:
-    """What a claim is called once it is requeued: its attempt is counted where its id is one of ours."""
+    """Returns the name of a claim once it is requeued: its attempt is counted where its id is one of ours."""
     name = grammar.parse(claim, claimed=True)
     if not name.own:
         return name.base
@@ -324,7 +324,7 @@ def back(claim: str) -> str:
 
 
 def group(task: tuple[int, int]) -> list[str]:
-    """What is wrong with the names of these numbers."""
+    """Returns what is wrong with the names of these numbers."""
     start, stop = task
     raws = [made_name(number) for number in range(start, stop)]
     names = [os.fsdecode(one) for one in raws]
@@ -345,7 +345,7 @@ def group(task: tuple[int, int]) -> list[str]:
 
 
 def payloads(count: int) -> list[str]:
-    """What is wrong with generated payloads: shown raw, or with a secret that is redacted."""
+    """Returns what is wrong with generated payloads: shown raw, or with a secret that should be redacted."""
     wrong = []
     row = Row(key=("new", 1), box=Box.NEW, id="x", name="x")
     for number in range(count):

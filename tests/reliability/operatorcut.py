@@ -1,4 +1,4 @@
-"""What an operator does, a power cut after every change of it, by the model of ``pagecache``."""
+"""Operator actions with a power cut after every change they make, by the model of ``pagecache``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WORK: tuple[tuple[Action, ...], ...] = (
     (Action.PURGE, Action.RESTORE), (Action.HOLD,), (Action.HOLD, Action.RELEASE), (Action.HOLD, Action.PURGE),
     (Action.PURGE, Action.EMPTY),
 )  # fmt: skip
-"""What is done one after the other; the power goes during the last."""
+"""Actions done one after the other; the power goes during the last."""
 WAITING = ("m1", "m2", "m3")
 TAKEN = {Action.REQUEUE: Box.NEW, Action.HOLD: Box.HELD, Action.PURGE: Box.TRASH}
-"""What is done to a claim whose consumer died a moment ago, and where it goes."""
+"""Actions on a claim whose consumer died a moment ago, and the boxes that the claim goes to."""
 
 
 def operator_cuts(
@@ -48,7 +48,7 @@ def _operator_cuts(
     files = RecordingFiles(old=old, keeps_order=keeps_order)
     began, told = 0, ""
     boxes: list[tuple[Box | None, Box | None]] = [(Box.CUR, Box.NEW)]
-    """Where d1 and where the others stand, before any of it and after each."""
+    """Boxes of d1 and of the others, before any action and after each."""
     for action in work:
         began, now = len(files.events), boxes[-1]
         desk = operations(root, files)
@@ -152,7 +152,8 @@ def _nothing_known(root: Path) -> Iterator[str]:
 
 
 def _untold(root: Path, operation: str, count: int) -> Iterator[str]:
-    """What was done is known after the power cut, and by how many: else nothing could undo it."""
+    """Yields an error unless the operation and its number of messages are known after the power cut: else nothing could undo
+    it."""
     known = [record for record in operations(root).records() if record.operation == operation]
     if [(record.done, record.open) for record in known] != [(count, False)]:
         yield f"the journal tells {known} of it"

@@ -39,7 +39,7 @@ CHOICES: dict[Choice, int] = {
     (Action.HOLD, Box.CUR): 2, (Action.HOLD, Box.NEW): 3, (Action.RELEASE, Box.HELD): 3,
     (Action.RESTORE, Box.TRASH): 4, (Action.RESTORE, Box.REJECTED): 1, (Action.RESTORE, Box.HELD): 1,
 }  # fmt: skip
-"""What an operator does, and how often beside the others. Nothing deletes: what is in the trash is there to be counted."""
+"""Actions of an operator with their relative frequencies. Nothing deletes: what is in the trash is there to be counted."""
 
 
 def produce(path: Path, history: History, shared: Shared, writer: int) -> None:
@@ -130,7 +130,7 @@ def work() -> None:
 
 
 def storm(folder: str, seconds: float) -> Found:
-    """In a process without threads: it forks."""
+    """Runs the storm. It forks, so the process must have no threads."""
     path, histories = Path(folder) / "spool", Path(folder) / "history"
     histories.mkdir()
     Spool.create(path, durable=False).close()

@@ -141,7 +141,7 @@ class _File:
     now: bytes = b""
     disk: bytes = b""
     lost: bytes | None = None
-    """What a failed sync has left in memory alone."""
+    """Content that a failed sync has left in memory alone."""
 
 
 @dataclass
@@ -168,12 +168,12 @@ Cut: TypeAlias = tuple[dict[int, dict[str, int]], Callable[[int], bytes]]
 
 
 class Disk:
-    """What the disk holds for certain, and what it may hold besides."""
+    """Model of a disk: what it holds for certain, and what it may hold besides."""
 
     def __init__(self, root: Path, *, keeps_order: bool = False) -> None:
         self.keeps_order = keeps_order
         self.changes: list[_Change] = []
-        """Of all directories, in order."""
+        """Changes of all directories, in order."""
         self.files: dict[int, _File] = {}
         self.directories: dict[int, _Directory] = {}
         self.root = self._known(root)
@@ -192,7 +192,7 @@ class Disk:
         return node
 
     def apply(self, event: Event) -> bool:
-        """Whether it changed what the disk may hold."""
+        """Applies an event. Returns whether it changed what the disk may hold."""
         getattr(self, f"_{event[0]}")(*event[1:])
         return event[0] != "told"
 
@@ -295,7 +295,7 @@ class Disk:
         )
 
     def _first(self, count: int) -> dict[int, int]:
-        """How many changes of each directory the first ``count`` of all are. A rename is one."""
+        """Counts the changes of each directory among the first ``count`` of all. A rename is one."""
         waiting = self._waiting()
         if count < len(waiting) and waiting[count].needs is not None:
             count += 1

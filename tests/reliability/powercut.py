@@ -29,7 +29,8 @@ BAR = "0 confirmed lost, 0 acked come back, 0 incomplete"
 def recorded(
     root: Path, sequence: Sequence[str], *, old: bool, fail_sync: int, kind: type[RecordingFiles]
 ) -> tuple[RecordingFiles, int]:
-    """What the sequence changed, and from which event on its last operation did."""
+    """Records the events of the sequence. Returns the file operations and the number of the event at which the last operation
+    began."""
     files = kind(fail_sync=fail_sync, old=old)
     world = World(root, files, True, files.tell)
     began = 0

@@ -13,9 +13,9 @@ from tests.backends.operate.tripwire import SEEN
 __all__ = ["CALLS", "OPENING", "Around", "Seam"]
 
 CALLS = SEEN
-"""What ends in a system call; ``move`` and ``write_all`` are made of these."""
+"""Operations that end in a system call; ``move`` and ``write_all`` are made of these."""
 OPENING = frozenset({"open_dir", "create", "open_read", "open_lasting"})
-"""Those that give a descriptor."""
+"""Operations that return a descriptor."""
 
 Around = Callable[[int, str, Callable[..., Any], tuple[Any, ...]], Any]
 

@@ -237,7 +237,7 @@ class Troupe:
         return True
 
     def living(self) -> list[str]:
-        """Those that have not come to their end."""
+        """Returns the roles that have not come to their end."""
         for role, pid in list(self._pids.items()):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del self._pids[role]
@@ -255,7 +255,7 @@ class Troupe:
 
 
 def standing(path: Path) -> list[str]:
-    """What the messages say that are still in a spool, in any box but ``tmp``."""
+    """Returns the uids of the messages that are still in a spool, in any box but ``tmp``."""
     found = [*(path / "new").iterdir(), *(path / "cur").iterdir()]
     for box in ("held", "rejected", "trash"):
         found += [one for one in (path / ".spooltop" / box).glob("*/*") if not one.name.startswith(".")]
@@ -263,7 +263,7 @@ def standing(path: Path) -> list[str]:
 
 
 def storm(folder: Path, messages: int, kills: int, say: Callable[[str], None] = print) -> Found:
-    """In a process without threads: it forks."""
+    """Runs the storm. It forks, so the process must have no threads."""
     path, histories = folder / "spool", folder / "history"
     histories.mkdir()
     Spool.create(path, durable=False).close()

@@ -34,7 +34,7 @@ CALL = re.compile(r"^(\w+)\((.*)$")
 NEVER = {"mmap", "munmap", "mremap", "dup2", "dup3", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "execve"}
 """Not about files, or of the process itself."""
 CODES = {0, 1, 3, 5}
-"""How a command may end that something failed in; there is something to match."""
+"""Exit codes allowed for a command in which something failed; 4 is not among them, because there is something to match."""
 WORKERS = 2
 
 
@@ -55,8 +55,8 @@ class Shot:
 
 
 def planned(lines: Mapping[str, Sequence[str]], base: str, what: str) -> list[Shot]:
-    """What there is to shoot at in the traces of the acts: for a kill what changes something, for an error every call that has
-    to do with what lies below ``base``, the streams of the command among it, but stderr."""
+    """Lists the targets in the traces of the acts: for a kill every call that changes something, for an error every call that
+    concerns a path below ``base``, among them the streams of the command, but not stderr."""
     acts: dict[tuple[str, int], list[str]] = {}
     for act, trace in lines.items():
         seen: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def planned(lines: Mapping[str, Sequence[str]], base: str, what: str) -> list[Sh
 
 
 def judged(ground: Ground, what: str, ended: Ended) -> list[str]:
-    """What is wrong with what a shot left behind."""
+    """Returns what is wrong with the state that a shot left behind."""
     wrong = ground.lost()
     if what == KILL:
         return wrong + ground.finish()

@@ -1,4 +1,4 @@
-"""What the comparison of system calls with file operations finds."""
+"""Findings of the comparison of system calls with file operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold after a power cut, one operation at a time, by the model of ``pagecache``."""
+"""Conditions that must hold after a power cut, one operation at a time, by the model of ``pagecache``."""
 
 from __future__ import annotations
 

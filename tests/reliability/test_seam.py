@@ -65,7 +65,7 @@ def state(path: Path) -> dict[str, tuple[object, ...]]:
 
 
 def test_every_operation_is_in_the_tables() -> None:
-    """One that is added is cut at, and fails, only once it is named there."""
+    """A new operation is cut at, and fails, only once it is named there."""
     there = {name for kind in LogFiles.__mro__ for name in vars(kind) if not name.startswith("_")}
     assert there == SEEN | COMPOSED
     assert set(DO) == SEEN

@@ -157,7 +157,7 @@ def redis_server() -> Iterator[str | None]:
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
-    """In the queue of a directory and in Redis."""
+    """Runs the proof in the queue of a directory and in Redis."""
     whole, file_kills, redis_kills = (400, 8, 1) if quick else (PROCESSES * 2_000, 200, 10)
     skipped, note = 0, ""
     with tempfile.TemporaryDirectory(prefix="spooltop-tickets-") as folder:

@@ -1,4 +1,4 @@
-"""Who only watches changes nothing: every call of the dashboard and of the commands that look, as strace(1) saw them."""
+"""Watching changes nothing: every call of the dashboard and of the commands that look, as strace(1) saw them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def state(spool: Path) -> dict[str, tuple[int, int, int, int]]:
 
 
 def looked(log: Path, spool: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """One of ``LOOKING``."""
+    """Runs one of ``LOOKING``."""
     id = min(os.listdir(spool / "new"))
     given = [words[0], str(spool), *(id if word == "ID" else word for word in words[1:])]
     return subprocess.run([*traced(log), *given, "--json"], capture_output=True, text=True, check=False)
@@ -111,7 +111,7 @@ def look_around(screen: Terminal, waiting: int) -> None:
 
 
 def calls(log: Path, spool: Path) -> int:
-    """How many calls were about what lies in ``spool``."""
+    """Counts the calls that concern a path in ``spool``."""
     return sum(str(spool) in line for line in log.read_text(errors="replace").splitlines())
 
 

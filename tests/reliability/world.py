@@ -36,7 +36,7 @@ __all__ = [
 OPERATIONS = (
     "put", "put_by_key", "claim", "ack", "release", "reject", "recover", "requeue", "release_held", "restore", "unlock", "cursor",
 )  # fmt: skip
-"""What producers and consumers do, and operators; ``release_held`` is an operator's ``release``."""
+"""Operations of producers, consumers and operators; ``release_held`` is an operator's ``release``."""
 LOCK = "leader.lock"
 """A lock that nobody holds any more."""
 
@@ -44,7 +44,7 @@ CURSORS = {"email": 7, "imessage": 1}
 
 
 def body(label: str) -> bytes:
-    """What the message ``label`` says: long enough that a part of it is known for one."""
+    """Content of the message ``label``: so long that a part of it is recognised as one."""
     return f"{label}:".encode() + label[-1:].encode() * 5000
 
 
@@ -103,7 +103,7 @@ def killed_in_child(work: Callable[[], None]) -> bool:
 
 
 def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
-    """What an operator is shown, judged by the presence locks."""
+    """Yields the rows that an operator is shown, judged by the presence locks."""
     with SpoolDirs(root, files) as dirs:
         for name in dirs.files.list(dirs.box(box)):
             if name.startswith("."):
@@ -133,14 +133,14 @@ def operations(root: Path, files: LogFiles | None = None, looking: LogFiles | No
 
 
 def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:
-    """What an operator does with the claims of the dead; how many went back."""
+    """Requeues the claims of the dead as an operator does, and returns how many went back."""
     desk = operations(root, files, looking)
     plan = desk.plan(Action.REQUEUE, Selection(box=Box.CUR, verdict=Verdict.DEAD))
     return desk.apply(plan).count(Outcome.DONE) if plan.items else 0
 
 
 def whole_box(root: Path, action: Action, box: Box, files: LogFiles | None = None) -> None:
-    """What an operator does to all that stands in a box."""
+    """Applies an operator's action to everything in a box."""
     desk = operations(root, files)
     plan = desk.plan(action, Selection(box=box, everything=True))
     if plan.items:
@@ -166,7 +166,7 @@ def unlock(root: Path, files: LogFiles | None = None) -> None:
 
 
 class World:
-    """One process at work: its spool, what it holds, and whom it tells (``tell`` gets one line at a time)."""
+    """Process at work: its spool, its claims, and ``tell``, which gets one line at a time."""
 
     def __init__(self, root: Path, files: LogFiles, durable: bool, tell: Callable[[str], None]) -> None:
         self.root, self.files, self.tell = root, files, tell
@@ -176,7 +176,7 @@ class World:
         self.made = 0
 
     def do(self, operation: str) -> None:
-        """One operation. ``ack`` and ``release`` end the oldest claim, and take one first where none is held."""
+        """Does one operation. ``ack`` and ``release`` end the oldest claim, and take one first where none is held."""
         getattr(self, f"_{operation}")()
 
     def _put(self) -> None:
@@ -257,7 +257,7 @@ class World:
 
 
 class Told:
-    """What the lines of a process amount to."""
+    """Expected state of the spool, derived from the lines that a process wrote."""
 
     def __init__(self, lines: Iterable[str], *, aside: bool = False) -> None:
         """``aside``: of a spool that was built so."""
@@ -270,13 +270,13 @@ class Told:
         self.either: set[str] = set()
         """Messages that may be aside or come out."""
         self.keys: set[str] = set()
-        """Those that were to be put by a key, which is their label, and may be put again by it."""
+        """Messages that were to be put by a key, which is their label, and may be put again by it."""
         self.acked: set[str] = set()
-        """Those whose ack has begun."""
+        """Messages whose ack has begun."""
         self.unlocked: bool | None = False if aside else None
-        """Whether the stale lock must be gone; None where it may be."""
+        """True where the stale lock must be gone, False where it must be there, None where it may be."""
         self.cursor = {CURSORS["imessage"]}
-        """What the cursor may be."""
+        """Values that the cursor may have."""
         self.sure |= self.aside
         for line in lines:
             word, _, label = line.partition(" ")
@@ -335,7 +335,8 @@ def drain(root: Path) -> tuple[list[bytes], list[str]]:
 
 
 def after(root: Path, told: Told) -> list[str]:
-    """What is wrong with a spool after its process was cut off; empty where all is as it must be. Takes everything out."""
+    """Returns what is wrong with a spool after its process was cut off; empty where all is as it must be. Takes everything
+    out."""
     wrong = []
     for box in ("new", "cur"):
         for path in (root / box).iterdir():
