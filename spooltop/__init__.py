@@ -1,17 +1,17 @@
-"""spooltop: watch a spool directory live, see what is stuck and why, and put it back safely.
+"""spooltop: watch a spool directory live, see what is stuck and why, and requeue it safely.
 
-The house, floor by floor. Imports run down only (``import-linter`` holds it in CI):
+The packages, from the lowest layer to the highest. Imports go down only (``import-linter`` holds it in CI):
 
-- ``errors``    what the user must hear of
-- ``model``     floor 0: the words, frozen and pure
-- ``engine``    floor 1: the spool itself: put, claim, ack, cursors, tickets; usable without anything above it
-- ``backends``  floor 2: a kind of spool: how it is read, watched and changed
-- ``observe``   floor 2: when to look, rates, histories, verdicts on cursors, problems worst first
-- ``operate``   floor 2: plan, confirm grammar, apply in batches, result, audit, undo
-- ``wiring``    floor 3: what stands behind the door of each kind of target
-- ``control``   floor 3: the one door: open, look, listing, read, plan, apply, undo
-- ``cli``       floor 4: arguments in, text and JSON out
-- ``tui``       floor 4: the Textual dashboard; touches no file, no process, no clock of its own
+- ``errors`` exceptions that the user must see
+- ``model`` values, frozen and pure
+- ``engine`` the queue itself: put, claim, ack, cursors, tickets; usable without the layers above it
+- ``backends`` kinds of spools: how they are read, watched and changed
+- ``observe`` rates, histories, verdicts on cursors, problems worst first
+- ``operate`` plan, confirm, apply in batches, result, audit, undo
+- ``wiring`` the operators and readers for each kind of target
+- ``control`` the application's API: open, look, listing, read, plan, apply, undo
+- ``cli`` the command line: arguments in, text and JSON out
+- ``tui`` the Textual dashboard; accesses no file, process or clock itself
 """
 
 __version__ = "0.1.0"

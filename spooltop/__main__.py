@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Does what the words of ``argv`` (without the program's name) say; returns the exit code."""
+    """Runs the command line ``argv`` (without the program's name); returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
     splash = Splash()
     try:

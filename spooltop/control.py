@@ -1,7 +1,7 @@
-"""Floor 3: the one door. A front end opens a target here and does everything else through the Control it gets.
+"""The application's API: a front end opens a target here and does everything through its Control.
 
-``look``, ``listing``, ``read``, ``follow`` and ``holders`` belong to one thread (they share the reader's scan); ``plan``,
-``apply`` and ``operations`` may run in another, on a reader of their own; ``changes``, ``wake``, ``current_step``, ``mute`` and
+``look``, ``listing``, ``read``, ``follow`` and ``holders`` belong to one thread (they share the reader's scan). ``plan``,
+``apply`` and ``operations`` may run in another, on a reader of their own. ``changes``, ``wake``, ``current_step``, ``mute`` and
 ``unmute`` may be called from any. All but ``wake``, ``current_step`` and ``now`` may block.
 """
 
@@ -43,12 +43,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _QUIET, _BUSY = 1.0, 0.25
-"""Seconds between two looks of ``watch`` where nothing happens, and at least."""
+"""Seconds between two looks of ``watch``: without changes, and at least."""
 _EVICTED = "RedisTicketQueue.cleanup_stale of those who wait evicts a stale head"
 
 
 def _while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
-    """Lets a method of a closed ``Control`` raise ``Closed``, and keeps its files open while a call is under way."""
+    """Makes a method of a closed ``Control`` raise ``Closed``, and keeps its files open during a call."""
 
     @wraps(method)
     def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -63,9 +63,10 @@ def _while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concat
 
 
 class Control:
-    """One open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
+    """An open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
 
-    ``operations`` opens what changes it, when that is asked for first: who only looks does not wait for it."""
+    ``operations`` opens the operators on first use, so that reading does not wait for them.
+    """
 
     def __init__(
         self,
@@ -101,16 +102,16 @@ class Control:
 
     @property
     def trash_retention(self) -> float:
-        """Seconds after which what stands in the trash has expired; 0: never."""
+        """Seconds after which messages in the trash expire; 0: never."""
         return self._observer.thresholds.trash_retention
 
     def now(self) -> float:
-        """Epoch seconds by the one clock that everything here uses."""
+        """Returns epoch seconds by the one clock that everything here uses."""
         return self._clock()
 
     @_while_open
     def look(self, rescan: bool = False) -> Snapshot:
-        """One look, judged. Scans only what may have changed, everything with ``rescan``."""
+        """Looks once and judges. Scans only what may have changed, everything with ``rescan``."""
         sight = self._reader.see(rescan=rescan)
         if self._polls is not None:
             sight = replace(sight, polls=self._polls(sight))
@@ -121,12 +122,12 @@ class Control:
         snapshot = self._observer.add(sight)
         if self._mutes is None:
             return snapshot
-        from .observe.mutes import muted
+        from .observe.mutes import apply_mutes
 
-        return muted(snapshot, *self._mutes.ends())
+        return apply_mutes(snapshot, *self._mutes.ends())
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
-        """Looks again and again for so long, as the dashboard does, and gives the last look."""
+        """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look."""
         end = monotonic() + seconds
         pause = threading.Event()
         while True:
@@ -155,34 +156,35 @@ class Control:
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        """A list out of the scan of the last look; ``progress`` hears of it while it is made. Raises
-        ``UsageError`` for a filter that makes no sense."""
+        """Returns a list from the scan of the last look, and reports to ``progress`` meanwhile. Raises ``UsageError`` for an
+        invalid filter."""
         return self._reader.listing(query, cancelled, progress)
 
     @_while_open
     def read(self, key: Key, limit: int = 65536) -> Payload:
-        """The first ``limit`` bytes of a message, without what the settings redact, and what is known of it. Raises
-        ``Unreadable`` where it is gone."""
+        """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
+        gone."""
         payload = self._reader.read(key, limit)
         return replace(payload, data=self._redactor.data(payload.data)) if self._redactor else payload
 
     @_while_open
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
-        """Where the messages with these ids are as of the last look, by id; an eye is kept on them until others are asked for.
-        Of more than 1,000 the first. Claims before ``since`` (epoch seconds) do not count."""
+        """Returns the locations of the messages with these ids as of the last look, by id, and tracks them until other ids are
+        given. Only the first 1,000 ids are tracked. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
 
     @_while_open
     def holders(self, key: Key) -> Holders:
-        """Who has it open or locked: a message or file by its row's key, a lock or a cursor file of the last look by its path.
-        Looks at every descriptor of every process: asked once, not at each look. Raises ``Unreadable`` where it is gone."""
+        """Finds the processes that have it open or locked: a message or file by its row's key, a lock or a cursor file of the
+        last look by its path. Reads every descriptor of every process, so it is called once, not at each look. Raises
+        ``Unreadable`` if it is gone."""
         if self._in_redis(key):
             raise Unreadable("Redis tells no process, so nobody here can tell who it is", path=str(key))
         return self._reader.holders(key)
 
     @_while_open
     def mute(self, source: str, seconds: float) -> float:
-        """Leaves the cursor problems of ``source`` out of the list for so long, and gives the end (epoch seconds). Kept in this
+        """Hides the cursor problems of ``source`` for ``seconds``, and returns the end (epoch seconds). The mute is kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
         end = self._muting().set(source, seconds)
         self._reader.wake()
@@ -190,14 +192,14 @@ class Control:
 
     @_while_open
     def unmute(self, source: str) -> bool:
-        """Ends that; False where ``source`` was not muted. Raises as ``mute``."""
+        """Ends the mute; False if ``source`` was not muted. Raises as ``mute``."""
         ended = self._muting().drop(source)
         self._reader.wake()
         return ended
 
     @_while_open
     def current_step(self) -> str:
-        """What the look under way is at, in words ("readdir of new"): asked when it does not come back."""
+        """Describes the current step of a running look ("readdir of new"): called if the look does not return."""
         return self._reader.current_step()
 
     @_while_open
@@ -211,12 +213,13 @@ class Control:
         on_progress: Callable[[str], object] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
-        """Pins what ``selection`` names now; changes nothing. ``on_progress`` gets words of how far it has come ("230,000 of
-        300,000 claims judged"); ``stop`` is asked every few hundred messages. Raises ``Stopped`` then, and ``Refused`` where the
-        action is not available here.
+        """Pins what ``selection`` names now; changes nothing.
+
+        ``on_progress`` gets the progress in words ("230,000 of 300,000 claims judged"); ``stop`` is called every few hundred
+        messages and returns True to stop. Raises ``Stopped`` then, and ``Refused`` if the action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
-        ``model.cursor_input.parse_value`` reads it off a text) and ``file`` (None where only one fits).
+        ``model.cursor_input.parse_value`` reads it from text) and ``file`` (None if only one fits).
         """
         operations = self._operator(action)
         if action is Action.UNLOCK and any(map(self._in_redis, (*(selection.ids or ()), *(selection.keys or ())))):
@@ -230,7 +233,7 @@ class Control:
 
     @_while_open
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
-        """The same list, to be done at most ``rate`` items a second; None: as fast as it goes."""
+        """Returns the same list with a limit of ``rate`` items a second; None: unlimited."""
         return self._operator(plan.action).with_rate(plan, rate)
 
     @_while_open
@@ -240,27 +243,28 @@ class Control:
         on_progress: Callable[[int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result:
-        """Does what the plan lists and says what came of each item. ``on_progress`` gets the number of items tried so far;
-        ``stop`` is asked between items. Raises ``Refused`` and ``AuditFailed`` before anything was changed."""
+        """Applies the plan and returns the result of each item. ``on_progress`` gets the number of items tried so far; ``stop``
+        is called between items. Raises ``Refused`` and ``AuditFailed`` before anything was changed."""
         result = self._operator(plan.action).apply(plan, on_progress=on_progress, stop=stop)
         self._reader.wake()
         return result
 
     @_while_open
     def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
-        """What was done here, newest first. Raises ``Stopped`` where ``stop`` says so, which is asked every few hundred moves."""
+        """Lists the operations, newest first. ``stop`` is called every few hundred moves; raises ``Stopped`` if it returns
+        True."""
         operations = self._operations()
         return [] if operations is None else operations.records(stop)
 
     @_while_open
     def audit(self, operation: str) -> AuditTrail:
-        """What the audit log tells of one operation, oldest line first. It cannot be read: ``Unreadable``."""
+        """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
 
     def close(self) -> None:
-        """Lets go of the target; every other method but ``now`` and ``wake`` raises ``Closed`` from then on. What is under way in
-        another thread ends as it would have, and only then are files closed. A second call does nothing."""
+        """Closes the target; every other method but ``now`` and ``wake`` raises ``Closed`` from then on. A call that runs in
+        another thread ends normally, and only then are files closed. A second call does nothing."""
         with self._counting:
             if self._closed:
                 return

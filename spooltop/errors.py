@@ -1,6 +1,6 @@
-"""What the user must hear of. Losing a race is a return value and never one of these.
+"""Exceptions that the user must see. Losing a race is a return value and never one of these.
 
-Each error carries the path it is about and what to do, and prints as one line: ``path: what happened; what to do``.
+Each error has the path that it is about and what to do, and prints as one line: ``path: what happened; what to do``.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ def _again(kind: type[SpooltopError], args: tuple[object, ...]) -> SpooltopError
 
 
 class UsageError(SpooltopError, ValueError):
-    """The words of a command or a filter, or an argument of the engine, make no sense."""
+    """Invalid words of a command or a filter, or an invalid argument of the engine."""
 
     exit_code = 2
 
 
 class NoSuchOperation(UsageError):
-    """No operation of that id was done here."""
+    """There is no operation with that id."""
 
     exit_code = 4
 
 
 class Refused(SpooltopError):
-    """A change that is not allowed here: read-only, a mail folder, not confirmed, no right to write."""
+    """A change that is not allowed: read-only, a mail folder, not confirmed, no write permission."""
 
     exit_code = 3
 
@@ -82,26 +82,26 @@ class NotASpool(SpooltopError):
 
 
 class MailFolder(NotASpool):
-    """The path is a mail folder: its ``cur`` is read mail and no work in progress (maildir(5))."""
+    """The path is a mail folder: its ``cur`` is read mail, not work in progress (maildir(5))."""
 
     exit_code = 3
 
 
 class Unreadable(SpooltopError):
-    """A component of the path, a box or a file does not let itself be read."""
+    """A component of the path, a box or a file cannot be read."""
 
     exit_code = 5
 
 
 class Closed(SpooltopError, ValueError):
-    """A method of something that was closed. Nothing was done."""
+    """A method was called on a closed object. Nothing was done."""
 
 
 class ClaimLost(SpooltopError):
     """The claim was taken away (requeued by force, purged, or already ended) before this step.
 
-    ``names`` are the lost claims' names in ``cur``: unlike ids they are never the same twice, also where one consumer was given
-    back a message that an operator had just taken from it.
+    ``names`` are the lost claims' names in ``cur``. Unlike ids they are never reused, even if a consumer claims a message again
+    that an operator had just taken from it.
     """
 
     def __init__(self, what: str, *, names: Sequence[str] = (), path: str | bytes | None = None, advice: str = "") -> None:
@@ -110,9 +110,9 @@ class ClaimLost(SpooltopError):
 
 
 class PutUnknown(SpooltopError):
-    """An error came after the move into ``new``: the message may or may not be there. Retry with ``id=``; it is a no-op then.
+    """An error occurred after the move into ``new``: the message may or may not be there. Retry with ``id=``; it is a no-op then.
 
-    ``id`` is the message's id. Of a group, ``ids`` are those that arrived or may have; the others did not.
+    ``id`` is the message's id. For a group, ``ids`` are those that arrived or may have; the others did not.
     """
 
     def __init__(
@@ -124,21 +124,21 @@ class PutUnknown(SpooltopError):
 
 
 class SpoolFull(SpooltopError):
-    """No space, no inodes or no quota left. Acks go on; puts and claims wait until space is freed."""
+    """No space, no inodes or no quota left. Acks continue; puts and claims wait until space is freed."""
 
 
 class Stopped(SpooltopError):
-    """Ended before it was through, as whoever wanted it does so no longer; nothing was changed."""
+    """The work was cancelled before it was complete; nothing was changed."""
 
     exit_code = 130
 
 
 class LockTimedOut(SpooltopError):
-    """A lock was not to be had in the time that was given for it; nothing was done."""
+    """A lock was not acquired within the timeout; nothing was done."""
 
 
 class CursorUnreadable(SpooltopError):
-    """The cursor file does not parse; nothing is published over it."""
+    """The cursor file does not parse; it is not overwritten."""
 
     exit_code = 5
 
@@ -152,8 +152,8 @@ class CursorMismatch(SpooltopError):
 
 
 class AuditFailed(SpooltopError):
-    """The audit line or the journal could not be written, so the change did not happen. ``full``: for want of space, or because
-    the file system is read-only by now; then what frees space goes on all the same."""
+    """The audit line or the journal could not be written, so the change did not happen. ``full``: because there is no space left
+    or the file system has become read-only; operations that free space then continue anyway."""
 
     exit_code = 3
 

@@ -1,10 +1,10 @@
-"""What is set: the environment (``SPOOLTOP_*``), then ``~/.config/spooltop/config.toml``, then ``/etc/spooltop.toml``.
+"""Settings from the environment (``SPOOLTOP_*``), then ``~/.config/spooltop/config.toml``, then ``/etc/spooltop.toml``.
 
 A setting has one name everywhere: ``claim_long = "15m"`` in a file is ``SPOOLTOP_CLAIM_LONG=15m``; ``long = "15m"`` in a table
-``[claim]`` is the same. The first place that names a setting decides it whole. In the environment the items of a list are
-separated by ``:``, those of ``redact`` by ``:`` or ``,``, URLs by blanks.
+``[claim]`` is the same. The first source that has a setting decides it as a whole. In the environment the items of a list are
+separated by ``:``, those of ``redact`` by ``:`` or ``,``, URLs by spaces.
 
-``read_only`` keeps operators off, who come through ``control``; the traffic itself, put and work, goes on.
+``read_only`` stops operators, who come through ``control``; put and work continue.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
 LISTS = {"read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
-"""Settings that are lists, and the characters that separate their items in the environment: globs of paths, names of JSON
-fields, ``[SOURCE=]GLOB``, paths, URLs."""
+"""Settings that are lists, and the characters that separate their items in the environment: globs of paths, names of JSON fields,
+``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
 _WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts", "claims_pids")
 NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
@@ -38,14 +38,14 @@ NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WO
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and all else of the environment);
-    ``origins`` says of each where it stands: ``SPOOLTOP_NAME``, or ``name in FILE``."""
+    """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and the rest of the environment);
+    ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 
     words: Mapping[str, str]
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def items(self, name: str) -> tuple[str, ...]:
-        """One of ``LISTS``; empty where it is not set."""
+        """Returns one of ``LISTS``; empty if it is not set."""
         text = self.words.get(PREFIX + name.upper(), "")
         separators = LISTS[name]
         parts = text.split() if separators == " " else re.split(f"[{separators}]", text)
@@ -53,17 +53,17 @@ class Settings:
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """Names of the JSON fields whose values nobody is shown."""
+        """Names of the JSON fields whose values are hidden."""
         return tuple(name for part in self.items("redact") if (name := part.strip()))
 
     @property
     def claims_hosts(self) -> str:
-        """Which machines ever mounted the spools: ``any``, or ``this-machine``. Raises ``UsageError`` for anything else."""
+        """Machines that ever mounted the spools: ``any``, or ``this-machine``. Raises ``UsageError`` for anything else."""
         return self._any_or("this-machine", "claims_hosts", "no other machine ever mounted the spool")
 
     @property
     def claims_pids(self) -> str:
-        """Where the holders run that name only a pid: ``any``, or ``this-host``. Raises ``UsageError`` for anything else."""
+        """Hosts of the holders that name only a pid: ``any``, or ``this-host``. Raises ``UsageError`` for anything else."""
         return self._any_or("this-host", "claims_pids", "all who name only a pid run here, under the pids seen from here")
 
     def _any_or(self, narrow: str, name: str, only_where: str) -> str:
@@ -77,7 +77,7 @@ class Settings:
 
     @property
     def syslog(self) -> bool:
-        """Whether what is audited goes to syslog besides. Raises ``UsageError`` for what is neither yes nor no."""
+        """True if audit records are also sent to syslog. Raises ``UsageError`` unless it is yes or no."""
         word = self.words.get(f"{PREFIX}SYSLOG", "").strip().lower()
         if word in ("1", "true", "yes", "on"):
             return True
@@ -86,8 +86,8 @@ class Settings:
         raise UsageError(f"{PREFIX}SYSLOG={escape(word)} is neither yes nor no", advice=f"write {PREFIX}SYSLOG=1")
 
     def why_read_only(self, path: str) -> str | None:
-        """The glob that makes the target ``path`` read-only, and where it stands; None where none does. A glob stands for all
-        that lies below what it names, and is held against the path as given and as it really is."""
+        """Returns the glob that makes the target ``path`` read-only, and where it is set; None if none does. A glob also covers
+        everything below the path that it names, and is compared with the path as given and with its real path."""
         asked = (os.path.abspath(path), os.path.realpath(path))
         for glob in self.items("read_only"):
             named = os.path.expanduser(glob).rstrip("/")
@@ -99,12 +99,13 @@ class Settings:
 
 
 def from_environ(environ: Mapping[str, str]) -> Settings:
-    """The environment alone."""
+    """Returns the settings of the environment alone."""
     return Settings(dict(environ), {name: PREFIX + name.upper() for name in NAMES if PREFIX + name.upper() in environ})
 
 
 def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The files, the user's own first. ``XDG_CONFIG_HOME`` as in the XDG Base Directory Specification: only where absolute."""
+    """Returns the settings files, the user's own first. ``XDG_CONFIG_HOME`` as in the XDG Base Directory Specification: only if
+    absolute."""
     home = environ.get("HOME", "")
     base = environ.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):
@@ -113,8 +114,8 @@ def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
-    """All that is set. A file that is not there is none. Raises ``UsageError`` for one that cannot be read or understood: who
-    wrote ``read_only`` into it counts on it."""
+    """Loads all settings. A missing file is skipped. Raises ``UsageError`` for a file that cannot be read or parsed: it may
+    contain ``read_only``, which its author relies on."""
     found = from_environ(environ)
     words, origins = dict(found.words), dict(found.origins)
     for file in files_of(environ) if files is None else files:
@@ -161,7 +162,7 @@ def _read(file: str) -> bytes | None:
 
 
 def _there(file: str) -> bool:
-    """False where it cannot be known whether there is such a file: a directory on the way may not be searched."""
+    """False if it cannot be known whether the file exists: a directory on the way may not be searched."""
     try:
         os.stat(file)
     except OSError:
@@ -178,7 +179,7 @@ def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, o
 
 
 def _text(file: str, name: str, value: object) -> str:
-    """As the environment would write it."""
+    """Writes a value as in the environment."""
     if name in LISTS:
         parts = value if isinstance(value, list) else [value]
         between = LISTS[name]
@@ -195,7 +196,7 @@ def _text(file: str, name: str, value: object) -> str:
 
 
 def _above(path: str) -> Iterator[str]:
-    """``path`` and every directory above it, the root as the empty word that ``/`` without its slash is."""
+    """Yields ``path`` and every directory above it; the root as the empty string, which is ``/`` without its slash."""
     while path not in ("", "/"):
         yield path
         path = os.path.dirname(path)

@@ -1,6 +1,6 @@
-"""What stands behind the one door: which operators with which books a target of each kind gets, and what is looked at besides.
+"""Assembles the operators and journals for each kind of target, and the additional readers.
 
-All is loaded when it is asked for: who only looks does not wait for what changes.
+Modules are imported on first use: reading does not wait for what only changes need.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ __all__ = ["OperatorConfig", "lone_operations", "poll_reader", "redis_servers", 
 
 
 class OperatorConfig(NamedTuple):
-    """The operations that are wanted: of ``target``, given as ``path``. ``copies`` gets what is audited; a lock without a holder
-    is stale after ``stale_after`` seconds, what is in the trash expired after ``retention``; ``redactor`` hides values in plans,
-    results and logs; ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``."""
+    """Configuration of the operators on ``target``, given as ``path``.
+
+    ``copies`` gets the audit records. A lock without a holder is stale after ``stale_after`` seconds, a message in the trash
+    expires after ``retention``. ``redactor`` hides values in plans, results and logs. ``hosts`` and ``pids`` are the settings
+    ``claims.hosts`` and ``claims.pids``.
+    """
 
     path: str
     target: Target
@@ -42,14 +45,14 @@ class OperatorConfig(NamedTuple):
 
 
 def to_syslog(words: str) -> None:
-    """What is audited, there as well."""
+    """Sends an audit record to syslog."""
     from .operate import syslog
 
     syslog.to_syslog(words, notice=True)
 
 
 def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[], float]) -> tuple[RedisTickets, ...]:
-    """``urls``, or those that the settings have ``named``. Raises ``UsageError`` for what is no such URL."""
+    """Opens ``urls``, or those ``named`` in the settings. Raises ``UsageError`` for an invalid URL."""
     wanted = tuple(urls or named)
     if not wanted:
         return ()
@@ -59,7 +62,7 @@ def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[],
 
 
 def writers_of(path: str) -> WriterWatch:
-    """Raises ``Refused`` where the kernel does not tell who writes."""
+    """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
     from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.liveness.processes import Processes
     from .model.observation import LockHolder
@@ -80,7 +83,7 @@ def writers_of(path: str) -> WriterWatch:
 
 
 def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
-    """Of a spool that ``reader`` looks at. ``why`` nothing may be changed, None where it may."""
+    """Opens the operations on the spool of ``reader``. ``why`` it is read-only, None if it is not."""
     from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.journal.log_files import LogFiles
     from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
@@ -118,7 +121,7 @@ def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str |
 
 
 def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
-    """Of cursors, tickets or lock files alone: there is no spool to keep the books in, so they lie in root's state or in
+    """Opens the operations on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.journal.log_files import LogFiles
@@ -144,7 +147,8 @@ def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
 
 
 def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:
-    """What reads the poll logs at each look, None where none were named. Raises ``UsageError`` for a bad pattern."""
+    """Returns a function that reads the poll logs at each look, None if none were named. Raises ``UsageError`` for an invalid
+    pattern."""
     if not globs:
         return None
     from .backends.directory.cursors.poll_logs import LogGlob, PollLogs

@@ -28,7 +28,7 @@ from spooltop.settings import load
 
 from .cmd_create import open_spool
 from .context import Context
-from .signals import signal_group, signal_name, signals_heard, wait_for_bell
+from .signals import signal_group, signal_name, signals_handled, wait_for_wakeup
 from .terminal import Terminal, printable
 
 if TYPE_CHECKING:
@@ -119,21 +119,21 @@ class Worker:
         commands and raises ``SpooltopError``."""
         new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         watch = ArrivalWatch(new)
-        bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pipe, wakeup_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            with signals_heard(self._told, watch.wake, rope):
-                while self._turn(watch, bell):
+            with signals_handled(self._signalled, watch.wake, wakeup_fd):
+                while self._turn(watch, pipe):
                     pass
         finally:
             watch.close()
-            os.close(rope)
-            os.close(bell)
+            os.close(wakeup_fd)
+            os.close(pipe)
             os.close(new)
         if self._broken is not None:
             raise self._broken
         return 1 if self.drain and self._failures and not self._stops else 0
 
-    def _turn(self, watch: ArrivalWatch, bell: int) -> bool:
+    def _turn(self, watch: ArrivalWatch, pipe: int) -> bool:
         """Runs one round: cleans up after commands that have ended, starts new ones, waits. False when the work is over."""
         self._reap()
         self._end_overdue()
@@ -146,7 +146,7 @@ class Worker:
         if not self._running and (self._stopping or self.drain):
             return False
         if self._stopping or len(self._running) >= self.jobs:
-            wait_for_bell(bell, self._next_deadline())
+            wait_for_wakeup(pipe, self._next_deadline())
         else:
             watch.wait(min(self._next_deadline(), LONGEST))
         return True
@@ -166,7 +166,7 @@ class Worker:
             return started
         return self._recover()  # idle, as far as what waits goes
 
-    def _told(self) -> None:
+    def _signalled(self) -> None:
         """Handles a signal to end: the first lets current messages finish, the second ends at once."""
         self._stops += 1
 

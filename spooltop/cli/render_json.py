@@ -180,8 +180,8 @@ def _write(write: CursorSection) -> dict[str, Any]:
         "at": write.at,
         "value": write.value,
         "also_changed": [escape(source) for source in write.also_changed],
-        "held_by": None if write.lock_there is False and not write.held_by else [_party(party) for party in write.held_by],
-        "writer": None if write.writer is None else _party(write.writer),
+        "held_by": None if write.lock_there is False and not write.held_by else [_holder(holder) for holder in write.held_by],
+        "writer": None if write.writer is None else _holder(write.writer),
         "back": write.back,
         "lost_update": write.lost,
         "in_journal": write.journaled,
@@ -294,19 +294,19 @@ def _lock(lock: Lock) -> dict[str, Any]:
     return {
         "path": escape(lock.path),
         "kind": lock.kind,
-        "holders": [_party(party) for party in lock.holders],
-        "waiters": [_party(party) for party in lock.waiters],
+        "holders": [_holder(holder) for holder in lock.holders],
+        "waiters": [_holder(holder) for holder in lock.waiters],
         "verdict": lock.verdict,
         "evidence": lock.evidence,
     }
 
 
-def _party(party: LockHolder) -> dict[str, Any]:
+def _holder(holder: LockHolder) -> dict[str, Any]:
     return {
-        "pid": party.pid,
-        "command": None if party.command is None else escape(party.command),
-        "user": party.user,
-        "since": party.since,
+        "pid": holder.pid,
+        "command": None if holder.command is None else escape(holder.command),
+        "user": holder.user,
+        "since": holder.since,
     }
 
 

@@ -168,12 +168,12 @@ def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
         lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
         parties = (*queue.holders, *queue.waiters)
         lines += ["place       pid   age  state  command"] if parties else []
-        for place, party in enumerate(parties):
-            since = age(None if party.since is None else max(0.0, snapshot.taken_at - party.since))
-            state = "lives" if party.alive else "gone" if party.alive is False else "?"
+        for place, holder in enumerate(parties):
+            since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
+            state = "lives" if holder.alive else "gone" if holder.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
-            pid = "?" if party.pid is None else party.pid
-            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<5}  {escape(party.command or '—')}")
+            pid = "?" if holder.pid is None else holder.pid
+            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<5}  {escape(holder.command or '—')}")
     return lines
 
 
@@ -181,7 +181,7 @@ def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     lines = ["verdict  kind    holder                    waits  lock"]
     for lock in some:
         first = lock.holders[0] if lock.holders else None
-        who = "—" if first is None else _party(first)
+        who = "—" if first is None else _holder(first)
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
         lines.append(f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
@@ -190,7 +190,7 @@ def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     return lines
 
 
-def _party(one: LockHolder) -> str:
+def _holder(one: LockHolder) -> str:
     return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
 
 

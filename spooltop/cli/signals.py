@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["signal_group", "signal_name", "signals_heard", "wait_for_bell"]
+__all__ = ["signal_group", "signal_name", "signals_handled", "wait_for_wakeup"]
 
 
-def wait_for_bell(bell: int, timeout: float) -> None:
-    """Waits until the pipe ``bell`` is readable, at most ``timeout`` seconds."""
-    if select.select([bell], [], [], timeout)[0]:
-        os.read(bell, 4096)
+def wait_for_wakeup(pipe: int, timeout: float) -> None:
+    """Waits until the pipe ``pipe`` is readable, at most ``timeout`` seconds."""
+    if select.select([pipe], [], [], timeout)[0]:
+        os.read(pipe, 4096)
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -35,11 +35,11 @@ def signal_name(number: int) -> str:
 
 
 @contextmanager
-def signals_heard(stop: Callable[[], None], wake: Callable[[], object], rope: int) -> Iterator[None]:
-    """Lets SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``rope``.
+def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup_fd: int) -> Iterator[None]:
+    """Lets SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``wakeup_fd``.
 
-    ``signal.set_wakeup_fd`` writes to ``rope`` at once. A Python handler runs only between two steps of the interpreter: without
-    the write, the end of a child just before the wait begins would be noticed only when the wait is over, an hour later.
+    ``signal.set_wakeup_fd`` writes to ``wakeup_fd`` at once. A Python handler runs only between two steps of the interpreter:
+    without the write, the end of a child just before the wait begins would be noticed only when the wait is over, an hour later.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -48,7 +48,7 @@ def signals_heard(stop: Callable[[], None], wake: Callable[[], object], rope: in
         wake()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
-    pulled = signal.set_wakeup_fd(rope, warn_on_full_buffer=False)
+    pulled = signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
     try:
         yield
     finally:

@@ -74,7 +74,7 @@ class Terminal:
 
     def out(self, line: str) -> None:
         """Prints a line on standard output."""
-        with _telling():
+        with _translate_errors():
             self._write(self.stdout, line + "\n")
 
     def err(self, line: str) -> None:
@@ -122,14 +122,14 @@ class Terminal:
 
     def write_bytes(self, data: bytes) -> None:
         self._before_words()
-        with _telling():
+        with _translate_errors():
             self.stdout.flush()
             raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
             raw.write(data)
             raw.flush()
 
     def flush(self) -> None:
-        with _telling():
+        with _translate_errors():
             self.stdout.flush()
 
     def _write(self, stream: TextIO, text: str) -> None:
@@ -164,7 +164,7 @@ codecs.register_error("spooltop-bytes", _bytes_of)
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

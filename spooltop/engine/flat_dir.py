@@ -124,13 +124,13 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
             if name[0] != "." and not name.endswith(_LOCK) and fnmatchcase(name, pattern)
         )
         for name in names:
-            if not _held(files, folder, name + _LOCK) and _stands(files, folder, name):
+            if not _held(files, folder, name + _LOCK) and _exists(files, folder, name):
                 yield os.path.join(folder_path, name)
     finally:
         files.close(folder)
 
 
-def _stands(files: Files, folder: int, name: str) -> bool:
+def _exists(files: Files, folder: int, name: str) -> bool:
     try:
         return stat.S_ISREG(files.stat(name, folder).st_mode)
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Floor 0: the words. Frozen and pure; no file, process or clock is touched here."""
+"""Values that all other packages share: frozen and pure. No file, process or clock is touched here."""

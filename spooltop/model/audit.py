@@ -1,4 +1,4 @@
-"""What the audit log tells of an operation."""
+"""Audit log records, as they are read back for one operation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ __all__ = ["AuditLine", "AuditLog", "AuditTrail", "said"]
 
 
 class AuditLog(NamedTuple):
-    """One log as it is read back. ``torn``: its last line was cut off and is left out; ``unread``: bytes before these lines that
-    were not read; ``trusted`` is False where the owner of a spool could have written it to mislead another user."""
+    """A log as it is read back.
+
+    ``torn``: its last line was cut off and is left out. ``unread``: bytes before these lines that were not read. ``trusted`` is
+    False if the owner of a spool could have written it to mislead another user.
+    """
 
     lines: Sequence[bytes]
     torn: bool
@@ -24,9 +27,12 @@ class AuditLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """One line. ``event`` is ``before`` (what was about to happen, to ``names``) or ``after`` (what came of ``results``, after
-    ``tried`` of ``count``; ``ended`` says why there are none). Who it was stands there as that process told it. Nothing of it
-    is escaped, and a line that is not ``trusted`` may tell anything."""
+    """A line of the audit log.
+
+    ``event`` is ``before`` (what was about to happen, to ``names``) or ``after`` (``results`` after ``tried`` of ``count``;
+    ``ended`` says why there are none). The other fields are the actor, as that process wrote them. Nothing is escaped, and a line
+    that is not ``trusted`` may contain anything.
+    """
 
     at: float
     event: str
@@ -48,14 +54,14 @@ class AuditLine:
 
 @dataclass(frozen=True, slots=True)
 class AuditTrail:
-    """All lines of one operation, oldest first, and what is wrong with the log, in words."""
+    """All lines of one operation, oldest first, and the faults of the log, in words."""
 
     lines: tuple[AuditLine, ...] = ()
     troubles: tuple[str, ...] = ()
 
 
 def said(line: AuditLine) -> str:
-    """One line in words, escaped: who, from where, and what was about to happen or came of it.
+    """Describes one line, escaped: the actor, the origin, and what was about to happen or the result.
 
     >>> said(AuditLine(0.0, "after", "purge", "root", sudo_user="ann", tty="/dev/pts/3", pid=77, count=2, tried=1))
     'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 tried'
@@ -76,5 +82,5 @@ def said(line: AuditLine) -> str:
 
 
 def _words(text: str) -> str:
-    """Words of ours, with names in them that are escaped already."""
+    """Escapes unprintable characters in our own text, in which names are escaped already."""
     return "".join(char if char.isprintable() else escape(char) for char in text)

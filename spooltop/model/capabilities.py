@@ -1,4 +1,4 @@
-"""What is allowed here, and if not, why not."""
+"""Actions that are allowed on a target, and why the others are not."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK)
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """For each action that is not available, the reason in words that say what to do. What is not named is allowed."""
+    """The reason for each action that is not available, in words that say what to do. An action that is not named is allowed."""
 
     refusals: Mapping[Action, str] = field(default_factory=dict)
 
     def why_not(self, action: Action) -> str | None:
-        """The reason why ``action`` is not available, or None where it is."""
+        """Returns the reason why ``action`` is not available, or None if it is."""
         return self.refusals.get(action)
 
     @property
     def change(self) -> bool:
-        """True where at least one action that moves, makes or deletes messages is available."""
+        """True if at least one action that moves, makes or deletes messages is available."""
         return any(action not in self.refusals for action in Action if action not in _NO_MESSAGES)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A long list in a tenth of the room: chunks of plain columns, compressed; an object is made when it is asked for."""
+"""Long lists in a tenth of the memory: compressed chunks of plain columns. An object is made only when it is asked for."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .protocols import BATCH
 __all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "expand"]
 
 CHUNK = BATCH
-"""What is announced, done and told together is unpacked once."""
+"""Items per chunk. A batch is announced, done and reported together, so it is unpacked once."""
 
 T = TypeVar("T")
 
 Column = list[Any] | tuple[Any]
-"""A value for each row; or, as a tuple, the one that all of them have."""
+"""A list with a value for each row; or a tuple with the one value that all rows have."""
 
 
 def columns_of(rows: Iterable[Sequence[Any]]) -> list[Column]:
-    """The columns of a table that has rows.
+    """Transposes a table that has at least one row into columns.
 
     >>> columns_of([("a", 1, None), ("b", 1, None)])
     [['a', 'b'], (1,), (None,)]
@@ -31,18 +31,17 @@ def columns_of(rows: Iterable[Sequence[Any]]) -> list[Column]:
 
 
 def column_of(values: Sequence[Any]) -> Column:
-    """There is at least one of them."""
+    """Packs ``values``, of which there is at least one, into a column."""
     return (values[0],) if values.count(values[0]) == len(values) else list(values)
 
 
 def expand(column: Column, count: int) -> Sequence[Any]:
-    """A value for each of ``count`` rows."""
+    """Returns a value for each of ``count`` rows."""
     return column if isinstance(column, list) else column * count
 
 
 class Chunked(Sequence[T]):
-    """A list that only grows. Who derives from it says what a chunk is packed into, plain values that marshal takes, and what
-    becomes of them."""
+    """A list that only grows. A subclass packs a chunk into plain values that marshal accepts, and unpacks it."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes | Callable[[], Sequence[T]]] = []
@@ -56,7 +55,7 @@ class Chunked(Sequence[T]):
     def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
 
     def observe(self, more: Sequence[T]) -> None:
-        """Called with all that is added, for those who count."""
+        """Called with each addition, so that a subclass can keep counts."""
 
     def append(self, one: T) -> None:
         self.extend((one,))
@@ -70,14 +69,14 @@ class Chunked(Sequence[T]):
             self._chunks.append(zlib.compress(marshal.dumps(self.packed(whole)), 1))
 
     def append_lazy(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
-        """A whole chunk, when none is open, which ``again`` makes once more when it is asked for."""
+        """Appends a whole chunk that ``again`` makes anew whenever it is read. No chunk may be open: raises ``ValueError``."""
         if self._open or len(more) != CHUNK:
             raise ValueError("not a chunk")
         self.observe(more)
         self._chunks.append(again)
 
     def as_list(self) -> Sequence[T]:
-        """As a list, where one is as good."""
+        """Returns a plain list if there are no packed chunks, else self."""
         return self if self._chunks else list(self._open)
 
     def __len__(self) -> int:

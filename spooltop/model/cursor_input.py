@@ -1,4 +1,4 @@
-"""What a person types for a cursor, as the value that is meant."""
+"""Parses what a person types as the value of a cursor."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,3999})")
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """``value`` is the whole section as it will stand in the file; ``words`` say how the text was read."""
+    """``value`` is the whole section as it will be stored in the file; ``words`` say how the text was read."""
 
     value: Json
     words: str
 
 
 def parse_value(text: str, present: Json, kind: str = "", field: str | None = None) -> ParsedValue:
-    """``text`` as JSON where it is JSON, else as text, and of the type of ``present`` where that leaves no doubt: digits stay a
-    text where the present value is one. In a section that is an object, what is no object goes into ``field``, or into the field
-    that holds its cursor. ``kind`` "json" or "text" says which without guessing, and takes the section as a whole. Raises
-    ``ValueError`` for "json" that is none.
+    """Reads ``text`` as JSON, else as text.
+
+    It takes the type of ``present`` if that leaves no doubt: digits stay text if the present value is text. In a section that is
+    an object, a value that is not an object goes into ``field``, or into the field that holds the cursor. ``kind`` "json" or
+    "text" decides without guessing, and replaces the section as a whole. Raises ``ValueError`` for "json" that does not parse.
 
     >>> parse_value("89640", 89632).value, parse_value("89640", "89632").value, parse_value("7", {"last_id": 6, "n": "x"}).value
     (89640, '89640', {'last_id': 7, 'n': 'x'})
@@ -54,7 +55,7 @@ def parse_value(text: str, present: Json, kind: str = "", field: str | None = No
 
 
 def _json(text: str) -> Json:
-    """Raises ``ValueError`` also for what JSON has no word for (NaN, a number beyond the largest)."""
+    """Parses JSON. Raises ``ValueError`` also for values that JSON cannot express (NaN, a number that is too large)."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What in a cursor's section is the cursor, how it is ordered, and how it is written."""
+"""Finds the cursor in its section, orders two cursors, and writes them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _DEEPEST = 4
 
 
 def pick(value: Json, field: str | None = None, *, depth: int = 0) -> Json:
-    """The cursor in a section: a number or text is it; in an object its ``field``, or where that is not given or not there, its
-    ``cursor``, ``value``, ``offset``, ``id`` or ``last…`` field, else its only numeric one, else its only one that is a time,
-    else the whole object.
+    """Returns the cursor in a section.
+
+    A number or text is the cursor itself. In an object it is ``field``; without that its ``cursor``, ``value``, ``offset``,
+    ``id`` or ``last…`` field, else its only numeric field, else its only field that is a time, else the whole object.
 
     >>> pick({"last_rowid": 7, "updated_at": 99.5}), pick({"n": 3, "name": "x"}), pick("abc"), pick({"id": 1, "at": 2}, "at")
     (7, 3, 'abc', 2)
@@ -35,7 +36,8 @@ def pick(value: Json, field: str | None = None, *, depth: int = 0) -> Json:
 
 
 def field_of(section: Mapping[str, Json], named: str | None = None) -> str | None:
-    """The field of an object that holds its cursor, None where nothing tells which; ``named`` where it has that."""
+    """Returns the name of the field that holds the cursor of an object, None if it is ambiguous; ``named`` if the object has
+    that."""
     if named is not None and named in section:
         return named
     for name in _NAMED:
@@ -52,7 +54,7 @@ def field_of(section: Mapping[str, Json], named: str | None = None) -> str | Non
 
 
 def cursor_fields(text: str) -> dict[str, str]:
-    """Source → the field of its section that holds the cursor, "*" for all others, out of a setting.
+    """Parses a setting into source → the field of its section that holds the cursor; "*" for all other sources.
 
     >>> cursor_fields("seen, imessage=last_row")
     {'*': 'seen', 'imessage': 'last_row'}
@@ -66,7 +68,7 @@ def cursor_fields(text: str) -> dict[str, str]:
 
 
 def order(value: Json) -> tuple[str, float | int] | None:
-    """What a value is ordered by, with its kind (values of two kinds do not compare); None for an opaque token."""
+    """Returns the sort key of a value with its kind, since values of two kinds do not compare; None for an opaque token."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int):
@@ -87,7 +89,7 @@ def order(value: Json) -> tuple[str, float | int] | None:
 
 
 def direction(old: Json, new: Json) -> int | None:
-    """1 forward, -1 back, 0 equal in order; None where there is no order between the two."""
+    """Compares two values: 1 forward, -1 back, 0 equal in order; None if there is no order between them."""
     before, after = order(old), order(new)
     if before is None or after is None or before[0] != after[0]:
         return None
@@ -95,7 +97,7 @@ def direction(old: Json, new: Json) -> int | None:
 
 
 def shown(value: Json, field: str | None = None) -> str:
-    """As it stands in the file: never grouped, never rounded, escaped. ``field`` as for ``pick``.
+    """Writes the value as it is in the file: never grouped, never rounded, escaped. ``field`` as for ``pick``.
 
     >>> shown(12345678901234567890), shown({"a": 1, "b": 2}), shown("tok")
     ('12345678901234567890', '{"a":1,"b":2}', 'tok')
@@ -107,7 +109,7 @@ def shown(value: Json, field: str | None = None) -> str:
 
 
 def kind_of(value: Json) -> str:
-    """What a value is, in words: "a number", "a text", "an object"."""
+    """Names the type of a value: "a number", "text", "an object"."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, (int, float)):

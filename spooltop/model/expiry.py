@@ -1,4 +1,4 @@
-"""The trash is kept for a while: words for what has stood there for longer. Nothing goes by itself. Pure."""
+"""Text for messages that are in the trash for longer than it keeps them. Pure; nothing is deleted automatically."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["expired_words", "kept_words"]
 
 
 def expired_words(state: BoxState) -> str:
-    """``3 expired, kept 30d``; empty where nothing has.
+    """Returns ``3 expired, kept 30d``; empty if nothing has expired.
 
-    >>> from .words import Box
+    >>> from .vocabulary import Box
     >>> expired_words(BoxState(Box.TRASH, 12, retention=2592000.0, expired=3))
     '3 expired, kept 30d'
     """
@@ -22,8 +22,8 @@ def expired_words(state: BoxState) -> str:
 
 
 def kept_words(row: Row, now: float) -> str:
-    """How long a message in the trash is kept: ``for 12d more, then offered for deletion``, ``expired 5d ago``; empty where it
-    is not in the trash, or there is no end of it."""
+    """Says how long a message stays in the trash: ``for 12d more, then offered for deletion``, ``expired 5d ago``; empty if it is
+    not in the trash, or is kept without end."""
     if row.expires_at is None:
         return ""
     left = row.expires_at - now

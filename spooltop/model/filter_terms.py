@@ -1,6 +1,6 @@
-"""The terms of a filter: what each says of a row, and how it is written.
+"""Terms of a filter: how each matches a row, and how it is written.
 
-``holds(row, now)`` (epoch seconds) is None where that is not known of the row; ``str()`` gives a word that parses to the same.
+``holds(row, now)`` (epoch seconds) is None if the row does not say; ``str()`` gives a word that parses to the same term.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["COMPARE", "KEYED", "Age", "IsVerdict", "Pid", "Source", "Term", "Tex
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
-"""How a term may compare, by its sign."""
+"""Comparison operators of a term, by their sign."""
 KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
-"""``key:value``."""
+"""Matches ``key:value``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Stands somewhere in what is shown."""
+    """Matches text anywhere in the shown fields."""
 
     needle: str
 
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """In its box for so long."""
+    """Matches by the time in the box."""
 
     compare: str
     text: str
@@ -56,8 +56,8 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """From a source with this in its name as shown, or ``whole``: with just this name; of an empty name: from none that is
-    known."""
+    """Matches a source whose shown name contains ``name``, or with ``whole`` equals it. An empty name matches messages of no
+    known source."""
 
     name: str
     whole: bool = False
@@ -72,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Pid:
-    """Held or written by this process."""
+    """Matches messages that this process holds or writes."""
 
     pid: int
 
@@ -86,7 +86,7 @@ class Pid:
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """In work so often."""
+    """Matches by the number of attempts."""
 
     compare: str
     number: int
@@ -100,7 +100,7 @@ class Tries:
 
 @dataclass(frozen=True, slots=True)
 class IsVerdict:
-    """Judged so."""
+    """Matches messages with this verdict."""
 
     verdict: Verdict
 
@@ -122,7 +122,7 @@ def _shown(row: Row) -> Iterator[str]:
 
 
 def _judged(row: Row) -> bool:
-    """True where a row without a verdict or an owner means that it is not known, not that there is none."""
+    """True if a row without a verdict or an owner means "not known" rather than "none"."""
     return row.box in (Box.CUR, Box.TMP)
 
 

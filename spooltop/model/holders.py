@@ -1,4 +1,4 @@
-"""Who has a file open or locked, as far as it can be seen from here."""
+"""Processes that have a file open or locked, as far as they are visible from here."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ __all__ = ["Holders", "Holding"]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One process and what it does with the file. ``how``: "open for writing", "open for reading", "mapped", "flock, holds",
-    "flock, waits" (also posix, ofd), "holds the claim", "ticket, first"; ``of`` names the file where it is another than the one
-    that was asked about (the lock beside a cursor file). ``pid`` None: somebody who is not visible from here. ``since`` is epoch
-    seconds, None where nobody knows: a claim tells it in its name, of open files and of locks the kernel does not.
+    """A process and its use of the file.
+
+    ``how``: "open for writing", "open for reading", "mapped", "flock, holds", "flock, waits" (also posix, ofd), "holds the
+    claim", "ticket, first". ``of`` names the file if it is not the one that was asked about (the lock beside a cursor file).
+    ``pid`` None: a process that is not visible from here. ``since`` is epoch seconds, None if unknown: a claim has it in its
+    name, the kernel has it for neither open files nor locks.
     """
 
     pid: int | None
@@ -25,7 +27,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """The answer about ``path``. ``complete`` is False where there may be others; ``notes`` say in words what was not seen."""
+    """The processes that use ``path``. ``complete`` is False if there may be others; ``notes`` say in words what was not
+    visible."""
 
     path: str
     parties: tuple[Holding, ...] = ()

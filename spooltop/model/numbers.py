@@ -1,16 +1,16 @@
-"""Numbers out of what anybody may have written. Pure."""
+"""Reads numbers from untrusted data. Pure."""
 
 from __future__ import annotations
 
 __all__ = ["finite"]
 
 _MOST = 1e18
-"""Beyond any time in seconds, and any that a float holds to the second."""
+"""Larger than any time in seconds, and than any that a float holds to the second."""
 
 
 def finite(value: object) -> float | None:
-    """A number as a float; None where it is none, not a number, infinite or larger than any time (JSON sets no bound to the
-    digits of an int, and ``float`` raises from the 309th on).
+    """Returns a number as a float, else None: for other types, NaN, infinity, and numbers larger than any time (JSON sets no
+    bound to the digits of an int, and ``float`` raises from the 309th on).
 
     >>> finite(7), finite(10**400), finite(float("nan")), finite(True), finite("7")
     (7.0, None, None, None, None)

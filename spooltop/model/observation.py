@@ -1,6 +1,6 @@
-"""What a Reader saw in one look: facts, no judgement on how they move.
+"""Facts that a Reader collects in one look, without judging how they change.
 
-``observe`` makes a ``Snapshot`` of it. All times are epoch seconds, sizes bytes.
+``observe`` makes a ``Snapshot`` of them. All times are epoch seconds, sizes bytes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BoxState:
-    """One box. ``count`` None: not visible; ``complete`` False: a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
-    ``oldest_at``: when its oldest was put (``new``), claimed (``cur``), begun (``tmp``), set aside (others).
-    ``error`` says why it is not visible ("tmp is missing", "you may not list it").
+    """A box.
+
+    ``count`` None: not visible; ``complete`` False: ``count`` is a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
+    ``oldest_at``: when its oldest was put (``new``), claimed (``cur``), begun (``tmp``), set aside (others). ``error`` says why
+    the box is not visible ("tmp is missing", "permission denied").
     """
 
     box: Box
@@ -53,15 +55,15 @@ class BoxState:
     error: str = ""
     as_of: float = 0.0
     retention: float | None = None
-    """Seconds after which what was set aside here has expired; None: never."""
+    """Seconds after which a message that was set aside here expires; None: never."""
     expired: int = 0
-    """How many have; ``expired_is_bound``: at least so many."""
+    """Number of expired messages; a lower bound if ``expired_is_bound``."""
     expired_is_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictCounts:
-    """How many claims (``alive``, ``dead``, ``unknown``) and how many files in ``tmp`` (the other three)."""
+    """Counts of claims (``alive``, ``dead``, ``unknown``) and of files in ``tmp`` (the other three)."""
 
     alive: int = 0
     dead: int = 0
@@ -73,13 +75,13 @@ class VerdictCounts:
 
 AGE_BOUNDS = (10.0, 60.0, 600.0, 3600.0, 86400.0)
 AHEAD = 10.0
-"""Seconds: where one class of age ends and the next begins (the geometric buckets of qshape(1), in steps that people say)."""
+"""Boundaries of the age classes in seconds: the geometric buckets of qshape(1), in steps that people say."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAges:
-    """One source's share of what was looked at: how many (``total``, undated ones too), and how many in each class of age, the
-    youngest first. ``source`` None: the name tells none."""
+    """A source's share of the sample: ``total``, including undated messages, and the number in each age class, the youngest
+    first. ``source`` None: the name has none."""
 
     source: str | None
     total: int
@@ -88,11 +90,12 @@ class SourceAges:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """How long what waits in ``new`` has been there. ``counts`` holds one figure for each class of age: younger than each of
-    ``bounds`` seconds, then what is older. ``looked_at`` names of ``of`` were looked at; where that is fewer than all, they are
-    an even sample. ``undated`` have no time. ``by_source`` are the largest of ``sources`` sources, largest first. ``ahead`` of
-    those looked at, put over ``AHEAD`` seconds in the future by their time, stand among the youngest; ``latest_at`` is the last
-    such time (epoch seconds), None where there is none.
+    """Ages of the messages that wait in ``new``.
+
+    ``counts`` holds one figure for each age class: younger than each of ``bounds`` seconds, then the older ones. ``looked_at`` of
+    ``of`` names were read; if that is not all, they are an even sample. ``undated`` have no time. ``by_source`` are the largest
+    of ``sources`` sources, largest first. ``ahead`` counts messages dated more than ``AHEAD`` seconds in the future; they are
+    among the youngest. ``latest_at`` is the last such time (epoch seconds), None if there is none.
     """
 
     bounds: tuple[float, ...]
@@ -108,7 +111,7 @@ class Ages:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One message that was finished: put, claimed and gone at these times, None where not known."""
+    """A finished message: put, claimed and gone at these times, None if not known."""
 
     put_at: float | None
     claimed_at: float | None
@@ -117,8 +120,8 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """One attempt whose message a consumer gave back. ``ended`` is how it ended, None where the name does not tell; ``delayed``:
-    the message has to wait before the next one."""
+    """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
+    say; ``delayed``: the message waits before the next attempt."""
 
     id: str
     at: float
@@ -127,13 +130,13 @@ class Return:
 
     @property
     def failed(self) -> bool:
-        """True where the attempt ended by itself: no death, and not given back to be taken at once."""
+        """True if the attempt failed: neither did its consumer die, nor was the message given back for immediate delivery."""
         return _failed(self.ended, self.delayed)
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One message in ``new`` or ``cur`` that has been tried in vain ``attempts`` times; ``ended`` and ``delayed`` as in
+    """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in
     ``Return``."""
 
     id: str
@@ -144,7 +147,8 @@ class Tried:
 
     @property
     def failed(self) -> bool:
-        """True where the last attempt ended by itself: no death, and not given back to be taken at once."""
+        """True if the last attempt failed: neither did its consumer die, nor was the message given back for immediate
+        delivery."""
         return _failed(self.ended, self.delayed)
 
 
@@ -154,13 +158,15 @@ def _failed(ended: str | None, delayed: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What came and went since the last look. ``exact`` is False where events may be missing: counts are lower bounds then.
-    ``measured`` is False where nothing was watched since (the first look). Canaries are not counted. ``done`` are those that left
-    in the time of the flow before: only a look later it is known that they came back nowhere.
+    """Arrivals and departures since the last look.
 
-    ``retried`` counts attempts whose message went back to ``new`` by its consumer or by ``recover``, ``requeued`` those that an
-    operator put back. ``returns`` are the newest of the former; ``recovered`` are ids with such a return that are done after all.
-    ``shifted`` is by how much operators changed the depth of ``new``, and whoever removed files there: that is no flow.
+    ``exact`` is False if events may be missing: counts are lower bounds then. ``measured`` is False if nothing was watched since
+    (the first look). Canaries are not counted. ``done`` counts those that left during the previous flow: only one look later it
+    is known that they did not come back.
+
+    ``retried`` counts attempts whose message was returned to ``new`` by its consumer or by ``recover``, ``requeued`` those that
+    an operator moved back. ``returns`` are the newest of the former; ``recovered`` are ids with such a return that are done after
+    all. ``shifted`` is the change in the depth of ``new`` by operators, and by removed files: it does not count as flow.
     """
 
     since: float = 0.0
@@ -181,7 +187,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Room on the file system of the spool, for the user who runs this (statvfs f_bavail, f_favail). None: not told."""
+    """Free space on the file system of the spool, for the current user (statvfs f_bavail, f_favail). None: not known."""
 
     fs_type: str = "?"
     bytes_free: int | None = None
@@ -191,12 +197,12 @@ class Disk:
     readonly: bool = False
     root_bytes_free: int | None = None
     apart: tuple[Box, ...] = ()
-    """Boxes that are on another file system than ``new``: no rename(2) leads from one to the other."""
+    """Boxes on another file system than ``new``: rename(2) between the two fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when this was first seen."""
+    """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when it was first seen."""
 
     pid: int | None
     command: str | None = None
@@ -207,8 +213,11 @@ class LockHolder:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock file. ``kind``: flock, posix, ofd, soft (its existing is the lock), mkdir (a directory that is one), ticket (a
-    queue of them), redis, none. ``verdict``: held, free, blocked, stale, unknown."""
+    """A lock file.
+
+    ``kind``: flock, posix, ofd, soft (the existing file is the lock), mkdir (a directory is the lock), ticket (a queue of
+    tickets), redis, none. ``verdict``: held, free, blocked, stale, unknown.
+    """
 
     path: str
     kind: str
@@ -217,12 +226,12 @@ class Lock:
     verdict: str = "unknown"
     evidence: str = ""
     failed: bool = False
-    """True where it could not be looked at, as a server that does not answer; ``evidence`` says why."""
+    """True if the lock could not be read, for example because a server does not answer; ``evidence`` says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorWrite:
-    """One line of ``.cursors.journal``: a write by ``CursorFile.advance``, under its lock. ``old`` is what it replaced."""
+    """A line of ``.cursors.journal``: a write by ``CursorFile.advance``, under its lock. ``old`` is the replaced value."""
 
     at: float
     source: str
@@ -233,8 +242,10 @@ class CursorWrite:
 
 @dataclass(frozen=True, slots=True)
 class CursorVersion:
-    """A content that a cursor file had between two looks. ``read_at``: when it was read; ``mtime``: when it was written by the
-    file's own time. ``unread``: how many writes between the version before and this one were not read; None: not known.
+    """A content that a cursor file had between two looks.
+
+    ``read_at``: when it was read; ``mtime``: when it was written by the file's own time. ``unread``: number of writes between the
+    previous version and this one that were not read; None: not known.
     """
 
     read_at: float
@@ -247,8 +258,10 @@ class CursorVersion:
 
 @dataclass(frozen=True, slots=True)
 class CursorSource:
-    """One cursor file as it was read. ``sections`` is source → value; None where it does not parse (``error`` says why).
-    ``shared`` is False for one file per source. ``lock_holders`` are those seen on its lock when it was read.
+    """A cursor file as it was read.
+
+    ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
+    ``lock_holders`` are those that held its lock when it was read.
     """
 
     path: str
@@ -259,30 +272,30 @@ class CursorSource:
     mtime: float = 0.0
     size: int = 0
     lock_holders: tuple[LockHolder, ...] = ()
-    litter: tuple[str, ...] = ()
-    """Temporary files beside it that tell of an unsafe writer, names as on disk."""
+    temp_files: tuple[str, ...] = ()
+    """Temporary files beside it that an unsafe writer leaves, names as on disk."""
     journal: tuple[CursorWrite, ...] = ()
-    """Writes that the journal beside it tells of since the look before (at the first look: of the last hour), in their order. All
-    of them were published before the file was read."""
+    """Writes that the journal beside it records since the previous look (at the first look: of the last hour), in their order.
+    All of them were published before the file was read."""
     lock_there: bool | None = None
-    """Whether ``.cursors.lock`` stands beside it: without it nobody locks by it. None: not looked."""
+    """True if ``.cursors.lock`` exists beside it: without it nobody takes the lock. None: not checked."""
     writer: LockHolder | None = None
-    """Who published what was read, where the kernel was asked to tell (fanotify(7)) and did."""
+    """The process that published this content, if the kernel reported it (fanotify(7))."""
     earlier: tuple[CursorVersion, ...] = ()
-    """What it held since the look before and holds no more, oldest first."""
+    """Contents since the previous look that have been replaced, oldest first."""
     read_at: float | None = None
     """When it was read, None: at the time of the look."""
     unread: int | None = None
-    """As of a ``CursorVersion``: how many writes just before this content were not read."""
+    """Number of writes just before this content that were not read, as for a ``CursorVersion``."""
     left_out: int = 0
-    """Sources of this file that are not among ``sections``, because they are too many or their names too long."""
+    """Number of sources of this file that are not among ``sections``, because they are too many or their names too long."""
     cut: frozenset[str] = frozenset()
-    """Sources whose section is too large to be kept: its short fields alone, or how long it is, stand in ``sections``."""
+    """Sources whose section is too large to be kept: ``sections`` has only its short fields, or its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """One poll as its log tells: ``new`` messages from the cursor ``start`` on, ``end`` after it, as they stand in ``line``."""
+    """A poll according to its log: ``new`` messages from the cursor ``start``, ``end`` after it, as written in ``line``."""
 
     source: str
     at: float
@@ -294,9 +307,12 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class CursorSection:
-    """One source's value in one file, as written: what the history keeps. ``shown`` is the cursor in it, escaped ("" where it
-    is the value itself). ``held_by`` are those who were seen to hold the lock: a look comes after the write, so that empty is
-    "not seen" and never "nobody", unless ``lock_there`` is False: without a lock file nobody held it."""
+    """A source's value in one file, as written: an entry of the history.
+
+    ``shown`` is the cursor in it, escaped ("" if it is the value itself). ``held_by`` are those that were seen to hold the lock.
+    A look comes after the write, so empty means "not seen", never "nobody", unless ``lock_there`` is False: without a lock file
+    nobody held it.
+    """
 
     at: float
     value: Json
@@ -305,19 +321,19 @@ class CursorSection:
     held_by: tuple[LockHolder, ...] = ()
     shown: str = ""
     writer: LockHolder | None = None
-    """Who wrote it, where the journal or the kernel tells; nobody is guessed."""
+    """The process that wrote it, if the journal or the kernel reported it; it is never guessed."""
     lock_there: bool | None = None
     back: bool = False
-    """True where the cursor went back: to a smaller value, or to a token that it had before."""
+    """True if the cursor went back: to a smaller value, or to a token that it had before."""
     lost: bool = False
-    """True where that was a lost update and no rewind."""
+    """True if that was a lost update and not a rewind."""
     journaled: bool = False
-    """True where the journal tells of it: written by ``CursorFile.advance``, under the lock."""
+    """True if the journal records it: written by ``CursorFile.advance``, under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who runs this, and what they may do, in words: ("memex", "read-write")."""
+    """The user who runs this, and their rights in words: ("memex", "read-write")."""
 
     user: str
     uid: int
@@ -326,9 +342,11 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How changes are noticed. ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once".
-    Live with a ``period``: not all changes send an event, so it is scanned besides; ``reason`` is the kind of file system.
-    ``since`` is when watching began.
+    """Method by which changes are noticed.
+
+    ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once". "live" with a ``period``: not all
+    changes send an event, so the boxes are scanned as well; ``reason`` is the kind of file system. ``since`` is when watching
+    began.
     """
 
     mode: str = "once"
@@ -339,9 +357,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """All that one look saw. ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each;
-    ``counts`` is over all that was judged, ``judged_all`` False where it was not all of them.
-    ``strange`` are rows in any box that are not plain messages (fifos, too long names, two links).
+    """All facts of one look.
+
+    ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each. ``counts`` covers all judged
+    messages, ``judged_all`` is False if some were not judged. ``strange`` are rows in any box that are not plain messages (FIFOs,
+    names that are too long, two links).
     """
 
     target: str
@@ -354,7 +374,8 @@ class Sight:
     counts: VerdictCounts = field(default_factory=VerdictCounts)
     judged_all: bool = True
     tried: tuple[Tried, ...] = ()
-    """Messages that were tried before, as their names tell; ``tried_all`` False where there may be more. Canaries left out."""
+    """Messages that were tried before, according to their names; ``tried_all`` is False if there may be more. Canaries are left
+    out."""
     tried_all: bool = True
     strange: tuple[Row, ...] = ()
     conflicts: tuple[Key, ...] = ()
@@ -362,21 +383,22 @@ class Sight:
     disk: Disk = field(default_factory=Disk)
     cursors: tuple[CursorSource, ...] = ()
     polls: tuple[Poll, ...] = ()
-    """Polls that logs told of since the look before, in the order of each log."""
+    """Polls that were logged since the previous look, in the order of each log."""
     writers_watched: bool = False
-    """True where the kernel tells who writes the cursor files (fanotify(7))."""
+    """True if the kernel reports who writes the cursor files (fanotify(7))."""
     locks: tuple[Lock, ...] = ()
     locks_had: int = 0
-    """How often the engine's own locks were had in the last five minutes, as far as it counts."""
+    """Number of times the engine's own locks were acquired in the last five minutes, as far as it is counted."""
     locks_given_up: int = 0
-    """How often they were waited for in vain."""
+    """Number of times that acquiring them timed out."""
     suppressed: Mapping[str, int] = field(default_factory=dict)
-    """How many puts were none, since their ``key`` or ``id`` was there, by source ("" for none), as far as it is counted."""
+    """Number of puts that were duplicates, since their ``key`` or ``id`` existed, by source ("" for none), as far as it is
+    counted."""
     consumers: int | None = None
-    """Living consumers of the protocol's own kind (presence locks held); None where it cannot be told."""
+    """Number of running consumers of this engine (held presence locks); None if unknown."""
     last_claim_at: float | None = None
     ages: Ages | None = None
-    """Of what waits in ``new``; None where that is not visible or is no queue."""
+    """Ages of the messages that wait in ``new``; None if that is not visible or not a queue."""
     who: Viewer = field(default_factory=lambda: Viewer("?", -1))
     capabilities: Capabilities = field(default_factory=Capabilities)
     watch: Watch = field(default_factory=Watch)

@@ -1,4 +1,4 @@
-"""A pinned list of things to do, and what came of it."""
+"""Plans, which pin a list of things to do, and their results."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to do: the row as it was shown and the identity it is pinned by. ``warning`` is shown with ``!``. ``words`` say
-    what will be done where it is no message that moves ("imessage: 89632 → 89640 in /opt/memex/cursors.json"); ``row`` has
-    the source as its id then and the file as its name, and its box means nothing. ``value`` is what a cursor is set to, as a
-    snapshot shows it."""
+    """A thing to do: the row as it was shown and the identity that pins it.
+
+    ``warning`` is shown with ``!``. ``words`` describe the change if it does not move a message ("imessage: 89632 → 89640 in
+    /opt/memex/cursors.json"). ``row`` then has the source as its id and the file as its name, and its box means nothing.
+    ``value`` is the new value of a cursor, as a snapshot shows it.
+    """
 
     row: Row
     ref: Ref
@@ -63,13 +65,13 @@ class Item:
 
 
 def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
-    """How often each warning stands there, without looking at a million items where they know it (``warnings``)."""
+    """Counts each warning. Uses ``items.warnings`` if it exists, so that a million items need not be made."""
     known = getattr(items, "warnings", None)
     return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
 
 
 class ItemColumns(NamedTuple):
-    """Of some items what logs and lists say of them, by columns."""
+    """Columns of the items that logs and lists show."""
 
     ids: Sequence[str]
     names: Sequence[str]
@@ -78,7 +80,7 @@ class ItemColumns(NamedTuple):
 
 
 def item_columns(items: Sequence[Item]) -> ItemColumns:
-    """Without making an item of each where they know it (``columns``)."""
+    """Returns the columns of ``items``. Uses ``items.columns`` if it exists, so that no item needs to be made."""
     known = getattr(items, "columns", None)
     if isinstance(known, ItemColumns):
         return known
@@ -88,19 +90,19 @@ def item_columns(items: Sequence[Item]) -> ItemColumns:
 
 
 def boxes_of(items: Sequence[Item]) -> Set[Box]:
-    """The boxes that they stand in, likewise (``boxes``)."""
+    """Returns the boxes of the items, likewise by ``items.boxes``."""
     known = getattr(items, "boxes", None)
     return known if isinstance(known, Set) else {item.box for item in items}
 
 
 def verdicts_of(items: Sequence[Item]) -> Set[Verdict | None]:
-    """The verdicts on them, likewise (``verdicts``)."""
+    """Returns the verdicts of the items, likewise by ``items.verdicts``."""
     known = getattr(items, "verdicts", None)
     return known if isinstance(known, Set) else {item.verdict for item in items}
 
 
 def oldest_of(items: Sequence[Item]) -> float | None:
-    """When the first of them came into its box, epoch seconds, likewise (``oldest_at``); None where nobody knows."""
+    """Returns when the first of them came into its box, epoch seconds, likewise by ``items.oldest_at``; None if unknown."""
     if hasattr(items, "oldest_at"):
         known = items.oldest_at
         return known if isinstance(known, float) else None
@@ -109,7 +111,7 @@ def oldest_of(items: Sequence[Item]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) takes it all the same."""
+    """A thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) does it anyway."""
 
     row: Row
     reason: str
@@ -118,7 +120,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a backend made of a selection. ``missing`` are ids that were named and that no message here has."""
+    """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has."""
 
     items: Sequence[Item]
     refused: Sequence[Refusal] = ()
@@ -128,7 +130,8 @@ class Candidates:
 
 
 class Confirm(StrEnum):
-    """How a plan is confirmed: 1–9 items ``y``, 10–99 ``Y``, from 100 or with any ``unknown`` the number is typed."""
+    """Confirmation of a plan: ``y`` for 1–9 items, ``Y`` for 10–99; the number is typed from 100 items, or with any
+    ``unknown``."""
 
     SMALL = "y"
     LARGE = "Y"
@@ -138,13 +141,13 @@ class Confirm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be done, pinned: it stays as it is while the spool moves.
+    """Pinned list of changes: it stays as it is while the spool changes.
 
-    ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a
-    shell, with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``,
-    ``text`` …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are ids that were named and that no
-    message here has (not escaped). ``poison`` counts the items that were in work so often that they may be what kills: a
-    requeue with ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo takes back.
+    ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
+    with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``, ``text``
+    …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are named ids that no message here has (not
+    escaped). ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with
+    ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses.
     """
 
     operation: str
@@ -165,31 +168,31 @@ class Plan:
 
     @property
     def deletes(self) -> bool:
-        """True for what nothing brings back: emptying the trash, a purge ``now``."""
+        """True if it cannot be undone: emptying the trash, a purge ``now``."""
         return self.action is Action.EMPTY or (self.action is Action.PURGE and bool(self.options.get("now")))
 
     @property
     def undoes(self) -> str | None:
-        """The operation that an undo takes back."""
+        """The operation that an undo reverses."""
         operation = self.options.get("undoes") if self.action is Action.UNDO else None
         return operation if isinstance(operation, str) else None
 
     @property
     def rate(self) -> float | None:
-        """At most so many items a second; None: as fast as it goes."""
+        """Rate limit in items a second; None: unlimited."""
         rate = self.options.get("rate")
         return float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
 
     @property
     def pace(self) -> str:
-        """``at most 50/s: takes 6m or longer``; empty where it goes as fast as it can."""
+        """Describes the rate limit: ``rate limit 50/s: takes 6m or longer``; empty without one."""
         if self.rate is None:
             return ""
         return f"at most {pace(self.rate)}: takes {duration(self.count / self.rate)} or longer"
 
     @property
     def count(self) -> int:
-        """How many items it acts on. Inject counts what it will put."""
+        """Number of items it acts on. For inject: the number of messages it will put."""
         wanted = self.options.get("count")
         return wanted if self.action is Action.INJECT and isinstance(wanted, int) else len(self.items)
 
@@ -203,8 +206,8 @@ class Outcome(StrEnum):
 
 
 class ItemResult(NamedTuple):
-    """What came of one item. ``reason`` says why it was skipped or failed, or what else there is to say of one that is done.
-    ``became`` is the name it has now, if moved."""
+    """Result of one item. ``reason`` says why it was skipped or failed, or adds a remark to one that is done. ``became`` is its
+    new name, if moved."""
 
     id: str
     name: str
@@ -215,7 +218,7 @@ class ItemResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a plan. ``stopped`` where it was ended early; ``untried`` counts the items not reached."""
+    """Result of a plan. ``stopped`` if it ended early; ``untried`` counts the items that were not reached."""
 
     operation: str
     action: Action
@@ -225,7 +228,7 @@ class Result:
     stopped: bool = False
     untried: int = 0
     undo: tuple[str, ...] = ()
-    """The command that undoes it, as words of a shell; empty where nothing can be undone."""
+    """The command that undoes it, as words of a shell; empty if nothing can be undone."""
     notes: tuple[str, ...] = ()
     _counts: Mapping[Outcome, int] = field(init=False, repr=False, compare=False)
 
@@ -240,7 +243,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
-    """One line of the list of operations. ``open``: the intent was journalled and no result (a crash in between)."""
+    """A line of the list of operations. ``open``: the intent was journalled but no result (a crash in between)."""
 
     operation: str
     action: Action

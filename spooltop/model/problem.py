@@ -1,4 +1,4 @@
-"""Troubles, worst first."""
+"""Problems, worst first."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One line of trouble. ``code`` is one of ``CODES``; ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and
-    what Enter shows; ``view`` is the view that Enter opens where there is no selection ("cursors", "locks"), ``subject`` the row
-    in it (a source, a path). ``count`` is how many items the line is about, ``at_least`` where more were not looked at. ``text``
-    holds escaped names only.
+    """A line of the list of problems.
+
+    ``code`` is one of ``CODES``. ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and what Enter shows. ``view``
+    is the view that Enter opens if there is no selection ("cursors", "locks"), ``subject`` the row in it (a source, a path).
+    ``count`` is how many items the line is about, ``at_least`` if more were not looked at. ``text`` contains escaped names only.
     """
 
     code: str
@@ -44,7 +45,7 @@ class Problem:
 
     @property
     def rank(self) -> int:
-        """Place in the order of problems, 0 the worst."""
+        """Position in the order of problems, 0 is the worst."""
         return CODES.index(self.code)
 
     @property

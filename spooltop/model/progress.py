@@ -1,4 +1,4 @@
-"""How far something long has come, and whether it is still wanted: told and asked now and then, not for each of a million."""
+"""Progress and cancellation of long work: reported and checked now and then, not for each of a million items."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..errors import Stopped
 __all__ = ["EVERY", "Progress"]
 
 EVERY = 500
-"""Things between two questions: some hundredths of a second."""
+"""Steps between two checks: some hundredths of a second."""
 
 T = TypeVar("T")
 
 
 class Progress:
-    """``stop`` is asked whether to end, which is ``Stopped``; ``tell`` gets words ("230,000 of 300,000 claims looked at").
-    Of one thread."""
+    """Checks ``stop``, which ends the work with ``Stopped``, and passes words to ``tell`` ("230,000 of 300,000 claims looked
+    at"). For one thread."""
 
     def __init__(self, stop: Callable[[], bool] | None = None, tell: Callable[[str], object] | None = None) -> None:
         self._stop = stop
@@ -28,12 +28,13 @@ class Progress:
         self._done = 0
 
     def begin(self, words: str, of: int = 0, *, every: int = EVERY) -> None:
-        """What is gone through from now on, and how much there is of it (0: not known); asked is after so many."""
+        """Starts a phase: ``words`` name the items, ``of`` is their number (0: not known); ``every`` is the number of steps
+        between checks."""
         self._words, self._of, self._every, self._done = words, of, every, 0
         self.check()
 
     def step(self) -> None:
-        """One more is through. Raises ``Stopped``."""
+        """Counts one more item. Raises ``Stopped``."""
         self._done += 1
         if self._done % self._every == 0:
             self.check()
@@ -42,7 +43,7 @@ class Progress:
                 self._tell(f"{self._done:,}{of} {self._words}")
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
-        """``things``, a step each."""
+        """Yields ``things``, a step each."""
         for one in things:
             self.step()
             yield one
@@ -51,6 +52,6 @@ class Progress:
         return self._stop is not None and self._stop()
 
     def check(self) -> None:
-        """Raises ``Stopped`` where it is wanted no longer."""
+        """Raises ``Stopped`` if the work was cancelled."""
         if self.stopped():
             raise Stopped("stopped on the way; nothing was changed")

@@ -1,4 +1,4 @@
-"""What a kind of spool offers: a Reader, and if it can be changed, an Operator. ``control`` puts them together."""
+"""Interfaces of a kind of spool: a Reader, and an Operator if it can be changed. ``control`` combines them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .vocabulary import Action, Box, Json, Key
 __all__ = ["BATCH", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
 
 BATCH = 1_000
-"""Most items that one intent line, one sync and one result line stand for."""
+"""Most items that one intent line, one sync and one result line cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What to list: one box, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
+    """A box to list, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
 
     box: Box
     filter: str = ""
@@ -42,78 +42,82 @@ class ListQuery:
 
 
 class Listing(Protocol):
-    """A list that is not a list of objects: it has a length and gives windows. It never changes; a later look gives a new one.
-    Every method may block on I/O and is called off the event loop."""
+    """A list that has a length and gives windows, without an object for each row.
+
+    It never changes; a later look gives a new one. Every method may block on I/O and is called off the event loop.
+    """
 
     query: ListQuery
     complete: bool
     generation: int
     timed: bool
-    """Whether time alone may bring it something else, though nothing has changed."""
+    """True if time alone may change its contents."""
 
     def __len__(self) -> int: ...
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
-        """Rows ``start`` to ``stop`` (cut at the end). A row that has gone since keeps its place, with ``note`` saying so."""
+        """Returns rows ``start`` to ``stop`` (cut at the end). A row whose message is gone keeps its place; ``note`` says so."""
         ...
 
     def find(self, key: Key) -> int | None:
-        """Where the row with this key stands, or None."""
+        """Returns the position of the row with this key, or None."""
         ...
 
     def keys(self) -> Iterator[Key]:
-        """All keys, in order: what "mark all that match" takes."""
+        """Yields all keys, in order: what "mark all that match" takes."""
         ...
 
 
 class ListProgress(Protocol):
-    """Whoever waits for a list and shows how far it has come."""
+    """Shows the progress of a list to whoever waits for it."""
 
     def due(self) -> bool:
-        """Whether it is time to hear of it again: asked often, and answered fast."""
+        """True if it is time for the next report: called often, and answered fast."""
         ...
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        """``share`` (0 to 1) of the work is done. ``count`` of the messages looked at so far match, and ``rows`` stand before all
-        others of them by name; both empty where nothing is known before the end."""
+        """``share`` (0 to 1) of the work is done. ``count`` of the messages looked at so far match, and ``rows`` sort before all
+        others of them by name; both are empty if nothing is known before the end."""
         ...
 
 
 class Reader(Protocol):
-    """Looks at one spool. Not thread-safe but for ``changes`` and ``wake``: one thread looks."""
+    """Looks at one spool. Only ``changes`` and ``wake`` are thread-safe: one thread looks."""
 
     def see(self, *, rescan: bool = False) -> Sight:
-        """One look. Scans what may have changed (everything with ``rescan``); never raises for what the spool does:
-        the Observation says what is not visible."""
+        """Looks once. Scans what may have changed (everything with ``rescan``). Never raises for the state of the spool: the
+        Sight says what is not visible."""
         ...
 
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        """A list out of the last look's scan. ``progress`` hears of it while it is made. Once ``cancelled`` was true it stays
-        so, and what was listed until then is not ``complete``."""
+        """Returns a list from the last look's scan, and reports to ``progress`` meanwhile. Once ``cancelled`` returned True it
+        keeps doing so, and the list is not ``complete``."""
         ...
 
     def read(self, key: Key, limit: int) -> Payload:
-        """The first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` where it is gone or no file."""
+        """Returns the first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` if it is gone or not a
+        file."""
         ...
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
-        """Where the messages with these ids are as of the last look, by id; at most 1,000 of them. Keeps an eye on them until
-        asked for others (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
+        """Returns the locations of the messages with these ids as of the last look, by id; at most 1,000 of them. Tracks them
+        until other ids are given (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
         ...
 
     def holders(self, key: Key) -> Holders:
-        """Who has a file open or locked: of a row by its key, of a lock or a cursor file of the last look by its path. Raises
-        ``Unreadable`` where it is gone or none of this target."""
+        """Finds the processes that have a file open or locked: by the key of a row, or the path of a lock or a cursor file of the
+        last look. Raises ``Unreadable`` if it is gone or not part of this target."""
         ...
 
     def current_step(self) -> str:
-        """What the look under way is at, in words ("readdir of new"): asked, from another thread, when it does not come back."""
+        """Describes the current step of a running look ("readdir of new"): called from another thread if the look does not
+        return."""
         ...
 
     def changes(self, timeout: float) -> bool:
-        """Waits until something may have changed (True) or ``timeout`` seconds went by (False). Thread-safe."""
+        """Waits until something may have changed (True) or ``timeout`` seconds passed (False). Thread-safe."""
         ...
 
     def wake(self) -> None:
@@ -124,33 +128,35 @@ class Reader(Protocol):
 
 
 class Operator(Protocol):
-    """Changes one spool. ``perform`` is the only thing that changes anything."""
+    """Changes one spool. Only ``perform`` changes anything."""
 
     def capabilities(self) -> Capabilities: ...
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        """Pins what ``selection`` names, and says of each what is refused and why. ``action`` UNDO takes ``options["undoes"]``.
-        Changes nothing; asks ``progress`` every few hundred, which raises ``Stopped``."""
+        """Pins what ``selection`` names, and gives the reason for each refusal.
+
+        ``action`` UNDO takes ``options["undoes"]``. Changes nothing. Checks ``progress`` every few hundred items, which raises
+        ``Stopped``.
+        """
         ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
-        """Does it, in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
+        """Performs the plan in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
         ...
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
-        """Appends one line, which ends with a newline, to the audit log, synced, unless the next line will be. Raises
+        """Appends one line, which ends with a newline, to the audit log; ``sync`` False if the next line is synced. Raises
         ``AuditFailed``."""
         ...
 
     def audit_logs(self) -> list[AuditLog]:
-        """The audit log, read back: that of this user first, then what stands in a spool of somebody else. Raises
-        ``Unreadable``."""
+        """Reads the audit logs: this user's first, then the one in a spool that another user owns. Raises ``Unreadable``."""
         ...
 
     def operations(self, progress: Progress) -> list[OperationRecord]:
-        """All operations of the journal, newest first. ``progress`` as in ``candidates``."""
+        """Lists all operations of the journal, newest first. ``progress`` as in ``candidates``."""
         ...
 
     def close(self) -> None: ...

@@ -35,16 +35,17 @@ __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
 KEYS = ("age", "src", "source", "pid", "tries", "verdict")
 OLDER = operator.ge
-"""How an age is compared to "older than"."""
+"""Comparison of an age with "older than"."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed filter. ``terms`` are (term, wanted); wanted is False behind ``!``. ``incomplete`` are terms left out by a
-    lenient parse, as typed, and ``hint`` says what the first of them lacks, or which key is none. ``str()``
-    gives words that parse to the same query.
+    """A parsed filter.
+
+    ``terms`` are (term, wanted); wanted is False after ``!``. ``incomplete`` are terms that a lenient parse left out, as typed.
+    ``hint`` says what the first of them lacks, or which key is unknown. ``str()`` gives words that parse to the same query.
     """
 
     terms: tuple[tuple[Term, bool], ...] = ()
@@ -52,22 +53,23 @@ class Query:
     hint: str = ""
 
     def match(self, row: Row, now: float) -> bool:
-        """True where all terms hold for ``row`` at ``now`` (epoch seconds)."""
+        """True if all terms hold for ``row`` at ``now`` (epoch seconds)."""
         return all(term.holds(row, now) is wanted for term, wanted in self.terms)
 
     @property
     def empty(self) -> bool:
-        """True where it matches everything."""
+        """True if it matches everything."""
         return not self.terms
 
     @property
     def needs_stat(self) -> bool:
-        """True where a row's time may be needed, which a name alone need not tell."""
+        """True if a row's time may be needed, which the name alone may not contain."""
         return any(isinstance(term, Age) for term, _ in self.terms)
 
     @property
     def plain_terms(self) -> tuple[bytes, ...]:
-        """Bytes that stand in the name of every message in ``new`` that matches and whose name is plain (see ``is_plain``)."""
+        """Bytes that the name of every matching message in ``new`` contains, provided that the name is plain (see
+        ``is_plain``)."""
         found = []
         for term, wanted in self.terms:
             if wanted and isinstance(term, Text) and _PLAIN.fullmatch(term.needle):
@@ -78,8 +80,7 @@ class Query:
 
     @property
     def by_name(self) -> ByName | None:
-        """The terms apart, where of a message in ``new`` whose name is plain the name decides; None where a text may stand
-        elsewhere."""
+        """Splits the query if a plain name in ``new`` decides it; None if a text may occur elsewhere than in the name."""
         if any(isinstance(term, Text) and not _PLAIN.fullmatch(term.needle) for term, _ in self.terms):
             return None
         return ByName(
@@ -89,8 +90,10 @@ class Query:
         )
 
     def could_match(self, name: bytes) -> bool:
-        r"""False where a message of which only its name is known cannot match. Names with other than printable ASCII, with
-        a backslash (shown as ``\xNN``) or a percent sign (encoded values) are let through: what is shown is not their bytes.
+        r"""False if a message cannot match, by its name alone.
+
+        Names with other than printable ASCII, with a backslash (shown as ``\xNN``) or a percent sign (encoded values) pass: what
+        is shown differs from their bytes.
         """
         terms = self.plain_terms
         if not terms or all(term in name for term in terms):
@@ -102,8 +105,8 @@ class Query:
 
 
 class ByName(NamedTuple):
-    """A query taken apart. ``texts`` are (text, wanted), ``ages`` (comparison, seconds, wanted) of the time in the box; ``rest``
-    is about source, tries and holder, which are the same for all messages that were put and tried alike."""
+    """A query in parts. ``texts`` are (text, wanted), ``ages`` (comparison, seconds, wanted) of the time in the box; ``rest`` is
+    about source, tries and holder, which are the same for all messages that were put and tried alike."""
 
     texts: tuple[tuple[str, bool], ...] = ()
     ages: tuple[tuple[Callable[[float, float], bool], float, bool], ...] = ()
@@ -111,13 +114,13 @@ class ByName(NamedTuple):
 
 
 def is_plain(name: bytes) -> bool:
-    """True where a name is shown as its bytes are, id and source too: printable ASCII, no backslash, nothing encoded."""
+    """True if a name, with its id and source, is shown exactly as its bytes: printable ASCII, no backslash, nothing encoded."""
     return b"\\" not in name and b"%" not in name and name.isascii() and name.decode("ascii").isprintable()
 
 
 def parse(text: str, *, lenient: bool = False) -> Query:
-    """A filter as typed. Raises ``UsageError`` saying what would be right; ``lenient`` (while typing) never does, it leaves out
-    what is not a term yet and reports it.
+    """Parses a filter. Raises ``UsageError`` with the correct form; with ``lenient`` (while typing) it leaves out unfinished
+    terms and reports them instead.
 
     >>> str(parse('age:>10m !verdict:alive "two words"'))
     'age:>10m !verdict:alive "two words"'
@@ -142,7 +145,7 @@ def parse(text: str, *, lenient: bool = False) -> Query:
 
 @dataclass(slots=True)
 class _Word:
-    """One term as typed: ``text`` without quotes; ``quoted_at`` is where in ``text`` the first quoted part starts."""
+    """A term as typed: ``text`` without quotes; ``quoted_at`` is where in ``text`` the first quoted part starts."""
 
     typed: str = ""
     text: str = ""
@@ -218,7 +221,7 @@ def _keyed(key: str, value: str, *, quoted: bool) -> Term:
 
 
 def _no_key(word: _Word) -> str:
-    """What to say of text that looks like a term, "" where it does not."""
+    """Returns a hint for text that looks like a term with an unknown key, "" for other text."""
     keyed = KEYED.fullmatch(word.text.removeprefix("!"))
     if keyed is None or word.quoted_at is not None or keyed[1] in KEYS:
         return ""
@@ -232,7 +235,8 @@ def _number(key: str, text: str, advice: str) -> int:
 
 
 def _refuse_misspelt(key: str, value: str) -> None:
-    """Names hold colons too, so only what compares, or is one slip away from a key, is taken for a wrong key."""
+    """Raises ``UsageError`` for a misspelt key. Names contain colons too, so only a comparison, or a word close to a key, counts
+    as one."""
     near = difflib.get_close_matches(key.lower(), KEYS, 1, cutoff=0.8)
     if near or value[:1] in ("<", ">"):
         right = near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)

@@ -21,7 +21,7 @@ _MARKED = re.compile("‹redacted( [0-9a-f]{6})?›")
 _WIDE = (("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1), ("utf-32-le", 0), ("utf-32-be", 0))
 """Encodings whose ASCII characters contain NUL, and the byte at which the text may begin."""
 _DEEPEST_VALUE = 100
-"""Levels of nested values that are looked into; deeper ones are hidden as a whole."""
+"""Nesting depth up to which values are searched; deeper ones are hidden as a whole."""
 
 
 class Redactor:
@@ -82,8 +82,8 @@ class Redactor:
 
 
 def unredact(value: Json, original: Json) -> Json:
-    """``value`` with each hidden value in it as it is in ``original``, so that a section that was shown redacted, or a command
-    that was copied, can be stored without losing what it hides. Raises ``ValueError`` where ``original`` has no such value.
+    """Returns ``value`` with each hidden value restored from ``original``, so that a redacted section, or a copied command, can
+    be stored without losing the hidden values. Raises ``ValueError`` if ``original`` has no such value.
 
     >>> unredact({"cursor": 5, "token": "‹redacted›"}, {"cursor": 4, "token": "abc"})
     {'cursor': 5, 'token': 'abc'}
@@ -107,14 +107,14 @@ _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED_QUOTE = re.compile(rb'\\(?:"|u0022)|\\u005[cC]')
 _MEANT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 _DEEPEST = 8
-"""Strings within strings that are looked into; deeper ones are hidden as a whole: each costs a copy of all that is within."""
+"""Nesting depth up to which strings within strings are searched; deeper ones are hidden as a whole, since each costs a copy."""
 
 _NESTING = re.compile(rb'["\[{\]}]')
 
 
 def redact(data: bytes, fields: Collection[str]) -> bytes:
-    """``data`` with the value of each JSON field named in ``fields``, whatever its case, replaced, also in JSON that stands in a
-    JSON string. A value that does not end within ``data`` is taken to its end. What is no JSON stays as it is.
+    """Replaces the value of each JSON field named in ``fields``, whatever its case, also in JSON inside a JSON string. A value
+    that does not end within ``data`` is hidden up to the end. Anything that is not JSON is unchanged.
 
     >>> redact(b'{"id":1,"Token":"abc","a":{"password":[1,{"x":"]"}]}}', ["token", "password"]).decode()
     '{"id":1,"Token":"‹redacted›","a":{"password":"‹redacted›"}}'
@@ -152,7 +152,7 @@ def _redact(data: bytes, wanted: Collection[str], depth: int) -> bytes:
 
 
 def _inside(string: bytes, wanted: Collection[str], depth: int) -> bytes | None:
-    """A JSON string, maybe cut off, with what it holds redacted; None where there was nothing to redact in it."""
+    """Redacts the contents of a JSON string, possibly cut off; None if there was nothing to redact."""
     if _ESCAPED_QUOTE.search(string) is None:
         return None
     if depth >= _DEEPEST:
@@ -182,7 +182,7 @@ def _word(raw: bytes) -> str:
 
 
 def _end_of_value(data: bytes, at: int) -> int:
-    """Where the value that begins at ``at`` ends."""
+    """Returns the offset at which the value that begins at ``at`` ends."""
     first = data[at : at + 1]
     if first == b'"':
         string = _STRING.match(data, at)

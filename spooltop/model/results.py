@@ -1,4 +1,4 @@
-"""What came of the items of a batch, by columns: of a thousand that were done nobody looks at one."""
+"""Results of a batch, by columns: of a thousand done items, nobody looks at each one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Columns(NamedTuple):
 
 
 class Results(Sequence[ItemResult]):
-    """One is made when it is asked for. ``again`` makes the same once more out of a list that is kept anyway, so that nobody has
-    to keep these; None where there is no such list."""
+    """A sequence that makes an ``ItemResult`` on access. ``again`` makes the same results anew from a list that is kept anyway,
+    so that they need not be kept; None if there is no such list."""
 
     def __init__(self, columns: Columns, again: Callable[[], Results] | None = None) -> None:
         self.columns = columns
@@ -48,7 +48,7 @@ class Results(Sequence[ItemResult]):
 
 
 def columns_of_results(results: Sequence[ItemResult]) -> Columns:
-    """Without making a result of each where they are columns already."""
+    """Returns the columns of ``results``, without making a result of each if they are columns already."""
     if isinstance(results, Results):
         return results.columns
     return Columns._make(zip(*results, strict=True) if results else ((),) * 5)

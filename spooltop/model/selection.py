@@ -1,4 +1,4 @@
-"""Which messages an operation is about."""
+"""Selects the messages of an operation."""
 
 from __future__ import annotations
 
@@ -61,23 +61,23 @@ class Selection:
         return matches
 
     def old_enough(self, in_box_age: float | None) -> bool:
-        """True where ``in_box_age`` is ``older_than`` or more; False where nobody knows how long it has been there."""
+        """True if ``in_box_age`` is ``older_than`` or more; False if the age is unknown."""
         return self.older_than is None or (in_box_age is not None and in_box_age >= self.older_than)
 
     @property
     def named(self) -> bool:
-        """True where the messages are named one by one."""
+        """True if the messages are named one by one."""
         return self.ids is not None or self.keys is not None
 
     @property
     def empty(self) -> bool:
-        """True where no condition was given at all."""
+        """True if no condition was given at all."""
         return not (
             self.named or self.source or self.older_than is not None or self.verdict or self.filter or self.everything
         )
 
     def words(self) -> list[str]:
-        """The same as words of the command line, without ids of single rows."""
+        """Returns the same selection as words of the command line, without ids of single rows."""
         out: list[str] = []
         if self.box is not None:
             out += ["--box", str(self.box)]

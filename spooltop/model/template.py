@@ -1,4 +1,4 @@
-"""Test messages that differ: what stands in braces in their text is filled in for each of them. Pure."""
+"""Fills in the placeholders, in braces, in the text of test messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 __all__ = ["PLACEHOLDERS", "fill"]
 
 PLACEHOLDERS = ("n", "count", "id", "source", "time")
-"""Its number from 1, how many there are, its id, its source ("" without one), when it was made (epoch seconds, whole)."""
+"""The message's number from 1, their total, its id, its source ("" without one), the time (epoch seconds, whole)."""
 
 _HOLE = re.compile(r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2))
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
-    """``text`` with each placeholder replaced. All other braces stand as they are, so that JSON need not be escaped; doubled
-    ones keep a placeholder as it is.
+    """Replaces each placeholder in ``text``. All other braces are unchanged, so that JSON need not be escaped; doubled braces
+    keep a placeholder as it is.
 
     >>> fill('{"rowid": {n}, "of": {"id": "{id}"}, "as is": "{{n}}"}', {"n": "3", "id": "a"})
     '{"rowid": 3, "of": {"id": "a"}, "as is": "{n}"}'

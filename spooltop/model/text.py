@@ -1,7 +1,7 @@
-"""The one gate between names on disk and anything a person or a terminal reads.
+"""Escapes names from disk before a person or a terminal reads them.
 
-A file name is bytes that somebody else chose: escape sequences, markup, bidirectional overrides, newlines. Nothing that came
-from a spool is shown or printed without having gone through ``escape``. The form is reversible, so it can be typed back.
+A file name is bytes that somebody else chose: escape sequences, markup, bidirectional overrides, newlines. Nothing from a spool
+is shown or printed without ``escape``. The form is reversible, so it can be typed back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0
 
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
-"""What the interpreter may have set LC_CTYPE to, PEP 538."""
+"""Values of LC_CTYPE that the interpreter itself may have set, PEP 538."""
 
 
 def plain_locale(environ: Mapping[str, str], utf8_mode: bool = sys.flags.utf8_mode == 1) -> bool:
-    """Whether the environment asks for ASCII, locale(7). In a C locale the interpreter turns on its ``utf8_mode`` and writes
-    another LC_CTYPE into the environment: that is nobody's wish.
+    """True if the environment asks for ASCII, locale(7).
+
+    In a C locale the interpreter turns on its ``utf8_mode`` and writes another LC_CTYPE into the environment, which is not the
+    user's choice.
 
     >>> plain_locale({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, True), plain_locale({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False)
     (True, False)
@@ -37,7 +39,7 @@ def plain_locale(environ: Mapping[str, str], utf8_mode: bool = sys.flags.utf8_mo
 
 
 def escape(name: str) -> str:
-    r"""A name as it is shown: printable UTF-8 as it is, ``\\`` for a backslash, ``\xNN`` for each byte of anything else.
+    r"""Escapes a name for display: printable UTF-8 as it is, ``\\`` for a backslash, ``\xNN`` for each byte of anything else.
 
     ``name`` is as ``os.fsdecode`` gives it (undecodable bytes are lone surrogates). ``unescape`` is the inverse.
 
@@ -57,7 +59,7 @@ def _escaped(char: str) -> str:
 
 
 def bare_all(names: Sequence[str]) -> Sequence[str]:
-    r"""``escape`` of each as it stands between the quotes of a string of JSON; they themselves where none needs either.
+    r"""Escapes each name for use between the quotes of a JSON string; returns ``names`` itself if none needs escaping.
 
     >>> print(*bare_all(['a', 'b"', 'c\\x1b']))
     a b\" c\\\\x1b
@@ -69,7 +71,7 @@ def bare_all(names: Sequence[str]) -> Sequence[str]:
 
 
 _BARE = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
-"""What neither a screen nor JSON takes for anything but itself."""
+"""Bytes that mean only themselves, both on a screen and in JSON."""
 
 
 def _bytes(char: str) -> bytes:
@@ -80,7 +82,8 @@ def _bytes(char: str) -> bytes:
 
 
 def unescape(shown: str) -> str:
-    r"""The name that ``escape`` showed. Raises ``ValueError`` on a backslash that starts no ``\\`` and no ``\xNN``.
+    r"""Returns the name that ``escape`` displays as ``shown``. Raises ``ValueError`` for a backslash that starts neither ``\\``
+    nor ``\xNN``.
 
     >>> unescape("a\\x1b[31mb") == "a\x1b[31mb"
     True
@@ -100,7 +103,7 @@ def unescape(shown: str) -> str:
 
 
 def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
-    r"""A payload as it is shown: UTF-8 where printable, newlines and tabs kept if asked, every other byte ``\xNN``."""
+    r"""Escapes a payload for display: printable UTF-8, newlines and tabs if asked, every other byte as ``\xNN``."""
     lines = []
     for line in data.split(b"\n") if keep_newlines else [data]:
         parts = line.split(b"\t") if keep_newlines else [line]
@@ -109,7 +112,7 @@ def escape_text(data: bytes, *, keep_newlines: bool = True) -> str:
 
 
 def program(command: str) -> str:
-    """What a process is called by people: its command line without path, interpreter and arguments. Not escaped.
+    """Returns the short name of a process: its command line without path, interpreter and arguments. Not escaped.
 
     >>> program("python3 /opt/memex/worker.py --all"), program("/usr/bin/rsync -a"), program("sh -c 'a b'"), program("worker")
     ('worker.py', 'rsync', 'sh', 'worker')
@@ -118,7 +121,7 @@ def program(command: str) -> str:
 
 
 def program_of(arguments: Sequence[str]) -> str:
-    """What a process with these arguments is called by people; "" where there are none. Not escaped.
+    """Returns the short name of a process with these arguments; "" if there are none. Not escaped.
 
     >>> program_of(["/usr/bin/python3", "-m", "worker"]), program_of(["python3", "-u", "/srv/worker.py", "x"])
     ('worker', 'worker.py')
@@ -146,7 +149,7 @@ def _base(path: str) -> str:
 
 
 def suppressed_words(by_source: Mapping[str, int]) -> str:
-    """How many puts were duplicates, in all and by source; "" for none.
+    """Says how many puts were duplicates, in total and by source; "" for none.
 
     >>> suppressed_words({"mail": 2, "": 1}), suppressed_words({})
     ('duplicates suppressed: 3 (without a source 1, mail 2)', '')

@@ -1,4 +1,4 @@
-"""Where messages went that somebody keeps an eye on, by their ids."""
+"""Locations of messages that are tracked by id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["TrackedMessage"]
 
 @dataclass(frozen=True, slots=True)
 class TrackedMessage:
-    """Where the message with one id is, as far as it was seen. Times are epoch seconds.
+    """Location of the message with one id, as far as it was seen. Times are epoch seconds.
 
-    ``box`` is where it stands now; None where it is in no box (``gone_at`` says since when at the latest) or not found yet.
-    ``place`` in ``new``: 1 is the oldest of the ``of`` that wait there. ``claimed_at`` and ``pid`` are of its last claim since
-    following began (of a canary: since it was put), None where none was seen; ``verdict`` is of that claim while it stands.
-    ``put_at`` is when it was put, as its id tells.
+    ``box`` is its current box; None if it is in no box (``gone_at`` says since when at the latest) or not found yet. ``place`` in
+    ``new``: 1 is the oldest of the ``of`` messages that wait there. ``claimed_at`` and ``pid`` belong to its last claim since
+    tracking began (for a canary: since it was put), None if none was seen; ``verdict`` is that of the claim while it lasts.
+    ``put_at`` is when it was put, according to its id.
     """
 
     id: str

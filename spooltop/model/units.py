@@ -1,6 +1,6 @@
-"""How numbers are written: the same in the dashboard and on the command line. Pure.
+"""Formats and parses numbers, the same in the dashboard and on the command line. Pure.
 
-What is not known is ``—`` (nothing there) or ``?`` (not visible), never 0. Ages move in steps: an idle screen stays still.
+An unknown value is ``—`` (nothing there) or ``?`` (not visible), never 0. Ages change in steps, so an idle screen stays still.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AGE = re.compile(rf"(?:{_AGE_PART.pattern})+")
 
 
 def _long(seconds: float) -> str:
-    """From a minute on, at most 4 cells: whole units, rounded down."""
+    """Formats a time of a minute or more in at most 4 cells: whole units, rounded down."""
     if seconds < HOUR:
         return f"{int(seconds // MINUTE)}m"
     if seconds < 2 * DAY:
@@ -40,8 +40,9 @@ def _long(seconds: float) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """An age in at most 4 cells: seconds below 10 s, then steps of 10 s below a minute, then minutes. ``—`` for None. Every age
-    is rounded here, bounds included, so that one age reads the same wherever it is shown.
+    """Formats an age in at most 4 cells: seconds below 10 s, then steps of 10 s below a minute, then minutes. ``—`` for None.
+
+    Every age is rounded here, bounds included, so that one age reads the same wherever it is shown.
 
     >>> [age(s) for s in (0, 9.9, 42, 61, 7199, 90000, 300000, None)]
     ['0s', '9s', '40s', '1m', '1h', '25h', '3d', '—']
@@ -56,7 +57,7 @@ def age(seconds: float | None) -> str:
 
 
 def at_most(seconds: float | None) -> str:
-    """An age that is an upper bound, in at most 5 cells, rounded as every age. ``—`` for None.
+    """Formats an age that is an upper bound, in at most 5 cells, rounded like every age. ``—`` for None.
 
     >>> [at_most(s) for s in (0.4, 3, 42, 2461, None)]
     ['≤1s', '≤3s', '≤40s', '≤41m', '—']
@@ -67,7 +68,7 @@ def at_most(seconds: float | None) -> str:
 
 
 def at_least(seconds: float | None) -> str:
-    """An age that is a lower bound, in at most 5 cells. ``—`` for None.
+    """Formats an age that is a lower bound, in at most 5 cells. ``—`` for None.
 
     >>> [at_least(s) for s in (3, 42, 900, None)]
     ['≥3s', '≥40s', '≥15m', '—']
@@ -77,7 +78,7 @@ def at_least(seconds: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A measured time in at most 4 cells. ``—`` for None.
+    """Formats a measured time in at most 4 cells. ``—`` for None.
 
     >>> [duration(s) for s in (0.0001, 0.012, 0.1, 9.96, 59.9, 425)]
     ['<1ms', '12ms', '0.1s', '10s', '1m', '7m']
@@ -96,7 +97,7 @@ def duration(seconds: float | None) -> str:
 
 
 def interval(seconds: float | None) -> str:
-    """How often something happens, in at most 4 cells: whole seconds below two minutes. ``—`` for None.
+    """Formats the interval between recurring events in at most 4 cells: whole seconds below two minutes. ``—`` for None.
 
     >>> [interval(s) for s in (0.4, 2.2, 60.3, 660, None)]
     ['<1s', '2s', '60s', '11m', '—']
@@ -109,7 +110,7 @@ def interval(seconds: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """How long something was watched, with two units.
+    """Formats the time that something was watched, with two units.
 
     >>> [span(s) for s in (0, 12, 312, 7500, 200000)]
     ['0s', '12s', '5m12s', '2h05m', '2d07h']
@@ -127,7 +128,7 @@ def span(seconds: float | None) -> str:
 
 
 def size(bytes: int | None) -> str:
-    """Bytes in powers of 1000, at most 6 cells. ``?`` for None.
+    """Formats bytes in powers of 1000, at most 6 cells. ``?`` for None.
 
     >>> [size(n) for n in (0, 512, 4100, 12_300_000, 1_900_000_000, 999_999, None)]
     ['0B', '512B', '4.1kB', '12MB', '1.9GB', '1.0MB', '?']
@@ -147,7 +148,7 @@ def size(bytes: int | None) -> str:
 
 
 def count(n: int | None, *, complete: bool = True) -> str:
-    """A number with its thousands grouped; ``≥`` in front of a lower bound; ``?`` for None.
+    """Formats a number with grouped thousands; ``≥`` in front of a lower bound; ``?`` for None.
 
     >>> count(4310), count(310000, complete=False), count(None)
     ('4,310', '≥310,000', '?')
@@ -158,7 +159,7 @@ def count(n: int | None, *, complete: bool = True) -> str:
 
 
 def rate(per_s: float | None, *, signed: bool = False) -> str:
-    """Something per second; ``—`` for None.
+    """Formats a rate per second; ``—`` for None.
 
     >>> rate(11.93), rate(1.8, signed=True), rate(-2500, signed=True), rate(0.01), rate(0)
     ('11.9/s', '+1.8/s', '-2,500/s', '<0.1/s', '0.0/s')
@@ -173,7 +174,7 @@ def rate(per_s: float | None, *, signed: bool = False) -> str:
 
 
 def percent(part: float | None, whole: float | None) -> str:
-    """A share in at most 4 cells. 0 % and 100 % are said only of nothing and of all; ``?`` where not known.
+    """Formats a share in at most 4 cells. 0 % and 100 % mean exactly none and all; ``?`` if not known.
 
     >>> percent(41, 100), percent(1, 1000), percent(999, 1000), percent(0, 7), percent(None, 7)
     ('41%', '<1%', '>99%', '0%', '?')
@@ -189,7 +190,7 @@ def percent(part: float | None, whole: float | None) -> str:
 
 
 def clock_time(epoch: float | None, tz: datetime.tzinfo | None = None, *, offset: bool = True) -> str:
-    """Time of day in ``tz`` (None: local), with the offset from UTC. ``—`` for None or a time that no calendar has.
+    """Formats the time of day in ``tz`` (None: local), with the offset from UTC. ``—`` for None or a time outside the calendar.
 
     >>> clock_time(1_795_222_869, datetime.timezone(datetime.timedelta(hours=1)))
     '02:01:09 +0100'
@@ -206,7 +207,7 @@ def clock_time(epoch: float | None, tz: datetime.tzinfo | None = None, *, offset
 
 
 def parse_age(text: str) -> float:
-    """Seconds out of ``90``, ``10m``, ``1.5d``, ``1h30m``. Raises ``UsageError``.
+    """Parses ``90``, ``10m``, ``1.5d``, ``1h30m`` into seconds. Raises ``UsageError``.
 
     >>> parse_age("10m"), parse_age("90"), parse_age("1.5d"), parse_age("1h30m")
     (600.0, 90.0, 129600.0, 5400.0)
@@ -221,7 +222,7 @@ def parse_age(text: str) -> float:
 
 
 def parse_rate(text: str) -> float:
-    """Things a second out of ``50``, ``50/s``, ``1000/m``, ``10/h``. Raises ``UsageError``.
+    """Parses ``50``, ``50/s``, ``1000/m``, ``10/h`` into items a second. Raises ``UsageError``.
 
     >>> parse_rate("50"), parse_rate("0.5/s"), parse_rate("1200/m")
     (50.0, 0.5, 20.0)
@@ -237,7 +238,7 @@ def parse_rate(text: str) -> float:
 
 
 def pace(rate: float) -> str:
-    """A rate that somebody set.
+    """Formats a configured rate.
 
     >>> pace(50), pace(1200.0), pace(1000 / 60), pace(0.25)
     ('50/s', '1,200/s', '16.7/s', '0.25/s')
@@ -263,7 +264,7 @@ def _is_jamo_mark(char: str) -> bool:
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal ``text`` takes; wide characters take two, combining ones none (UAX #11).
+    """Counts the terminal cells of ``text``; wide characters take two, combining ones none (UAX #11).
 
     >>> cells("abc"), cells("日本")
     (3, 4)
@@ -279,7 +280,8 @@ def fit(
     cut: Literal["left", "right"] = "left",
     mark: str = "…",
 ) -> str:
-    """``text`` in exactly ``width`` cells: padded, or cut at the left (names differ at their ends) with ``mark`` in its place.
+    """Fits ``text`` into exactly ``width`` cells: padded, or cut at the left (names differ at their ends) with ``mark`` in place
+    of the cut.
 
     >>> fit("1795222801446548", 8), fit("abc", 5, "right"), fit("no room", 5, cut="right"), fit("日本", 3)
     ('…1446548', '  abc', 'no r…', '…本')

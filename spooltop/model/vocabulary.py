@@ -1,4 +1,4 @@
-"""Boxes, verdicts, owners, actions: the words every floor uses."""
+"""Boxes, verdicts, owners and actions: the terms that every package uses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["ASIDE", "DIED", "LIVE", "Action", "Box", "Json", "Key", "Owner", "Re
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 Key: TypeAlias = Hashable
-"""What stays the same while a message is listed: marks and the cursor are kept by it. Opaque above the backends."""
+"""Identity of a message while it is listed: marks and the cursor are kept by it. Opaque above the backends."""
 
 Ref: TypeAlias = Hashable
-"""A message pinned by identity in a plan (in a directory box: name, inode, size, ctime). Opaque above the backends."""
+"""Identity of a message that is pinned in a plan (in a directory box: name, inode, size, ctime). Opaque above the backends."""
 
 
 class Box(StrEnum):
-    """Where a message stands."""
+    """Location of a message."""
 
     TMP = "tmp"
     NEW = "new"
@@ -32,13 +32,14 @@ class Box(StrEnum):
 
 
 DIED = "died"
-"""How an attempt ended whose consumer did not end it: ``recover`` or an operator took the claim away."""
+"""End of an attempt that its consumer did not end: ``recover`` or an operator took the claim away."""
 LIVE = (Box.TMP, Box.NEW, Box.CUR)
 ASIDE = (Box.HELD, Box.REJECTED, Box.TRASH)
 
 
 class Verdict(StrEnum):
-    """Of a claim ALIVE, DEAD or UNKNOWN; of a file in ``tmp`` WRITING, ABANDONED or UNKNOWN. Never by age alone."""
+    """Judgement of a claim (ALIVE, DEAD or UNKNOWN) or of a file in ``tmp`` (WRITING, ABANDONED or UNKNOWN). Never by age
+    alone."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -50,7 +51,7 @@ class Verdict(StrEnum):
 
 
 class Action(StrEnum):
-    """What an operation does. A kind of spool says by ``Capabilities`` which of them it has."""
+    """Kinds of operations. A kind of spool says by ``Capabilities`` which of them it has."""
 
     REQUEUE = "requeue"
     PURGE = "purge"
@@ -68,7 +69,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a claim or writes a file, as far as its name or its presence file tells; ``start`` in epoch seconds."""
+    """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds."""
 
     host: str | None = None
     pid: int | None = None

@@ -1,4 +1,4 @@
-"""Floor 2: what holds for every kind: rates, histories, verdicts on cursors, problems worst first."""
+"""Rates, histories, verdicts on cursors and problems, worst first: the conclusions that hold for every kind of spool."""
 
 from __future__ import annotations
 

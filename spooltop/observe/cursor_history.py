@@ -1,4 +1,4 @@
-"""One source's cursor as it was seen to move: every write, which of them reverted it, and its own rhythm."""
+"""History of one source's cursor: its writes, which of them reverted it, and its usual interval."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ from ..model.cursor_values import direction, order, pick, shown
 __all__ = ["OFTEN", "RING", "Change", "CursorHistory", "Write", "key_of"]
 
 RING = 200
-"""Writes kept of each source, at most."""
+"""Most writes that are kept of each source."""
 _KEPT = 256
-"""Characters of a section above which its history keeps the cursor alone, and of a cursor above which it keeps the beginning."""
+"""Characters of a section above which its history keeps only the cursor, and of a cursor above which it keeps only the
+beginning."""
 _STALE = 3
-"""Moves that a stale copy is behind at most: a cursor that went back over more was rewound, where nothing else proves it lost."""
+"""Most moves that a stale copy lags behind: going back over more is a rewind, unless something else proves a lost update."""
 OFTEN = 3
-"""Times that a cursor must return to one value where no other source shares its file."""
+"""Number of returns to one value that prove lost updates if no other source shares the file."""
 _GAPS = 20
 _FEWEST_GAPS = 2
 _REMEMBERED = 3600.0
 _RECENT = 8
 _NEAR = 3.0
-"""Seconds within which a line of the journal and a write that was seen are one."""
+"""Seconds within which a line of the journal and an observed write are the same write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of the file as far as it is not about one source. ``also``: other sources that changed in it, ``advanced``: those
-    that went forward, ``kept``: those that changed and did not go back. ``exact``: nothing else was written since the version
-    before; False: something was, and was not read; None: not known. ``repeated``: the whole file is as it was once before.
-    ``journaled``: under the lock, of one section alone, so that it can lose nobody's update. ``writer`` where it was seen."""
+    """A write of the file, as far as it is not about one source.
+
+    ``also``: other sources that changed in it, ``advanced``: those that went forward, ``kept``: True if one of them changed and
+    did not go back. ``exact``: nothing else was written since the previous version; False: something was, and was not read; None:
+    not known. ``repeated``: the whole file has a content that it had before. ``journaled``: made under the lock and of one
+    section alone, so that it cannot lose an update. ``writer`` if it was seen.
+    """
 
     inode: int = 0
     also: tuple[str, ...] = ()
@@ -53,9 +57,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write that changed the value. ``back``: it went back, or for a token without order, to one that it had before.
-    ``over``: the moves that it went back over, None where they are too many to be those since a stale copy was read, or it never
-    had this value. ``lost``: an update was lost in it."""
+    """A write that changed the value.
+
+    ``back``: it went back or, for a token without order, to one that it had before. ``over``: the number of moves that it went
+    back over, None if they are too many for a stale copy, or it never had this value. ``lost``: an update was lost in it.
+    """
 
     at: float
     old: Json
@@ -75,13 +81,13 @@ class Change:
 
 
 def key_of(value: Json, field: str | None = None) -> str:
-    """What two equal cursors have in common: the kind and the text of what ``pick`` finds."""
+    """Returns a key that equal cursors share: the type and the text of what ``pick`` finds."""
     picked = pick(_bounded(value, field), field)
     return f"{type(picked).__name__}:{picked!r}"
 
 
 def _bounded(value: Json, field: str | None) -> Json:
-    """What the history keeps of a section: itself, or where it is long its cursor, or the beginning of that."""
+    """Shortens a section for the history: a long one to its cursor, a long cursor to its beginning."""
     if not isinstance(value, str | list | dict) or len(text := json.dumps(value)) <= _KEPT:
         return value
     picked = pick(value, field)
@@ -93,10 +99,12 @@ def _bounded(value: Json, field: str | None) -> Json:
 
 
 class CursorHistory:
-    """Grows by ``write``, ``told`` and ``arrived``; everything else is read off it. ``field`` names what in a section is the
-    cursor, None where that is found by itself. ``before``: ``value`` is what stood there before the first write that the
-    journal tells of, and not what a look found. ``often``: how many times it must return to one value, where nothing else in
-    those writes tells a lost update from a rewind. ``room``: writes that may be kept."""
+    """History that grows by ``write``, ``add_journaled`` and ``arrived``; everything else is derived from it.
+
+    ``field`` names the cursor in a section, None if it is detected. ``before``: ``value`` preceded the first journalled write,
+    and no look found it. ``often``: number of returns to one value that count as lost updates if nothing else in those writes
+    tells them from a rewind. ``room``: most writes that may be kept.
+    """
 
     def __init__(
         self, at: float, value: Json, write: Write = Write(), *, seen_at: float, field: str | None = None, before: bool = False,
@@ -123,7 +131,7 @@ class CursorHistory:
         """Writes since the last move that left the value as it was."""
         self.repeats_ever = 0
         self.busy_repeats = 0
-        """Those of them before each of which messages of this source had arrived."""
+        """Number of those writes that followed new messages of this source."""
         self._arrived = 0
         self.changes: deque[Change] = deque()
         self.writes: deque[float] = deque()
@@ -142,11 +150,12 @@ class CursorHistory:
         return shown(value, self.field)
 
     def step(self, old: Json, new: Json) -> int | None:
-        """1 forward, -1 back, 0 equal in order; None for tokens without order."""
+        """Compares two values: 1 forward, -1 back, 0 equal in order; None for tokens without order."""
         return direction(self.pick(old), self.pick(new))
 
     def direction_to(self, value: Json) -> int:
-        """1 where ``value`` would be forward, -1 back, 0 the same. A token without order is forward when it is new."""
+        """Compares ``value`` with the current one: 1 forward, -1 back, 0 the same. A token without order is forward if it is
+        new."""
         step = self.step(self.value, value)
         if step is not None:
             return step
@@ -158,11 +167,11 @@ class CursorHistory:
         return 1 if place is None or place > self._seen.get(self.key(self.value), -1) else -1
 
     def arrived(self, messages: int) -> None:
-        """So many messages of this source came into ``new``."""
+        """Counts ``messages`` of this source that came into ``new``."""
         self._arrived += messages
 
     def write(self, at: float, value: Json, write: Write) -> None:
-        """Takes one write of this source's section, also one that changed nothing."""
+        """Adds one write of this source's section, including one that changed nothing."""
         value = _bounded(value, self.field)
         recent = {write.at for write in itertools.islice(self.ring, min(_RECENT, len(self.writes)))}
         while at in recent:
@@ -198,16 +207,16 @@ class CursorHistory:
         self._trim()
 
     def _moves_since(self, key: str) -> int | None:
-        """How many moves ago it had the value with this key, None where that is longer ago than a stale copy is."""
+        """Returns how many moves ago it had the value with this key, None if that is longer ago than a stale copy can be."""
         recent = itertools.islice(reversed(self.changes), _STALE)
         return next((moves for moves, change in enumerate(recent, 1) if self.key(change.old) == key), None)
 
     def _judge(self, change: Change, *, known: bool) -> None:
-        """Marks ``change``, which is the newest, as a lost update where it is one, and those before that it proves to be some.
+        """Marks ``change``, the newest, as a lost update if it is one, and earlier changes that it proves to be lost updates.
 
-        Whoever writes a stale copy of the whole file brings his own source forward and others back, in one write. So it is one
-        where another source went forward in the very write that brought this one back to a value of its own. Where it is not
-        known what one write did, or nothing else changed, a person may have set it back: it counts when it happens again.
+        A writer of a stale copy of the whole file moves its own source forward and others back, in one write. So an update is
+        lost if another source advanced in the same write that returned this one to a value that it had before. If the effect of a
+        single write is not known, or nothing else changed, a person may have set it back: it counts when it happens again.
         """
         write = change.write
         if write.journaled or not known or write.exact is False:
@@ -219,7 +228,7 @@ class CursorHistory:
             self._lose(self._returns(change), self._often)
 
     def _returns(self, last: Change) -> list[Change]:
-        """``last`` and those just before it that brought back the same value, and may be the end of a stale copy too."""
+        """Returns ``last`` and the changes just before it that restored the same value, and may come from a stale copy too."""
         key, found, moves = self.key(last.new), [last], 0
         for change in itertools.islice(reversed(self.changes), 1, None):
             moves += 1
@@ -250,14 +259,16 @@ class CursorHistory:
             del self._seen[next(iter(self._seen))]
 
     def _behind_token(self, value: Json) -> bool:
-        """True where the high-water mark is a token that came later than ``value``."""
+        """True if the high-water mark is a token that came later than ``value``."""
         top = self._seen.get(self.key(self._top))
         return order(self.pick(value)) is None and top is not None and top > self._seen.get(self.key(value), top)
 
-    def told(self, one: CursorWrite, now: float, *, known: bool = False) -> None:
-        """Takes one line of the journal. A write that was seen already gets its writer. What the line replaced, where that is not
-        what stood here, was written in between by somebody who keeps no journal; where each write is ``known``, the line is of
-        one that was not read, and its place is not known."""
+    def add_journaled(self, one: CursorWrite, now: float, *, known: bool = False) -> None:
+        """Adds one line of the journal. A write that was seen already gets its writer.
+
+        If the line replaced a value other than the current one, somebody wrote in between without the journal. If each write is
+        ``known``, the line is about one that was not read, and its position is not known.
+        """
         at = min(one.at, now)
         self.journal_writes.append(at)
         recent = list(itertools.islice(self.ring, _RECENT + 1))
@@ -294,12 +305,12 @@ class CursorHistory:
 
     @property
     def below_top(self) -> bool:
-        """True where it stands below its high-water mark."""
+        """True if it is below its high-water mark."""
         step = self.step(self.value, self._top)
         return step == 1 if step is not None else self.key(self.value) != self.key(self._top)
 
     def recovered(self, change: Change) -> bool:
-        """True where it has since gone past what it had when ``change`` reverted it."""
+        """True if it has since passed the value that it had when ``change`` reverted it."""
         later = [other.new for other in self.changes if other.at > change.at]
         steps = [self.step(change.old, value) for value in later]
         place = self._seen.get(self.key(change.old), -1)
@@ -309,13 +320,13 @@ class CursorHistory:
         )
 
     def lost_updates(self, now: float) -> list[Change]:
-        """Those of the last hour, oldest first. A single step back by itself is a rewind and not among them, nor is any that the
-        journal tells of: such a write knew what it replaced."""
+        """Returns the lost updates of the last hour, oldest first. Neither a single step back on its own, which is a rewind, nor
+        a journalled write counts: such a write knew what it replaced."""
         return [change for change in self.changes if change.lost and change.at >= now - _REMEMBERED]
 
     @property
     def steps_back(self) -> int:
-        """How often it was seen to go back, lost updates and rewinds."""
+        """Number of times it was seen to go back: lost updates and rewinds."""
         return self._back
 
     @property
@@ -325,18 +336,18 @@ class CursorHistory:
         return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
     def written_every(self, times: deque[float]) -> float | None:
-        """The same between ``times``: its ``writes``, or its ``journal_writes``."""
+        """Returns the learnt interval between ``times``: its ``writes``, or its ``journal_writes``."""
         gaps = self._gaps(times)[-_GAPS:]
         return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
     @property
     def all_journaled(self) -> bool:
-        """True where every write since watching began stands in the journal: no other hand writes this source."""
+        """True if the journal has every write since watching began: no other program writes this source."""
         return bool(self.writes) and all(write.journaled for write in itertools.islice(self.ring, len(self.writes)))
 
     def explained(self, times: deque[float] | None = None) -> float | None:
-        """Seconds of silence that its own rhythm explains: thrice the usual, or half again the longest seen. Of its forward
-        moves, or of ``times``."""
+        """Returns the seconds of silence that are normal for it: three times the usual interval, or 1.5 times the longest.
+        Intervals are between its forward moves, or between ``times``."""
         gaps = self._gaps(self._forward if times is None else times)[-_GAPS:]
         return max(3 * _median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
 
@@ -354,6 +365,6 @@ def _section(at: float, value: Json, write: Write, words: str, *, back: bool) ->
 
 
 def _median(values: Sequence[float]) -> float:
-    """The lower of the two middle values where there are two: between the interval of a poller and one pause of it, their mean
-    would be an interval that never was."""
+    """Returns the lower of the two middle values if there are two: between the interval of a poller and one pause of it, their
+    mean would be an interval that never occurred."""
     return sorted(values)[(len(values) - 1) // 2]

@@ -1,5 +1,7 @@
-"""What one source's history says, in one word and in evidence. Pure; no limit in it is set by hand but the first minutes: what
-is late, silent or stuck is measured by what the source itself did before."""
+"""Judges one source's history: a verdict of one word, with evidence. Pure.
+
+No limit is set by hand except for the first minutes: what is late, silent or stuck follows from the source's own history.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,19 @@ from .cursor_history import Change, CursorHistory
 __all__ = ["ASK_FOR_LOGS", "judge", "revert_words", "suspected_writers", "suspects", "writers_of"]
 
 ASK_FOR_LOGS = "; idle or stopped? give --poll-log"
-"""Where nothing but a file of several sources is known."""
+"""Appended if only a file shared by several sources is known."""
 _NEW_FOR = 60.0
 _RHYTHM_UNKNOWN = 300.0
-"""While its rhythm is not learnt, a forward move counts as recent for so long."""
+"""While the interval is not known yet, a forward move counts as recent for this many seconds."""
 _REPEATS = 2
-"""Writes of the same value, with messages of the source before each, that are no accident any more."""
+"""Writes of the same value, with messages of the source before each, that are no longer a coincidence."""
 
 
 def judge(
     history: CursorHistory, now: float, *, shared: bool, window: float, at_least: bool = False
 ) -> tuple[str, str, int]:
-    """(verdict, evidence, reverts): the lost updates of the last ``window`` seconds, or where there are none, of the last hour.
-    ``at_least``: there may be more that were not seen."""
+    """Returns (verdict, evidence, reverts): the lost updates of the last ``window`` seconds or, if there are none, of the last
+    hour. ``at_least``: there may be more that were not seen."""
     lost = history.lost_updates(now)
     recent = [change for change in lost if change.at >= now - window]
     if lost and (len(recent) > 1 or not history.recovered(lost[-1])):
@@ -88,8 +90,8 @@ def _never_moved(history: CursorHistory, now: float, *, shared: bool) -> tuple[s
 
 
 def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
-    """Why nobody writes it any more, "" where that is not so or not known: in a file that others write too only the journal
-    tells."""
+    """Says why the source counts as stopped, "" if it does not or that is not known: in a file that others write too, only the
+    journal shows it."""
     silent = max(0.0, now - history.written_at)
     times = history.journal_writes if shared else history.writes
     limit = history.explained(times)
@@ -102,7 +104,7 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
 def revert_words(
     history: CursorHistory, lost: Sequence[Change], now: float, *, window: float, at_least: bool = False
 ) -> str:
-    """``reverted 89636→89632, 5× in 5m``: the last of them, and how many there were."""
+    """Describes the last lost update and their number: ``reverted 89636→89632, 5× in 5m``."""
     last = lost[-1]
     recent = [change for change in lost if change.at >= now - window]
     watched = min(window, now - history.first_seen)
@@ -112,14 +114,15 @@ def revert_words(
 
 
 def suspected_writers(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
-    """(source, in how many of those writes it advanced), most first, of the lost updates that ``judge`` counts."""
+    """Counts, of the lost updates that ``judge`` counts, in how many writes each other source advanced: (source, count), most
+    first."""
     recent = [change for change in lost if change.at >= now - window] or lost
     times = Counter(source for change in recent for source in change.advanced)
     return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
 
 def writers_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
-    """(who, in how many of those writes), most first, where the writer was seen. A poller that is started anew each time is one
+    """Counts those writes by writer, if it was seen: (writer, count), most first. A poller that is restarted each time is counted
     by its command."""
     recent = [change for change in lost if change.at >= now - window] or lost
     times = Counter(_name(change.writer) for change in recent if change.writer is not None)
@@ -127,7 +130,7 @@ def writers_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tu
 
 
 def suspects(lost: Sequence[Change], *, most: int = 2) -> str:
-    """Which sources' advances those writes carried: who wrote is not seen, so this is said as what it is."""
+    """Names the sources that advanced in those writes. The writer itself was not seen, so they are only suspects."""
     times = suspected_writers(lost, 0.0, window=0.0)
     if not times:
         return ""

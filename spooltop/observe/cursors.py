@@ -1,6 +1,6 @@
-"""Cursor files over time: who moved, who was reverted, who vanished.
+"""Watches cursor files over time: which sources moved, were reverted, or vanished.
 
-What is kept has a budget, whatever the files hold: 2,000 sources, and 12,000 writes of all of them together.
+Memory is bounded whatever the files hold: 2,000 sources, and 12,000 writes of all of them together.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OTHERS = 64
 _STATES = 10
 """Contents of a file that are remembered, each by a hash: a stale copy is not older."""
 _OFTEN = 2
-"""Times that a cursor must return to one value, in a file that is otherwise as it was once before, to be told as reverted."""
+"""Number of returns to one value that count as reverts in a file that is otherwise the same as before."""
 
 
 @dataclass(slots=True)
 class _File:
-    """One cursor file: what it held when it last parsed, and the history of each source that it ever had."""
+    """A cursor file: its content when it last parsed, and the history of each source that it ever had."""
 
     path: str
     shared: bool
@@ -57,39 +57,39 @@ class _File:
     lock_holders: tuple[LockHolder, ...] = ()
     lock_there: bool | None = None
     journaled: bool = False
-    """True once the journal told of a write."""
+    """True once the journal recorded a write."""
     read_at: float = 0.0
     content: int = 0
-    """A hash of what it holds, which changes with each section by itself."""
+    """A hash of its content that changes with each section separately."""
     contents: deque[int] = field(default_factory=lambda: deque(maxlen=_STATES))
-    """The same of what it held before."""
+    """The hashes of earlier contents."""
     unread: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RING))
     """(when, how many) writes that were not read."""
     left_out: int = 0
     cut: frozenset[str] = frozenset()
 
     def is_repeated(self) -> bool:
-        """True where it holds now what it held once before."""
+        """True if it has a content that it had before."""
         return self.content in self.contents
 
 
 class CursorWatch:
-    """Takes the cursor files of each look and says what became of every source. A source that vanishes stays."""
+    """Derives a ``Cursor`` for every source from the cursor files of each look. A source that vanishes is kept."""
 
     def __init__(self, window: float, fields: Mapping[str, str] | None = None) -> None:
-        """Lost updates are told over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
+        """Counts lost updates over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
         self._window = window
         self._fields = fields or {}
         self._files: dict[str, _File] = {}
-        self._litter: dict[str, dict[str, float]] = {}
+        self._temp_files: dict[str, dict[str, float]] = {}
         self._polls: dict[str, PollHistory] = {}
         self._looked_at = 0.0
 
     def add(
         self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll] = (), arrived: Mapping[str, int] | None = None
     ) -> tuple[Cursor, ...]:
-        """One look at ``now`` (epoch seconds); ``arrived``: source → messages that came into ``new`` since the look before. Never
-        raises for what a file or a log holds."""
+        """Takes one look at ``now`` (epoch seconds); ``arrived``: source → messages that came into ``new`` since the previous
+        look. Never raises for the content of a file or a log."""
         for poll in polls:
             self._polls.setdefault(poll.source, PollHistory()).add(poll)
         for file in self._files.values():
@@ -101,7 +101,7 @@ class CursorWatch:
             file = self._files.setdefault(source.path, _File(source.path, source.shared))
             file.lock_holders, file.lock_there = source.lock_holders, source.lock_there
             file.away_since = None
-            self._note_litter(source, now)
+            self._note_temp_files(source, now)
             self._read(file, source, now)
         for path, file in self._files.items():
             if path not in there and file.away_since is None:
@@ -109,44 +109,44 @@ class CursorWatch:
         self._looked_at = now
         return tuple(cursor for file in self._files.values() for cursor in self._cursors(file, now))
 
-    def _note_litter(self, source: CursorSource, now: float) -> None:
-        seen = self._litter.setdefault(source.path, {})
-        for name in [name for name in seen if name not in source.litter and not _COMMON.fullmatch(name)]:
+    def _note_temp_files(self, source: CursorSource, now: float) -> None:
+        seen = self._temp_files.setdefault(source.path, {})
+        for name in [name for name in seen if name not in source.temp_files and not _COMMON.fullmatch(name)]:
             del seen[name]  # it was not left behind, its writer was at work
-        for name in source.litter:
+        for name in source.temp_files:
             if _COMMON.fullmatch(name) or _BY_PID.fullmatch(name):
                 seen.setdefault(name, now)
 
     @property
     def unsafe(self) -> Mapping[str, tuple[str, ...]]:
-        """Cursor file → names beside it that tell of an unsafe writer: a temporary name that all writers share, once it was seen
-        (it stands for a moment only), and one made of a pid that was left behind for a minute."""
+        """Cursor file → names beside it that show an unsafe writer: a temporary name that all writers share, once it was seen (it
+        exists only briefly), and a name with a pid that was left behind for a minute."""
         found = {
             path: tuple(
                 sorted(name for name, since in seen.items() if _COMMON.fullmatch(name) or self._looked_at - since >= _LEFT_BEHIND)
             )
-            for path, seen in self._litter.items()
+            for path, seen in self._temp_files.items()
         }
         return {path: names for path, names in found.items() if names}
 
     @property
     def errors(self) -> Mapping[str, tuple[str, int]]:
-        """Files that do not parse now: path → (why, how many sources they had)."""
+        """Files that do not parse now: path → (reason, number of sources that they had)."""
         return {file.path: (file.error, len(file.histories)) for file in self._files.values() if file.error}
 
     def lost_updates(self, path: str, source: str, now: float) -> tuple[CursorHistory, list[Change]] | None:
-        """Those of a source in a file, oldest first, with its history."""
+        """Returns the lost updates of a source in a file, oldest first, with its history."""
         file = self._files.get(path)
         history = file.histories.get(source) if file else None
         return None if history is None else (history, history.lost_updates(now))
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """Cursor file → sources in it that are not watched, because they are too many or their names too long."""
+        """Cursor file → number of sources in it that are not watched, because they are too many or their names too long."""
         return {file.path: file.left_out for file in self._files.values() if file.left_out}
 
     def highest(self, source: Json, file: Json) -> Json:
-        """The high-water mark of ``source`` in ``file`` (None: in the first that has it), None where it was never seen."""
+        """Returns the high-water mark of ``source`` in ``file`` (None: in the first that has it), None if it was never seen."""
         for path, known in list(self._files.items()):
             history = known.histories.get(source) if isinstance(source, str) else None
             if history is not None and file in (None, path):
@@ -154,7 +154,7 @@ class CursorWatch:
         return None
 
     def moves(self, path: str, source: str) -> int:
-        """How many changes of the source's value were seen."""
+        """Counts the changes of the source's value that were seen."""
         file = self._files.get(path)
         history = file.histories.get(source) if file else None
         return len(history.changes) if history else 0
@@ -183,7 +183,7 @@ class CursorWatch:
         file.good_at, file.stamp = now, stamp
 
     def _lines_of(self, file: _File, source: CursorSource, lines: list[CursorWrite]) -> list[CursorWrite]:
-        """Takes those from ``lines`` that tell of just what one of the versions changed, in the order of both."""
+        """Removes from ``lines``, and returns, those that describe exactly the change of one version, in the order of both."""
         if source.unread is None or file.good_at is None or source.sections is None:
             return []
         found, before, place = [], file.sections, 0
@@ -207,8 +207,11 @@ class CursorWatch:
         self, file: _File, source: CursorSource, version: CursorVersion, own: list[CursorWrite], lines: list[CursorWrite],
         now: float, *, same: bool = False, newest: bool = False,
     ) -> None:  # fmt: skip
-        """One version of the file. ``own`` are lines of the journal that tell of versions, ``lines`` all others; what is taken is
-        removed. ``same``: it is the one of the look before; ``newest``: all lines are about it or what came before."""
+        """Takes one version of the file.
+
+        ``own`` are journal lines about versions, ``lines`` all others; lines that are used are removed. ``same``: it is the
+        version of the previous look; ``newest``: all lines are about it or earlier versions.
+        """
         first = file.good_at is None
         at = self._written_at(file, version.mtime, now, first=first)
         before = file.sections
@@ -229,7 +232,7 @@ class CursorWatch:
         self._note_content(file, version.sections, changed if not first else list(version.sections))
         steps = {} if first else dict(_steps(file, version.sections, changed))
         # what the journal tells of stood in a write of its own, even where one look found both
-        alone = {name for name in told if name in version.sections and _stands(file, name, version.sections[name])}
+        alone = {name for name in told if name in version.sections and _is_current(file, name, version.sections[name])}
         held_by = source.lock_holders if newest else ()
         others = [name for name in changed if name not in alone]
         ahead = [name for name in others if steps.get(name, 0) > 0]
@@ -269,11 +272,11 @@ class CursorWatch:
         )  # fmt: skip
 
     def _room(self) -> int:
-        """Writes that may be kept of each source."""
+        """Most writes that may be kept of each source."""
         return max(6, min(RING, _WRITES // max(1, sum(len(file.histories) for file in self._files.values()))))
 
     def _forget_gone(self, file: _File) -> None:
-        """Those that have been gone longest, where there are too many."""
+        """Forgets the sources that have been gone longest, if there are too many."""
         while len(file.histories) > _SOURCES and file.gone_since:
             gone = min(file.gone_since, key=lambda name: file.gone_since[name])
             del file.histories[gone], file.gone_since[gone]
@@ -288,8 +291,8 @@ class CursorWatch:
     def _take_lines(
         self, file: _File, sections: Mapping[str, Json], lines: list[CursorWrite], now: float, *, known: bool
     ) -> set[str]:
-        """Takes all that the journal tells of, also of before the first look; the sources it is about. ``known``: each write of
-        the file was heard of."""
+        """Takes all lines of the journal, including those from before the first look, and returns their sources. ``known``: each
+        write of the file was noticed."""
         found = set()
         for one in lines:
             history = file.histories.get(one.source)
@@ -299,14 +302,14 @@ class CursorWatch:
                 history = self._history(file, began, value, Write(), one.source, seen_at=began, before=one.old is not None)
                 file.histories[one.source] = history
             if history is not None:
-                history.told(one, now, known=known)
+                history.add_journaled(one, now, known=known)
                 found.add(one.source)
         lines.clear()
         return found
 
     def _take_unread(self, file: _File, version: CursorVersion, lines: list[CursorWrite]) -> set[str]:
-        """Takes from ``lines`` those that tell of writes before this version that were not read, and those that changed nothing;
-        the sources that the former are about."""
+        """Takes from ``lines`` those about writes before this version that were not read, and those that changed nothing. Returns
+        the sources of the former."""
         found: set[str] = set()
         for one in list(lines):
             history = file.histories.get(one.source)
@@ -316,12 +319,12 @@ class CursorWatch:
             missed = len(found) < (version.unread or 0)
             if changed_nothing or missed:
                 lines.remove(one)
-                history.told(one, version.read_at, known=True)
+                history.add_journaled(one, version.read_at, known=True)
                 found |= set() if changed_nothing else {one.source}
         return found
 
     def _journaled(self, write: Write, source: str, history: CursorHistory, value: Json, lines: list[CursorWrite]) -> Write:
-        """``write`` with its writer, where one of the lines tells of just this."""
+        """Returns ``write`` with its writer if one of the lines describes it."""
         one = next((one for one in lines if one.source == source and _is_of(one, history, value)), None)
         if one is None:
             return write
@@ -332,7 +335,7 @@ class CursorWatch:
         )
 
     def _written_at(self, file: _File, mtime: float, now: float, *, first: bool) -> float:
-        """The file's own time of writing where it is believable, else when it was seen."""
+        """Returns the file's own time of writing if it is plausible, else when it was seen."""
         earliest = 0.0 if first else min(self._looked_at, file.read_at) - 1.0
         return mtime if earliest < mtime <= now else now
 
@@ -420,13 +423,13 @@ def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(itertools.islice((other for other in names if other != name), _OTHERS))
 
 
-def _stands(file: _File, name: str, value: Json) -> bool:
+def _is_current(file: _File, name: str, value: Json) -> bool:
     history = file.histories[name]
     return history.key(history.value) == history.key(value)
 
 
 def _is_of(one: CursorWrite, history: CursorHistory, value: Json) -> bool:
-    """True where the line tells of the write that brings the source from what it has to ``value``."""
+    """True if the line describes the write that brings the source from its current value to ``value``."""
     return history.key(one.old) == history.key(history.value) and history.key(one.new) == history.key(value)
 
 
@@ -442,7 +445,7 @@ def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -
 
 
 def _steps(file: _File, after: Mapping[str, Json], changed: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """(source, 1 forward, 0 as it was, -1 back) of those that changed and stand there."""
+    """Yields (source, 1 forward, 0 unchanged, -1 back) for changed sources that still exist."""
     for name in changed:
         history = file.histories.get(name)
         if history is not None and name in after:

@@ -1,4 +1,4 @@
-"""How the depth of a box moved: the bars of the last five minutes, and whether it grows."""
+"""Depth of a box over time: the bars of the last five minutes, and whether it grows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DepthHistory:
         self._last = None
 
     def add(self, at: float, depth: int | None) -> None:
-        """``depth`` None (not visible) leaves the cell unwatched."""
+        """Adds a sample. ``depth`` None (not visible) leaves the cell unwatched."""
         index = int(at // CELL)
         if depth is None:
             self._last = None
@@ -44,14 +44,14 @@ class DepthHistory:
             del self._cells[old]
 
     def cells(self, now: float) -> tuple[float | None, ...]:
-        """Oldest first; None where not watched."""
+        """Returns the depths, oldest first; None if not watched."""
         index = int(now // CELL)
         return tuple(self._cells.get(cell) for cell in range(index - CELLS + 1, index + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """``per_s`` is the slope over ``window`` seconds, None below 30 s. ``growing``: it stands out of the noise and goes on."""
+    """``per_s`` is the slope over ``window`` seconds, None below 30 s. ``growing``: it exceeds the noise and continues."""
 
     per_s: float | None = None
     window: float = 0.0
@@ -59,7 +59,7 @@ class Trend:
 
 
 class TrendWatch:
-    """The slope of a depth over at most five minutes."""
+    """Slope of a depth over at most five minutes."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque()
@@ -71,8 +71,8 @@ class TrendWatch:
         self._samples.clear()
 
     def shift(self, since: float, by: int) -> None:
-        """Takes ``by`` messages, which operators moved into the box after ``since``, out of the series. Depths of this look and
-        since then may hold them already or not yet: they are no samples."""
+        """Removes ``by`` messages, which operators moved into the box after ``since``, from the series. Depths of this look and
+        since then may or may not include them, so they are not used as samples."""
         if not by:
             return
         self._shifted += by
@@ -82,8 +82,8 @@ class TrendWatch:
             self._samples.pop()
 
     def add(self, at: float, depth: int | None, listed_at: float = math.inf) -> None:
-        """Takes one sample a second. None (not visible, or only a lower bound) breaks the series: a slope across it would lie.
-        ``listed_at`` is when the box was listed."""
+        """Takes one sample a second. None (not visible, or only a lower bound) breaks the series: a slope across the gap would be
+        wrong. ``listed_at`` is when the box was listed."""
         if depth is None:
             self._samples.clear()
             return
@@ -115,7 +115,7 @@ class TrendWatch:
 
 
 def least_squares(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Slope of the straight line nearest to (x, y), and the standard deviation of what is left. 0 slope for a single x.
+    """Fits a straight line to (x, y): its slope, and the standard deviation of the residuals. The slope is 0 for a single x.
 
     >>> least_squares([(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)])
     (2.0, 0.0)

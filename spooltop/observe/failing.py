@@ -1,4 +1,4 @@
-"""Messages whose attempts fail again and again: told by their names, and by what was seen to come back."""
+"""Detects messages whose attempts fail again and again, by their names and by observed returns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """``messages`` fail; they were tried in vain ``retries`` times in ``window`` seconds, None: in all, as their names tell.
-    ``ended`` is how the last attempt ended, None where nothing tells; ``at_least``: there may be more of them."""
+    """``messages`` fail; they had ``retries`` attempts without success in ``window`` seconds, None: in total, according to their
+    names. ``ended`` is how the last attempt ended, None if unknown; ``at_least``: there may be more of them."""
 
     messages: tuple[Tried, ...]
     retries: int

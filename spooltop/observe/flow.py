@@ -1,4 +1,4 @@
-"""Rates and percentiles over the last minute of what came and went."""
+"""Rates and percentiles over the last minute of flow."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..model.snapshot import Percentiles, Rates
 __all__ = ["FEWEST", "WINDOW", "RateWindow", "percentiles"]
 
 WINDOW = 60.0
-"""Seconds over which rates are told."""
+"""Seconds over which rates are computed."""
 FEWEST = 20
-"""Below so many samples there are no percentiles."""
+"""Least number of samples for percentiles."""
 ENOUGH = 10.0
-"""Seconds of exact flow that are worth more than a longer window with a gap in it."""
+"""Seconds of exact flow that are preferred to a longer window with a gap."""
 _MOST_PASSAGES = 5000
 _SLOW_SPOOL = 3600.0
 _PLENTY = 1000
-"""Samples from which on percentiles stand for ``_KEPT`` seconds."""
+"""Number of samples from which on percentiles are cached for ``_KEPT`` seconds."""
 _KEPT = 2.0
 
 
@@ -33,18 +33,18 @@ class _Measured:
 
 
 class RateWindow:
-    """Keeps the flow of the last minute, and the passages that percentiles are made of."""
+    """Keeps the flow of the last minute, and the completions for the percentiles."""
 
     def __init__(self) -> None:
         self._flows: deque[Flow] = deque()
         self._before: float | None = None
-        """Since when the flow was that the first one follows, where that was measured."""
+        """Start of the flow before the first one, if that was measured."""
         self._passages: deque[Completion] = deque(maxlen=_MOST_PASSAGES)
         self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
 
     def clear(self) -> None:
-        """Forgets everything: the clock jumped, or watching was broken."""
+        """Forgets everything, after a clock jump or a break in watching."""
         self._flows.clear()
         self._before = None
         self._passages.clear()
@@ -62,14 +62,16 @@ class RateWindow:
         self._prefer_exact(flow.until)
 
     def _prefer_exact(self, now: float) -> None:
-        """A shorter window that is exact says more than a full one that is not: watching has just begun, or events were lost."""
+        """Drops inexact flows if the exact ones after them suffice: a shorter exact window says more. Flows are inexact just
+        after watching began, and after events were lost."""
         last = max((place for place, flow in enumerate(self._flows) if not flow.exact), default=-1)
         if 0 <= last < len(self._flows) - 1 and now - self._flows[last + 1].since >= ENOUGH:
             for _ in range(last + 1):
                 self._before = self._flows.popleft().since
 
     def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
-        """``window`` is what was really watched: flows are kept whole, so it is at most a minute unless one look took longer."""
+        """Computes the rates. ``window`` is the time that was really watched: flows are kept whole, so it is at most a minute
+        unless one look took longer."""
         measured = self._percentiles(now)
         if not self._flows:
             return Rates(new_per_s=new_per_s, slope_window=slope_window, waited=measured.waited, worked=measured.worked)
@@ -89,8 +91,8 @@ class RateWindow:
         )
 
     def _done(self) -> tuple[int, float]:
-        """How many were done in how many seconds. Each flow tells what left in the time of the one before: what the first tells
-        left before the window, in a time that may have been much longer or not watched at all."""
+        """Returns how many were done in how many seconds. Each flow counts what left during the previous one: the first counts
+        what left before the window, over a time that may have been much longer or not watched at all."""
         flows = list(self._flows)
         seconds = flows[-1].since - flows[0].since
         if seconds <= 0:
@@ -117,7 +119,7 @@ class RateWindow:
 
 
 def percentiles(durations: Sequence[float]) -> Percentiles:
-    """Nearest-rank percentiles. Negative durations (two clocks) are no samples.
+    """Computes nearest-rank percentiles. Negative durations (two clocks) are ignored.
 
     >>> percentiles([float(n) for n in range(1, 101)])
     Percentiles(samples=100, p50=50.0, p95=95.0, p99=99.0)

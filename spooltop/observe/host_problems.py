@@ -1,4 +1,4 @@
-"""Troubles of the place: what cannot be seen, the disk, the clock."""
+"""Problems of the host: boxes that are not visible, the disk, the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["host_problems"]
 
 _FULL = 65_536
 _LITTLE = 0.05
-"""On a small disk little is left only where it is also a small share."""
+"""Largest free share at which little space counts as a problem: on a small disk little is normal."""
 _VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
 
 

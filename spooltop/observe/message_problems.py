@@ -1,4 +1,4 @@
-"""Troubles of messages: nobody takes them, their holder is gone, they lie about."""
+"""Problems of messages: not claimed, held by a dead consumer, or left behind."""
 
 from __future__ import annotations
 

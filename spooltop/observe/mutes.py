@@ -1,4 +1,4 @@
-"""Muted sources: a way of looking, with an end. Pure but for ``MuteFile``, which keeps them in the user's own state.
+"""Muted sources: a temporary filter on problems. Pure except ``MuteFile``, which keeps the mutes in the user's own state.
 
 The file holds one object, ``{"schema": 1, "targets": {real path of a target: {source: end in epoch seconds}}}``, names escaped.
 """
@@ -24,10 +24,10 @@ from ..model.snapshot import Snapshot
 from ..model.text import escape, unescape
 from ..model.units import clock_time
 
-__all__ = ["LONGEST", "MuteFile", "decode", "encode", "muted", "state_folder"]
+__all__ = ["LONGEST", "MuteFile", "apply_mutes", "decode", "encode", "state_folder"]
 
 LONGEST = 366 * 86_400.0
-"""Seconds for which a source can be muted at most: a mute has an end that somebody lives to see."""
+"""Longest mute in seconds: a mute has an end that somebody will see."""
 
 _OF_A_SOURCE = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing", "cursor-unreadable")
 _NAME = "mutes.json"
@@ -38,8 +38,8 @@ Targets = dict[str, dict[str, float]]
 
 
 def state_folder(settings: Mapping[str, str]) -> str | None:
-    """``$XDG_STATE_HOME/spooltop`` out of the environment, by default below ``~/.local/state``; None where no home is set. A
-    relative path counts as none (XDG base directory specification)."""
+    """Returns ``$XDG_STATE_HOME/spooltop`` from the environment, by default below ``~/.local/state``; None if no home is set. A
+    relative path counts as unset (XDG base directory specification)."""
     home = settings.get("XDG_STATE_HOME", "")
     if not os.path.isabs(home):
         home = settings.get("HOME", "")
@@ -50,7 +50,7 @@ def state_folder(settings: Mapping[str, str]) -> str | None:
 
 
 def decode(data: bytes) -> Targets:
-    """Real path of a target → source → end. Raises ``ValueError`` for what is no such file."""
+    """Parses the file: real path of a target → source → end. Raises ``ValueError`` for anything else."""
     value = json.loads(data)
     targets = value.get("targets") if isinstance(value, dict) and value.get("schema") == 1 else None
     if not isinstance(targets, dict):
@@ -71,10 +71,10 @@ def encode(targets: Mapping[str, Mapping[str, float]]) -> bytes:
     return json.dumps({"schema": 1, "targets": told}, indent=1).encode() + b"\n"
 
 
-def muted(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> Snapshot:
-    """The snapshot without the cursor problems of the sources in ``ends``, with one line that names them, the last of all.
+def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> Snapshot:
+    """Returns the snapshot without the cursor problems of the sources in ``ends``, plus one last line that names them.
 
-    What ends before the look counts no more. A shared file that does not parse is nobody's own trouble and stays.
+    Mutes that ended before the look are ignored. A shared file that does not parse concerns no single source and stays.
     ``trouble`` says why mutes are not known.
     """
     ends = {source: end for source, end in ends.items() if end > snapshot.taken_at}
@@ -101,15 +101,17 @@ def muted(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> S
 
 
 def _until(end: float, now: float) -> str:
-    """The time of day; from a day on with the date."""
+    """Formats the end: the time of day; with the date if it is a day away or more."""
     if end - now < 86_400:
         return clock_time(end, offset=False)[:5]
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
 
 
 class MuteFile:
-    """The mutes of one target, kept in ``folder`` (None: nowhere) under ``target``, its real path. Thread-safe: every call reads
-    the file, so what another dashboard of the same user mutes counts here too."""
+    """The mutes of one target, kept in ``folder`` (None: not kept) under ``target``, its real path.
+
+    Thread-safe. Every call reads the file, so mutes set in another dashboard of the same user count here too.
+    """
 
     def __init__(self, folder: str | None, target: str, *, clock: Callable[[], float], files: Files | None = None) -> None:
         self._folder = folder
@@ -119,7 +121,7 @@ class MuteFile:
         self._known: tuple[tuple[int, int, int], dict[str, float], str] | None = None
 
     def ends(self) -> tuple[Mapping[str, float], str]:
-        """Source → end, and in words why they are not known (""). Reads the file where it has changed."""
+        """Returns source → end, and in words why they are not known (""). Reads the file if it has changed."""
         if self._folder is None:
             return {}, ""
         path = os.path.join(self._folder, _NAME)
@@ -140,8 +142,8 @@ class MuteFile:
         return known[1], known[2]
 
     def set(self, source: str, seconds: float) -> float:
-        """Mutes ``source`` for so long; the end. Raises ``UsageError`` for a time that makes no sense, ``Unreadable`` where the
-        file does not parse (it is kept as it is), ``Refused`` where it cannot be written."""
+        """Mutes ``source`` for ``seconds`` and returns the end. Raises ``UsageError`` for an invalid duration, ``Unreadable`` if
+        the file does not parse (it is not changed), ``Refused`` if it cannot be written."""
         if not 0 < seconds <= LONGEST:
             raise UsageError("a mute has an end, in at most a year", advice="say for how long: 1h, 2d")
         end = self._clock() + seconds
@@ -150,7 +152,7 @@ class MuteFile:
         return end
 
     def drop(self, source: str) -> bool:
-        """Ends the mute of ``source``; False where it was not muted. Raises as ``set``."""
+        """Ends the mute of ``source``; False if it was not muted. Raises as ``set``."""
         with self._changing() as targets:
             return targets.get(self._target, {}).pop(source, None) is not None
 
@@ -183,7 +185,7 @@ class MuteFile:
             files.close(folder)
 
     def _read(self, folder: int | None) -> Targets:
-        """Raises ``Unreadable``."""
+        """Reads and parses the file. Raises ``Unreadable``."""
         assert self._folder is not None  # nobody reads where there is nothing
         files = self._files
         path = os.path.join(self._folder, _NAME)

@@ -1,4 +1,4 @@
-"""From looks to pictures: the one object that remembers. It reads no clock; time is what the looks say."""
+"""Turns observations into snapshots and keeps all history. It reads no clock; time comes from the observations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Observer:
         self._jumped = 0.0
 
     def add(self, sight: Sight) -> Snapshot:
-        """One look. Raises nothing for what a spool holds."""
+        """Takes one look. Raises nothing for the contents of a spool."""
         now = sight.taken_at
         self._follow_clock(sight)
         if self._watched_since is None:
@@ -87,12 +87,12 @@ class Observer:
         )
 
     def highest(self, source: Json, file: Json = None) -> Json:
-        """The highest value that ``source`` was seen at (in ``file``; None: in any), None where it was never seen. May be asked
-        from another thread."""
+        """Returns the highest value that was seen of ``source`` (in ``file``; None: in any), None if it was never seen. May be
+        called from another thread."""
         return self._cursors.highest(source, file)
 
     def _follow_clock(self, sight: Sight) -> None:
-        """Where the clock jumped, times from before it cannot be subtracted from times after it: watching begins anew."""
+        """Restarts watching after a clock jump: times before it cannot be subtracted from times after it."""
         jumped = sight.clock_jumped or 0.0
         back = self._last_at is not None and sight.taken_at < self._last_at
         if back or abs(jumped - self._jumped) > _JUMP:

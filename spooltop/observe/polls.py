@@ -1,6 +1,6 @@
-"""What a poller's own log says: how many were new, from which cursor to which. Pure.
+"""Reads a poller's own log: how many messages were new, from which cursor to which. Pure.
 
-Lines like ``poll ok: 4 new (cursor 89632 -> 89636)`` and ``poll ok: 0 new (cursor=89636)``; another form is a setting.
+Lines look like ``poll ok: 4 new (cursor 89632 -> 89636)`` and ``poll ok: 0 new (cursor=89636)``; a setting gives another form.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[
 _KEPT = 50
 _PROVEN = ("reverted", "rewound", "missing", "unreadable")
 _NEAR = 3.0
-"""Seconds within which a line of the log and the write that it tells of are one."""
+"""Seconds within which a line of the log and an observed write are the same write."""
 _STALE = 3
-"""Polls whose starts count: one that starts again where one of them did found what was saved since undone."""
+"""Polls whose starts count: a poll that starts where one of them did found that its save was undone."""
 _LEAST = 2
-"""Saves that must be undone by the log alone before that is told: once may be a person."""
+"""Least number of saves undone according to the log alone that is reported: once may be a person."""
 _FRESH = 300.0
-"""Seconds for which a poll counts as recent while its rhythm is not learnt."""
+"""Seconds for which a poll counts as recent while its interval is not known yet."""
 
 
 def poll_pattern(text: str) -> re.Pattern[str]:
-    """A pattern for poll lines. Raises ``UsageError`` where it does not compile, or has no groups ``new`` and ``start``."""
+    """Compiles a pattern for poll lines. Raises ``UsageError`` if it does not compile, or lacks the groups ``new`` and
+    ``start``."""
     try:
         found = re.compile(text)
     except re.error as error:
@@ -46,7 +47,7 @@ def poll_pattern(text: str) -> re.Pattern[str]:
 
 
 def parse_poll(source: str, line: str, seen_at: float, pattern: re.Pattern[str]) -> Poll | None:
-    """One line; None where it tells of no poll. Its time is its own where it begins with a date, else when it was seen.
+    """Parses one line; None if it describes no poll. Its time is its own if it begins with a date, else when it was seen.
 
     >>> parse_poll("imessage", "poll ok: 4 new (cursor 89632 -> 89636)", 1.0, re.compile(POLL_LINE)).end
     '89636'
@@ -74,7 +75,7 @@ def _time(line: str, seen_at: float) -> float:
 
 
 def source_of(name: str, sources: Sequence[str]) -> str | None:
-    """Which source a log file is of, by its name: the longest that stands in it as a word.
+    """Returns the source of a log file by its name: the longest source that is a word in it.
 
     >>> source_of("poll-imessage.log", ["imessage", "message"]), source_of("teamster.log", ["teams"])
     ('imessage', None)
@@ -99,7 +100,7 @@ class PollHistory:
         self._polls.append(poll)
 
     def unexplained(self, steps_back: int) -> int:
-        """Saves that the log tells of and that were undone, besides so many steps back that were seen in the file."""
+        """Counts saves in the log that were undone, beyond the ``steps_back`` that were seen in the file."""
         more = self._lost - steps_back
         return more if more >= _LEAST else 0
 
@@ -109,7 +110,7 @@ class PollHistory:
 
     @property
     def same_start(self) -> int:
-        """How many of the last polls found something new from one and the same start; 1 is as it should be."""
+        """Counts the last polls that found something new from one and the same start; 1 is normal."""
         count = 0
         for poll in reversed(self._polls):
             if poll.new == 0 or poll.start != self._polls[-1].start:
@@ -118,11 +119,14 @@ class PollHistory:
         return count
 
     def judge(
-        self, verdict: str, evidence: str, stands: str, moved_at: float, now: float, *, unexplained: int = 0, window: float = 0.0
+        self, verdict: str, evidence: str, current: str, moved_at: float, now: float, *, unexplained: int = 0, window: float = 0.0
     ) -> tuple[str, str]:
-        """The verdict and evidence of the cursor file, with what the log adds; ``stands`` is the cursor as shown, ``moved_at``
-        when it last moved, ``unexplained`` as the method of that name says; what was undone longer ago than ``window`` is past.
-        What the file proves (a lost update, a rewind, a file that is gone) stays the verdict."""
+        """Combines the verdict and evidence of the cursor file with the log.
+
+        ``current`` is the cursor as shown, ``moved_at`` when it last moved, ``unexplained`` the result of that method; reverts
+        longer than ``window`` seconds ago are past. What the file proves (a lost update, a rewind, a missing file) remains the
+        verdict.
+        """
         if not self._polls:
             return verdict, evidence
         last = self._polls[-1]
@@ -148,11 +152,11 @@ class PollHistory:
             if every is None:
                 return verdict, evidence
             return "stopped", f"no poll in its log for {age(silent)}, every {interval(every)} before"
-        lost = sum(1 for poll in self._polls if poll.new and poll.end != stands and poll.at > moved_at + _NEAR)
+        lost = sum(1 for poll in self._polls if poll.new and poll.end != current and poll.at > moved_at + _NEAR)
         if lost > 1:
             words = f"its poll log found new ones {lost}× since it moved, last {age(silent)} ago"
             return "stalled", f"lost at least {lost - 1}×: {words}"
-        if last.new == 0 and last.end == stands:
+        if last.new == 0 and last.end == current:
             return "idle", f"its poller ran {age(silent)} ago and has nothing new"
         return verdict, evidence
 

@@ -1,4 +1,4 @@
-"""All rules together: problems, worst first."""
+"""Applies all rules: problems, worst first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 def problems(seen: RuleInput) -> tuple[Problem, ...]:
-    """In the order of the codes; within a code critical ones first, then in the order of the rules: lines keep their place."""
+    """Returns problems in the order of the codes; within a code critical ones first, then in the order of the rules, so that
+    lines keep their place."""
     found = [*host_problems(seen), *message_problems(seen), *state_problems(seen)]
     return tuple(sorted(found, key=lambda problem: (problem.rank, _WEIGHT[problem.severity])))

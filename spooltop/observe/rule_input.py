@@ -1,4 +1,4 @@
-"""What the rules for problems look at: one look with what was concluded from it and from those before."""
+"""Input of the rules for problems: one look with the conclusions from it and from earlier ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RuleInput"]
 
 @dataclass(frozen=True, slots=True)
 class RuleInput:
-    """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody took from it."""
+    """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody claimed from it."""
 
     sight: Sight
     rates: Rates
@@ -32,8 +32,8 @@ class RuleInput:
 
     @property
     def unattended(self) -> float | None:
-        """Seconds for which messages wait that no consumer can be about to take, as one look tells: nobody holds a presence lock,
-        and no claim is held by anybody who may be at work. None where somebody may."""
+        """Seconds for which messages have been waiting without any consumer, as far as one look shows: nobody holds a presence
+        lock, and no claim belongs to a process that may be running. None if there may be one."""
         sight = self.sight
         box = sight.boxes.get(Box.NEW)
         if sight.consumers != 0 or box is None or not box.count or box.oldest_at is None or sight.counts.alive:
@@ -48,10 +48,10 @@ class RuleInput:
 
     @property
     def mail(self) -> bool:
-        """A mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
+        """True for a mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
         return self.sight.layout == "mail"
 
     @property
     def has_boxes(self) -> bool:
-        """False for cursors, tickets or lock files alone: that they have no boxes is no trouble."""
+        """False for cursors, tickets or lock files alone, which have no boxes."""
         return self.sight.layout not in ("cursors", "tickets", "locks")

@@ -1,4 +1,4 @@
-"""Troubles of cursors and locks."""
+"""Problems of cursors and locks."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _given_up(seen: RuleInput) -> Iterator[Problem]:
 
 
 def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
-    """The code of what is wrong with a lock at ``now`` (epoch seconds); None where nothing is. All that calls a lock BLOCKED or
-    STALE goes by it."""
+    """Returns the code of a lock's problem at ``now`` (epoch seconds); None if there is none. Everything that calls a lock
+    BLOCKED or STALE uses it."""
     taken = _taken(lock)
     if lock.verdict == "stale":
         if lock.kind == "ticket":
@@ -90,7 +90,7 @@ def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
 
 
 def _taken(lock: Lock) -> float | None:
-    return min((party.since for party in lock.holders if party.since is not None), default=None)
+    return min((holder.since for holder in lock.holders if holder.since is not None), default=None)
 
 
 def _locks(seen: RuleInput) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""From when on something is told: every threshold with its default, in one place."""
+"""Thresholds of all problems, with their defaults."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ PREFIX = "SPOOLTOP_"
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Times are seconds, sizes bytes. Each is the setting ``SPOOLTOP_<NAME>``; times are written as everywhere (``10m``)."""
+    """Times are seconds, sizes bytes. Each is the setting ``SPOOLTOP_<NAME>``; durations have the usual form (``10m``)."""
 
     no_consumer: float = 60.0
-    """``new`` is not empty and nobody claimed for so long."""
+    """Longest time that ``new`` may be non-empty without a claim."""
     new_old: float = 600.0
     new_growing: float = 60.0
-    """Growth is told once it was watched for so long."""
+    """Least time over which growth is measured."""
     claim_long: float = 600.0
     claim_unknown: float = 0.0
     tmp_old: float = 300.0
     poison_deaths: int = 3
     failing_attempts: int = 3
-    """A message that was tried so often, and not because its consumers died, fails."""
+    """Attempts after which a message fails, unless they ended because consumers died."""
     failing_releases: int = 10
-    """So many attempts that ended in vain in five minutes, with none of their messages done, are told before that."""
+    """Failed attempts in five minutes, with none of their messages done, that are reported before that."""
     lock_blocked: float = 60.0
     lock_stale: float = 300.0
-    """A lock that is its own file, of a holder that is gone, is told once it stood for so long."""
+    """Age from which on a lock file, itself the lock, of an exited holder is reported."""
     lock_failures: int = 5
-    """Per cent of the tries for the engine's own locks that were in vain in the last five minutes."""
+    """Per cent of attempts to take the engine's own locks that may time out in five minutes."""
     lock_tries: int = 20
-    """Of fewer tries no share is told."""
+    """Least number of attempts for that percentage."""
     clock_ahead: float = 10.0
-    """Times of files so far in the future are told."""
+    """Largest distance of file times in the future."""
     disk_low: int = 16_000_000
     inodes_low: int = 100
     cursor_window: float = 300.0
-    """Put-backs of a cursor are counted over so long."""
+    """Period over which reverts of a cursor are counted."""
     trash_retention: float = 30 * 86400.0
-    """What stands in the trash for so long has expired: it is shown as such and offered for deletion. 0: nothing ever does."""
+    """Time in the trash after which a message has expired: it is shown as expired and offered for deletion. 0: never."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Thresholds:
-        """Thresholds out of settings such as the environment; what is not set keeps its default. Raises ``UsageError``.
+        """Reads thresholds from settings such as the environment; those that are not set keep their defaults. Raises
+        ``UsageError``.
 
         >>> Thresholds.from_settings({"SPOOLTOP_CLAIM_LONG": "15s"}).claim_long
         15.0

@@ -1,4 +1,4 @@
-"""What was not judged yet and what cannot be seen: the two things without which "nothing wrong" means nothing."""
+"""Lists the judgements not made yet and the facts not visible, without which "no problems detected" would mean nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def not_judged(seen: RuleInput) -> Iterator[str]:
 
 
 def not_judged_codes(seen: RuleInput) -> Iterator[str]:
-    """The codes of problems that cannot be told yet, or not from here, in the order of the codes."""
+    """Yields the codes of problems that cannot be detected yet, or not from here, in the order of the codes."""
     found = set(_codes(seen))
     return (code for code in CODES if code in found)
 
@@ -84,7 +84,7 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
     servers = [lock for lock in sight.locks if lock.kind == "redis" and lock.verdict == "unknown"]
     for lock in servers:
         yield f"tickets in {escape(lock.path)}: {escape(lock.evidence)}"
-    hidden = sum(1 for lock in sight.locks if lock.verdict == "unknown" or any(party.pid is None for party in lock.holders))
+    hidden = sum(1 for lock in sight.locks if lock.verdict == "unknown" or any(holder.pid is None for holder in lock.holders))
     hidden -= len(servers)
     if hidden:
         yield f"holders of {hidden} lock{'' if hidden == 1 else 's'}"

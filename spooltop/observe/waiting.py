@@ -1,4 +1,4 @@
-"""Whether anyone takes work: since when ``new`` waits untouched."""
+"""Measures how long messages have been waiting in ``new`` without a claim."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["WaitingWatch"]
 
 
 class WaitingWatch:
-    """Remembers since when ``new`` has not been empty, and when something was last seen to leave it.
+    """Remembers since when ``new`` has not been empty, and when a message was last seen to leave it.
 
-    Claims are seen by events, by claims that stand in ``cur``, by what was finished, and by ``new`` getting shorter: each alone
-    can miss one, and "nobody takes work" is said only where all are silent.
+    Claims are seen by events, by claims in ``cur``, by finished messages, and by a shrinking ``new``. Each of these alone can
+    miss one, so "no consumer" requires that all are silent.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class WaitingWatch:
 
     @property
     def taken_at(self) -> float | None:
-        """When a message was last seen to be taken; None if never."""
+        """When a message was last seen to be claimed; None if never."""
         return self._taken_at
 
     def untouched(self, now: float) -> float | None:
-        """Seconds for which messages waited under watch and none was taken; None where none wait."""
+        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
         if self._waiting_since is None:
             return None
         return now - max(self._waiting_since, self._taken_at or 0.0)

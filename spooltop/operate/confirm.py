@@ -10,16 +10,16 @@ LARGE_FROM = 10
 NUMBER_FROM = 100
 
 
-def confirm_for(count: int, *, doubtful: bool) -> Confirm:
-    """Returns the confirmation required for ``count`` items. ``doubtful``: at least one item belongs to a holder or writer that
+def confirm_for(count: int, *, uncertain: bool) -> Confirm:
+    """Returns the confirmation required for ``count`` items. ``uncertain``: at least one item belongs to a holder or writer that
     is not known to be gone.
 
-    >>> confirm_for(9, doubtful=False), confirm_for(10, doubtful=False), confirm_for(1, doubtful=True)
+    >>> confirm_for(9, uncertain=False), confirm_for(10, uncertain=False), confirm_for(1, uncertain=True)
     (<Confirm.SMALL: 'y'>, <Confirm.LARGE: 'Y'>, <Confirm.NUMBER: 'number'>)
     """
     if count <= 0:
         return Confirm.NOTHING
-    if doubtful or count >= NUMBER_FROM:
+    if uncertain or count >= NUMBER_FROM:
         return Confirm.NUMBER
     return Confirm.LARGE if count >= LARGE_FROM else Confirm.SMALL
 

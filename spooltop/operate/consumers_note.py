@@ -20,11 +20,11 @@ def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str
     claimed = max((at for at in (sight.last_claim_at, last_claim_at) if at is not None), default=None)
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
     living = [row.owner for row in sight.claims if row.verdict is Verdict.ALIVE]
-    people = list(dict.fromkeys((one.host, one.pid) for one in living if one is not None and one.pid is not None))
-    count = max(sight.consumers or 0, len(people))
+    processes = list(dict.fromkeys((one.host, one.pid) for one in living if one is not None and one.pid is not None))
+    count = max(sight.consumers or 0, len(processes))
     if count:
-        pids = ", ".join(str(pid) for _, pid in people)
-        named = f" ({escape(pids)})" if people and len(people) == count <= _NAMED_AT_MOST else ""
+        pids = ", ".join(str(pid) for _, pid in processes)
+        named = f" ({escape(pids)})" if processes and len(processes) == count <= _NAMED_AT_MOST else ""
         return f"At work now: {count:,} {'consumer' if count == 1 else 'consumers'}{named}{last or ', last claim not known'}."
     if claimed is not None and now - claimed <= RECENT:
         return f"Nobody is seen at work now{last}."

@@ -9,7 +9,7 @@ from spooltop.errors import UsageError
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
-__all__ = ["PURGE_AGE", "scope"]
+__all__ = ["PURGE_AGE", "with_defaults"]
 
 PURGE_AGE = 3600.0
 """Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
@@ -17,7 +17,7 @@ PURGE_AGE = 3600.0
 _AGE_TERM = re.compile(r"(?:^|\s)!?age:")
 
 
-def scope(action: Action, selection: Selection) -> Selection:
+def with_defaults(action: Action, selection: Selection) -> Selection:
     """Returns the selection with the defaults of ``action`` filled in.
 
     Requeue acts on claims. Purge requires a box or names. It skips messages that have been in their box for less than

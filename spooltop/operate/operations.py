@@ -28,7 +28,7 @@ from ..model.units import duration
 from .actor import Actor
 from .audit_log import after_line, before_line, trail_of
 from .confirm import confirm_for
-from .defaults import scope
+from .defaults import with_defaults
 from .inject_file import with_file
 from .packed_results import PackedResults
 from .shell_command import command_words, undo_words
@@ -36,7 +36,7 @@ from .syslog import to_syslog
 
 __all__ = ["Operations"]
 
-_DOUBTFUL = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
+_UNCERTAIN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
 _UNDOABLE = (
     Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
     Action.UNLOCK,
@@ -76,7 +76,7 @@ class Operations:
         self._operator = operator
         self._target = target
         self._path = os.path.abspath(target)
-        """For commands, which are typed anywhere."""
+        """Absolute path for commands, which may be typed anywhere."""
         self._clock = clock
         self._who = who
         self._new_operation = new_operation
@@ -120,7 +120,7 @@ class Operations:
         undone: Action | None = None
         if action is Action.UNDO:
             chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
-        selection = scope(action, selection)
+        selection = with_defaults(action, selection)
         now = self._clock()
         found = self._operator.candidates(action, selection, force=force, options=chosen, now=now, progress=progress)
         progress.check()
@@ -149,10 +149,10 @@ class Operations:
             poison=found.poison,
             undone=undone,
         )
-        doubtful = plan.deletes or (action is Action.RESTORE and force)
+        uncertain = plan.deletes or (action is Action.RESTORE and force)
         if action is not Action.UNDO:
-            doubtful = doubtful or not verdicts_of(found.items).isdisjoint(_DOUBTFUL)
-        return replace(plan, confirm=confirm_for(plan.count, doubtful=doubtful))
+            uncertain = uncertain or not verdicts_of(found.items).isdisjoint(_UNCERTAIN)
+        return replace(plan, confirm=confirm_for(plan.count, uncertain=uncertain))
 
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """Returns the plan with a limit of ``rate`` items per second; None: no limit."""

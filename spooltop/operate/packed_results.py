@@ -19,7 +19,7 @@ class PackedResults(Chunked[ItemResult]):
         super().__init__()
         self.outcomes: Counter[Outcome] = Counter()
         self.reasons: Counter[str] = Counter()
-        """What else there is to say of those that are done, and of how many."""
+        """Remarks on done items, with their number."""
 
     def observe(self, more: Sequence[ItemResult]) -> None:
         _, _, outcomes, reasons, _ = columns_of_results(more)

@@ -90,23 +90,23 @@ def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str,
 
     signal.pthread_sigmask(signal.SIG_BLOCK, _heard())
     read, write = os.pipe()
-    keeper, child = os.getpid(), os.fork()
+    supervisor, child = os.getpid(), os.fork()
     if child:
         os.close(write)
-        os._exit(_keep(child, read))
+        os._exit(_supervise(child, read))
     os.close(read)
-    _end_with_parent(keeper)
+    _end_with_parent(supervisor)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _heard())
 
     def leave(code: int) -> None:
         os.write(write, bytes([code & 0xFF]))
-        if os.getppid() == keeper:
-            os.kill(keeper, signal.SIGUSR1)
+        if os.getppid() == supervisor:
+            os.kill(supervisor, signal.SIGUSR1)
 
     return leave
 
 
-def _keep(child: int, told: int) -> int:
+def _supervise(child: int, leaving: int) -> int:
     """Forwards signals to ``child`` and stops when it stops, until it has ended or has reported that it leaves. Returns the exit
     code."""
     import signal
@@ -126,7 +126,7 @@ def _keep(child: int, told: int) -> int:
                 return ended
         elif info.si_signo == signal.SIGUSR1:
             if info.si_pid == child:
-                code, left, last = os.read(told, 1)[0], True, time.monotonic() + _GRACE
+                code, left, last = os.read(leaving, 1)[0], True, time.monotonic() + _GRACE
         elif info.si_code <= 0:
             os.kill(child, info.si_signo)  # sent by a process: what the terminal sends, the child gets itself
         elif info.si_signo == signal.SIGINT:

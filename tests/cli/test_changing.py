@@ -67,10 +67,10 @@ class Remembering:
             raise Refused(self.refusal)
         self.selection, self.force, self.options = selection, force, options
         items = [Item(row, row.name) for row in self.rows]
-        doubtful = any(row.verdict is Verdict.UNKNOWN for row in self.rows)
+        uncertain = any(row.verdict is Verdict.UNKNOWN for row in self.rows)
         return Plan(
             "7f3a", action, "/spool", NOW, selection, items, self.refused, ("a note",),
-            confirm_for(len(items), doubtful=doubtful), options=options, missing=self.missing,
+            confirm_for(len(items), uncertain=uncertain), options=options, missing=self.missing,
         )  # fmt: skip
 
     def apply(self, plan: Plan, on_progress: object = None, stop: Callable[[], bool] = lambda: False) -> Result:

@@ -30,7 +30,7 @@ def spool(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def kin() -> Iterator[Child]:
+def child() -> Iterator[Child]:
     """A demo that goes on as long as the test."""
     ends = [*os.pipe(), *os.pipe()]
     yield Child(ends[0], ends[3])
@@ -122,10 +122,10 @@ def test_the_same_row_always_reads_the_same() -> None:
     assert not any(map(consumers.is_poison, (sample_messages.row("teams", 1), b"\xff", b"[]", b"")))
 
 
-def test_a_worker_acks_until_the_demo_is_over(spool: str, kin: Child) -> None:
+def test_a_worker_acks_until_the_demo_is_over(spool: str, child: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.row("teams", 1))
-        consumers.work(kin, claimed(box), 0.0)
+        consumers.work(child, claimed(box), 0.0)
         assert os.listdir(os.path.join(spool, "cur")) == []
 
 
@@ -138,13 +138,13 @@ def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Child)
             claimed(box).ack()
 
 
-def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, kin: Child) -> None:
+def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, child: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.poison(1))
 
     def act() -> None:
         with Spool(spool, durable=False) as box:
-            consumers.work(kin, claimed(box), 0.0, poison=0.0)
+            consumers.work(child, claimed(box), 0.0, poison=0.0)
 
     pid = fork("worker.py", act)
     _, status = os.waitpid(pid, 0)
@@ -153,20 +153,20 @@ def test_the_poison_kills_whoever_takes_it_and_nobody_recovers_it(spool: str, ki
     assert grammar.parse(name, claimed=True).pid == pid
 
 
-def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, kin: Child) -> None:
+def test_a_claim_that_was_taken_away_troubles_nobody(spool: str, child: Child) -> None:
     with Spool(spool, durable=False) as box:
         box.put(sample_messages.row("teams", 1))
         claim = claimed(box)
         os.unlink(os.path.join(spool, "cur", claim.name))
-        consumers.work(kin, claim, 0.0)
+        consumers.work(child, claim, 0.0)
         assert claim.ended and box.depth() == 0
         box.put(sample_messages.row("teams", 2))
-        consumers.work(kin, claimed(box), 0.0)
+        consumers.work(child, claimed(box), 0.0)
         assert os.listdir(os.path.join(spool, "cur")) == []
 
 
-def test_a_writer_dies_in_tmp(spool: str, kin: Child) -> None:
-    pid = fork("fetch_mail.py", lambda: writers.dying(spool)(kin))
+def test_a_writer_dies_in_tmp(spool: str, child: Child) -> None:
+    pid = fork("fetch_mail.py", lambda: writers.dying(spool)(child))
     _, status = os.waitpid(pid, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     (name,) = os.listdir(os.path.join(spool, "tmp"))
@@ -186,11 +186,11 @@ def test_everybody_ends_when_the_demo_is_over(spool: str, over: Child) -> None:
 
 
 def test_a_family_ends_and_counts(tmp_path: Path) -> None:
-    def act(kin: Child) -> None:
-        kin.report()
-        kin.report()
-        fork("sleeper", lambda: wait_for_ever(kin))
-        wait_for_ever(kin)
+    def act(child: Child) -> None:
+        child.report()
+        child.report()
+        fork("sleeper", lambda: wait_for_ever(child))
+        wait_for_ever(child)
 
     family = ProcessGroup.begin("parent", act, errors=str(tmp_path / "errors"))
     assert family.end() == 2
@@ -198,15 +198,15 @@ def test_a_family_ends_and_counts(tmp_path: Path) -> None:
 
 
 def test_a_child_that_fails_says_so_and_goes_no_further(tmp_path: Path) -> None:
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         raise ValueError("broken actor")
 
     ProcessGroup.begin("parent", act, errors=str(tmp_path / "errors")).end()
     assert "ValueError: broken actor" in (tmp_path / "errors").read_text()
 
 
-def wait_for_ever(kin: Child) -> None:
-    while kin.wait(60):
+def wait_for_ever(child: Child) -> None:
+    while child.wait(60):
         continue
 
 

@@ -331,7 +331,7 @@ def test_unsafe_writers_are_told_by_their_temporary_names(names: tuple[str, ...]
     disk = CursorDisk()
     disk.put(0, {"imessage": 5})
     watcher = Watcher(disk)
-    watcher.look(0, litter=names)
+    watcher.look(0, temp_files=names)
     after = watcher.look(1)
     assert [problem.code for problem in after.problems] == (["unsafe-writer"] if told else [])
 
@@ -341,8 +341,8 @@ def test_a_temporary_file_left_behind_is_told_after_a_minute() -> None:
     disk.put(0, {"imessage": 5})
     watcher = Watcher(disk)
     for at in (0, 59):
-        assert watcher.look(at, litter=("cursors.tmp.4312",)).problems == ()
-    assert watcher.look(61, litter=("cursors.tmp.4312",)).problems[0].code == "unsafe-writer"
+        assert watcher.look(at, temp_files=("cursors.tmp.4312",)).problems == ()
+    assert watcher.look(61, temp_files=("cursors.tmp.4312",)).problems[0].code == "unsafe-writer"
     assert watcher.look(62).problems == ()
 
 

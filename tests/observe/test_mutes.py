@@ -17,7 +17,7 @@ from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Cursor, Rates, Snapshot
-from spooltop.observe.mutes import LONGEST, MuteFile, decode, encode, muted, state_folder
+from spooltop.observe.mutes import LONGEST, MuteFile, apply_mutes, decode, encode, state_folder
 
 from ..conftest import Clock
 from .sights import T0, look
@@ -43,7 +43,7 @@ def test_its_cursor_problems_go_and_one_line_says_so_last() -> None:
     blind = Problem("blind", Severity.CRITICAL, "new cannot be listed")
     rest = (problem("cursor-reverted", "email"), problem("unsafe-writer", "imessage"))
     before = snapshot(blind, problem("cursor-reverted", "imessage"), problem("cursor-stalled", "imessage"), *rest)
-    after = muted(before, {"imessage": T0 + 3600})
+    after = apply_mutes(before, {"imessage": T0 + 3600})
     assert [line.code for line in after.problems] == ["blind", "cursor-reverted", "unsafe-writer", "muted"]
     assert after.problems[-1].severity is Severity.NOTE
     assert after.problems[-1].subject == "imessage"
@@ -54,12 +54,12 @@ def test_its_cursor_problems_go_and_one_line_says_so_last() -> None:
 
 def test_it_ends() -> None:
     before = snapshot(problem("cursor-reverted", "imessage"))
-    assert muted(before, {"imessage": T0}) == before
-    assert texts(muted(before, {"imessage": T0 + 0.1})) != texts(before)
+    assert apply_mutes(before, {"imessage": T0}) == before
+    assert texts(apply_mutes(before, {"imessage": T0 + 0.1})) != texts(before)
 
 
 def test_the_end_has_a_date_where_it_is_not_today() -> None:
-    (line,) = muted(snapshot(), {"a": T0 + 60, "b": T0 + 90_000}).problems
+    (line,) = apply_mutes(snapshot(), {"a": T0 + 60, "b": T0 + 90_000}).problems
     first, second = line.text.removeprefix("muted: ").split(", ")
     assert len(first) == len("a until 02:41")
     assert len(second) == len("b until 2026-11-22 03:41")
@@ -69,12 +69,12 @@ def test_the_end_has_a_date_where_it_is_not_today() -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_shared_file_that_does_not_parse_is_not_one_sources_trouble(shared: bool) -> None:
     before = snapshot(problem("cursor-unreadable", "imessage"), shared=shared)
-    codes = [line.code for line in muted(before, {"imessage": T0 + 60}).problems]
+    codes = [line.code for line in apply_mutes(before, {"imessage": T0 + 60}).problems]
     assert codes == (["cursor-unreadable", "muted"] if shared else ["muted"])
 
 
 def test_a_name_that_does_harm_is_shown_escaped() -> None:
-    (line,) = muted(snapshot(), {"a\x1b[31m": T0 + 60}).problems
+    (line,) = apply_mutes(snapshot(), {"a\x1b[31m": T0 + 60}).problems
     assert line.text.isprintable()
 
 
@@ -112,7 +112,7 @@ def test_a_broken_file_is_one_line_and_is_kept(tmp_path: Path, clock: Clock, con
     ends, trouble = mutes.ends()
     assert ends == {}
     assert str(file) in trouble
-    (line,) = muted(snapshot(), ends, trouble).problems
+    (line,) = apply_mutes(snapshot(), ends, trouble).problems
     assert (line.code, line.severity) == ("muted", Severity.NOTE)
     with pytest.raises(Unreadable, match="it is kept"):
         mutes.set("a", 60)

@@ -16,7 +16,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.actor import Actor
 from spooltop.operate.confirm import accepts, confirm_for
-from spooltop.operate.defaults import scope
+from spooltop.operate.defaults import with_defaults
 from spooltop.operate.operations import Operations
 from spooltop.operate.shell_command import command_words, id_word
 
@@ -240,7 +240,7 @@ def test_the_confirmation_grows_with_danger(count, verdict, confirm):
         wanted = means is confirm or (typed == "Y" and confirm is Confirm.SMALL)
         assert accepts(plan, typed) is wanted
     assert not accepts(plan, "")
-    assert confirm_for(count, doubtful=False) is not Confirm.NUMBER or count >= 100
+    assert confirm_for(count, uncertain=False) is not Confirm.NUMBER or count >= 100
 
 
 def test_undo_takes_the_beginning_of_an_id_that_is_the_only_one():
@@ -259,18 +259,18 @@ def test_undo_takes_the_beginning_of_an_id_that_is_the_only_one():
 
 
 def test_defaults_of_a_selection():
-    assert scope(Action.REQUEUE, Selection(verdict=Verdict.DEAD)).box is Box.CUR
-    assert scope(Action.REQUEUE, Selection(box=Box.HELD)).box is Box.HELD
-    assert scope(Action.REQUEUE, Selection()).empty
-    assert scope(Action.PURGE, Selection(box=Box.TMP)).older_than == 3600
-    assert scope(Action.PURGE, Selection(box=Box.TMP, filter="src:mail")).older_than == 3600
+    assert with_defaults(Action.REQUEUE, Selection(verdict=Verdict.DEAD)).box is Box.CUR
+    assert with_defaults(Action.REQUEUE, Selection(box=Box.HELD)).box is Box.HELD
+    assert with_defaults(Action.REQUEUE, Selection()).empty
+    assert with_defaults(Action.PURGE, Selection(box=Box.TMP)).older_than == 3600
+    assert with_defaults(Action.PURGE, Selection(box=Box.TMP, filter="src:mail")).older_than == 3600
     for untouched in (
         Selection(box=Box.TMP, everything=True), Selection(box=Box.TMP, older_than=60.0), Selection(ids=("a",)),
         Selection(keys=("k",)), Selection(box=Box.TMP, filter="src:mail age:>5m"),
     ):  # fmt: skip
-        assert scope(Action.PURGE, untouched) is untouched
+        assert with_defaults(Action.PURGE, untouched) is untouched
     with pytest.raises(UsageError):
-        scope(Action.PURGE, Selection(everything=True))
+        with_defaults(Action.PURGE, Selection(everything=True))
 
 
 @pytest.mark.parametrize("name", ["ALL", "-", "--force", "-rf", "a b", "\x1b[31m", "back\\slash", "\udcff"])

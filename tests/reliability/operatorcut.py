@@ -108,7 +108,7 @@ def taken_cuts(base: Path, action: Action, *, old: bool, keeps_order: bool) -> I
             disk.lay_out(cut, where)
             with Spool(where, False) as spool:
                 spool.recover()
-            boxes = {box for found in _stands(where, label).values() for box in found}
+            boxes = {box for found in _exists(where, label).values() for box in found}
             # A claim that no sync has seen may be in new as well, whoever had it: until then nothing was promised of it.
             ended = number + 1 == len(files.events)
             right = boxes == {TAKEN[action]} if ended else boxes and not (Box.NEW in boxes and boxes & {*ASIDE})
@@ -116,7 +116,7 @@ def taken_cuts(base: Path, action: Action, *, old: bool, keeps_order: bool) -> I
             shutil.rmtree(where)
 
 
-def _stands(root: Path, label: str) -> dict[int, set[Box]]:
+def _exists(root: Path, label: str) -> dict[int, set[Box]]:
     """The files that hold the message whole, and where their names are."""
     found: dict[int, set[Box]] = {}
     for box in (Box.NEW, Box.CUR, *ASIDE):
@@ -132,7 +132,7 @@ def _wrong(
 ) -> Iterator[str]:
     for label in ("d1", *WAITING):
         was, will = (pair[0] if label == "d1" else pair[1] for pair in (before, after))
-        files = _stands(root, label)
+        files = _exists(root, label)
         if len(files) > 1:
             yield f"{label} stands in {len(files)} files"
         boxes = set().union(*files.values()) if files else set()

@@ -291,7 +291,7 @@ class FakeControl:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))
             items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}", value=value)]
-        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(len(items), doubtful=False)
+        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(len(items), uncertain=False)
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
             items=items, refused=tuple(Refusal(row, "its holder lives", forceable=True) for row in live),

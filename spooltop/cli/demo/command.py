@@ -38,25 +38,25 @@ def demo(args: argparse.Namespace, context: Context) -> int:
     if args.read_only:
         raise Refused("demo: --read-only was asked for, and it makes a spool", advice="spooltop --read-only PATH looks at yours")
     demo_dir.sweep()
-    ground = demo_dir.make() if args.dir is None else demo_dir.keep(args.dir)
+    directory = demo_dir.make() if args.dir is None else demo_dir.keep(args.dir)
     try:
-        pollers.begin(ground.spool)
+        pollers.begin(directory.spool)
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGHUP, _interrupt)
-        errors = os.path.join(ground.spool, pollers.LOGS, "demo.log")
-        family = ProcessGroup.begin("spooltop-demo", scenario.play(ground.spool, kept=ground.base is None), errors=errors)
+        errors = os.path.join(directory.spool, pollers.LOGS, "demo.log")
+        group = ProcessGroup.begin("spooltop-demo", scenario.play(directory.spool, kept=directory.base is None), errors=errors)
         try:
-            logs = os.path.join(ground.spool, pollers.LOGS, "poll-*.log")
-            with context.open(ground.spool, watch=True, settings=speed.SETTINGS, poll_logs=[logs]) as control:
+            logs = os.path.join(directory.spool, pollers.LOGS, "poll-*.log")
+            with context.open(directory.spool, watch=True, settings=speed.SETTINGS, poll_logs=[logs]) as control:
                 code = _headless(control, args, context) if args.headless is not None else _drawn(control, args, context)
                 records = control.operations()
         finally:
-            deaths = family.end()
+            deaths = group.end()
     finally:
-        ground.close()
+        directory.close()
     if code != HUNG_UP:
         said = context.terminal.err if args.json else context.terminal.out
-        said(goodbye(records, deaths, None if ground.base is not None else args.dir))
+        said(goodbye(records, deaths, None if directory.base is not None else args.dir))
     return code
 
 

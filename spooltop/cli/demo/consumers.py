@@ -22,12 +22,12 @@ _AWAKE = 1.0
 def worker(spool: str, quickest: float, slowest: float) -> Callable[[Child], None]:
     """Consumes messages, with ``quickest`` to ``slowest`` seconds for each."""
 
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         with Spool(spool, durable=False) as box:
-            while kin.wait(0):
+            while child.wait(0):
                 claim = box.claim(timeout=_AWAKE)
                 if claim is not None:
-                    work(kin, claim, random.uniform(quickest, slowest))
+                    work(child, claim, random.uniform(quickest, slowest))
 
     return act
 
@@ -35,12 +35,12 @@ def worker(spool: str, quickest: float, slowest: float) -> Callable[[Child], Non
 def slow(spool: str) -> Callable[[Child], None]:
     """Holds a message for a minute, alive and without using the processor, then the next."""
 
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         with Spool(spool, durable=False) as box:
-            while kin.wait(speed.SLOW_CLAIM_PAUSE):
+            while child.wait(speed.SLOW_CLAIM_PAUSE):
                 claim = box.claim(timeout=_AWAKE)
                 if claim is not None:
-                    work(kin, claim, speed.SLOW_CLAIM)
+                    work(child, claim, speed.SLOW_CLAIM)
 
     return act
 
@@ -54,15 +54,15 @@ def is_poison(data: bytes) -> bool:
     return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
 
 
-def work(kin: Child, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
+def work(child: Child, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:
     """Acks after ``seconds``. A poison message instead kills the process after ``poison`` seconds. Gives the claim back if the
     demo ends before that."""
     try:
         if is_poison(claim.data):
-            if kin.wait(poison):
+            if child.wait(poison):
                 os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does with one that takes too much memory
             claim.release()
-        elif kin.wait(seconds):
+        elif child.wait(seconds):
             claim.ack()
         else:
             claim.release()

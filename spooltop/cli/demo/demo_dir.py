@@ -18,7 +18,7 @@ from spooltop.engine.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 
-__all__ = ["MARKER", "PREFIX", "Place", "keep", "make", "sweep"]
+__all__ = ["MARKER", "PREFIX", "DemoDir", "keep", "make", "sweep"]
 
 PREFIX = "spooltop-demo-"
 MARKER = ".spooltop-demo"
@@ -26,7 +26,7 @@ _TEXT = b"the directory of a spooltop demo; the next demo removes it\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DemoDir:
     """``spool`` is the path of the spool; ``base`` the directory that goes with the demo (None: the spool is kept), ``lock`` the
     locked marker in it."""
 
@@ -48,7 +48,7 @@ class Place:
             os.close(self.lock)
 
 
-def make(parent: str | None = None) -> Place:
+def make(parent: str | None = None) -> DemoDir:
     """Makes a new directory below ``parent`` (by default the directory for temporary files) with an empty spool in it."""
     base = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     draft = os.path.join(base, f"{MARKER}.draft")
@@ -58,10 +58,10 @@ def make(parent: str | None = None) -> Place:
     os.rename(draft, os.path.join(base, MARKER))  # from now on it is a demo's, and locked
     spool = os.path.join(base, "memex")
     Spool.create(spool, durable=False).close()
-    return Place(spool, base, lock)
+    return DemoDir(spool, base, lock)
 
 
-def keep(path: str) -> Place:
+def keep(path: str) -> DemoDir:
     """Makes a spool at ``path`` that is kept. Raises ``Refused`` if the path exists, ``NotASpool`` if its parent is missing."""
     full = os.path.abspath(path)
     try:
@@ -73,7 +73,7 @@ def keep(path: str) -> Place:
         advice = f"first: mkdir -p {escape(os.path.dirname(full))}"
         raise NotASpool("demo: its parent is not there", path=path, advice=advice) from None
     Spool.create(full, durable=False).close()
-    return Place(full)
+    return DemoDir(full)
 
 
 def sweep(parent: str | None = None) -> list[str]:

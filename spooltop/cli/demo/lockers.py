@@ -16,20 +16,20 @@ LOCK = "import.lock"
 
 def holder(spool: str) -> Callable[[Child], None]:
     """Holds the lock for a long time, again and again."""
-    return lambda kin: _share(kin, spool, 0.0, speed.LOCK_HELD)
+    return lambda child: _share(child, spool, 0.0, speed.LOCK_HELD)
 
 
 def waiter(spool: str) -> Callable[[Child], None]:
     """Needs the lock only for a moment, and so waits for it most of the time."""
-    return lambda kin: _share(kin, spool, speed.LOCK_PAUSE / 3, speed.LOCK_PAUSE / 3)
+    return lambda child: _share(child, spool, speed.LOCK_PAUSE / 3, speed.LOCK_PAUSE / 3)
 
 
-def _share(kin: Child, spool: str, after: float, held: float) -> None:
+def _share(child: Child, spool: str, after: float, held: float) -> None:
     fd = os.open(os.path.join(spool, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        while kin.wait(after):
+        while child.wait(after):
             fcntl.flock(fd, fcntl.LOCK_EX)
-            if not kin.wait(held):
+            if not child.wait(held):
                 return
             fcntl.flock(fd, fcntl.LOCK_UN)
             after = speed.LOCK_PAUSE if held > speed.LOCK_PAUSE else after

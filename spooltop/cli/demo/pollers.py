@@ -62,10 +62,10 @@ def pollers(spool: str, began: float) -> dict[str, Act]:
         "messenger": lambda turn: 2 if turn % 5 == 0 else 0,
     }
     at = {"signal": 0.5, "teams": 0.8, "messenger": 1.1, "imessage": 1.9}
-    acts: dict[str, Act] = {"poll_imessage.py": lambda kin: _imessage(kin, Poller(spool, "imessage"), began + at["imessage"])}
+    acts: dict[str, Act] = {"poll_imessage.py": lambda child: _imessage(child, Poller(spool, "imessage"), began + at["imessage"])}
     for source in ("teams", "messenger", "signal"):
         acts[f"poll_{source}.py"] = _steadily(spool, source, began + at[source], arrivals[source])
-    acts["poll_email.py"] = lambda kin: _email(kin, Poller(spool, "email"), began, arrivals["email"])
+    acts["poll_email.py"] = lambda child: _email(child, Poller(spool, "email"), began, arrivals["email"])
     return acts
 
 
@@ -95,7 +95,7 @@ class Poller:
             return 0
         return self._polled(value)
 
-    def poll_whole(self, read: dict[str, object] | None, stands: Callable[[], object] = lambda: None) -> int:
+    def poll_whole(self, read: dict[str, object] | None, pause: Callable[[], object] = lambda: None) -> int:
         """Polls like ``poll``, but writes the whole file: ``read`` is an earlier result of ``read_whole``. ``stands`` is called
         while the draft exists, whose name is the same for all pollers."""
         if read is None:
@@ -106,7 +106,7 @@ class Poller:
             self._put(value)
             draft = Path(self.spool, _DRAFT)
             draft.write_text(json.dumps(read | {self.source: section(self.source, self.newest)}), encoding="utf-8")
-            stands()
+            pause()
             draft.replace(Path(self.spool, CURSORS))
         except (SpooltopError, OSError) as error:
             self.log(f"poll failed: {error}")
@@ -147,12 +147,12 @@ class Poller:
         return new
 
 
-def _turns(kin: Child, first: float) -> Iterator[int]:
+def _turns(child: Child, first: float) -> Iterator[int]:
     """Counts the polls from ``first`` on as they become due; polls that were missed are skipped."""
     for turn in count(max(0, int((time.monotonic() - first) / speed.POLL))):
         due = first + turn * speed.POLL
         if time.monotonic() < due + speed.POLL:
-            if not kin.until(due):
+            if not child.until(due):
                 return
             yield turn
 
@@ -160,9 +160,9 @@ def _turns(kin: Child, first: float) -> Iterator[int]:
 def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int]) -> Act:
     every = round(speed.ROUND / speed.POLL)
 
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         poller = Poller(spool, source)
-        for turn in _turns(kin, first):
+        for turn in _turns(child, first):
             if turn % every == 0:
                 poller.newest += arrive(turn // every)
             if source == "signal":
@@ -173,10 +173,10 @@ def _steadily(spool: str, source: str, first: float, arrive: Callable[[int], int
     return act
 
 
-def _imessage(kin: Child, poller: Poller, first: float) -> None:
+def _imessage(child: Child, poller: Poller, first: float) -> None:
     """Adds four rows once. ``email`` is the reason that they are new again and again."""
     still = 0
-    for turn in _turns(kin, first):
+    for turn in _turns(child, first):
         if turn == 0:
             continue  # a look or two at the old value first
         if turn == 1 or still > _UNTOUCHED * speed.ROUND / speed.POLL:
@@ -184,13 +184,13 @@ def _imessage(kin: Child, poller: Poller, first: float) -> None:
         still = 0 if poller.poll() else still + 1
 
 
-def _email(kin: Child, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
+def _email(child: Child, poller: Poller, began: float, arrive: Callable[[int], int]) -> None:
     """Reads the whole file early in a round, then slowly reads the mail, and writes the whole file back."""
     turn = max(0, int((time.monotonic() - began) / speed.ROUND))
-    while kin.until(began + turn * speed.ROUND + speed.EMAIL_READS):
+    while child.until(began + turn * speed.ROUND + speed.EMAIL_READS):
         read = poller.read_whole()
         turn += 1
-        if not kin.until(began + turn * speed.ROUND + speed.EMAIL_WRITES - speed.DRAFT_STANDS):
+        if not child.until(began + turn * speed.ROUND + speed.EMAIL_WRITES - speed.DRAFT_STANDS):
             return
         poller.newest += arrive(turn)
-        poller.poll_whole(read, lambda: kin.wait(speed.DRAFT_STANDS))
+        poller.poll_whole(read, lambda: child.wait(speed.DRAFT_STANDS))

@@ -53,7 +53,7 @@ class ProcessGroup:
         self.pid = pid
         self._lifeline = lifeline
         self._reports = reports
-        self._told = 0
+        self._reported = 0
 
     @classmethod
     def begin(cls, title: str, act: Callable[[Child], None], *, errors: str) -> ProcessGroup:
@@ -86,7 +86,7 @@ class ProcessGroup:
             self._gone(_KILLED_AFTER)
         os.waitpid(self.pid, 0)
         os.close(self._reports)
-        return self._told
+        return self._reported
 
     def _gone(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -104,7 +104,7 @@ class ProcessGroup:
                 return False
             if not part:
                 return True
-            self._told += len(part)
+            self._reported += len(part)
 
 
 def _readable(fd: int, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from spooltop.engine import Spool, names
 from . import consumers, lockers, pollers, sample_messages, speed, writers
 from .process_group import Child, fork
 
-__all__ = ["Stage", "play"]
+__all__ = ["Scenario", "play"]
 
 WORKERS = ("worker-1.py", "worker-2.py")
 CONSUMERS = (*WORKERS, "indexer.py")
@@ -24,15 +24,15 @@ Act = Callable[[Child], None]
 
 def play(spool: str, *, kept: bool) -> Act:
     """Runs the whole demo on ``spool`` until it is over. ``kept``: consumers then give their claims back."""
-    return lambda kin: Stage(kin, spool).run(kept=kept)
+    return lambda child: Scenario(child, spool).run(kept=kept)
 
 
 @dataclass
-class Stage:
+class Scenario:
     """Running scenario. ``running`` are the actors by pid, ``due`` the times (``time.monotonic``) at which they start again,
     ``dead`` the pids that ended with a claim, ``poison`` is the id of the message that kills each of its consumers."""
 
-    kin: Child
+    child: Child
     spool: str
     running: dict[int, str] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Stage:
                 self._start(title, self._acts[title])
             self._casualties(now)
             self._litter(now)
-            if not self.kin.wait(speed.TICK):
+            if not self.child.wait(speed.TICK):
                 break
         self._end(gently=kept)
 
@@ -87,7 +87,7 @@ class Stage:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _start(self, title: str, act: Act) -> int:
-        pid = fork(title, lambda: act(self.kin))
+        pid = fork(title, lambda: act(self.child))
         self.dead.discard(pid)  # the number is used again
         self.running[pid] = title
         return pid
@@ -118,7 +118,7 @@ class Stage:
 
     def _count(self, gone: set[str]) -> None:
         for _ in gone - self._counted:
-            self.kin.report()
+            self.child.report()
         self._counted = gone
 
     def _crash(self, claimed: str, pid: int, now: float) -> None:

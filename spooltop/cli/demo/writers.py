@@ -22,9 +22,9 @@ class Export(io.RawIOBase):
     """Mailbox that arrives in chunks, each after ``every`` seconds. ``last`` is called when a chunk is requested after the last
     one."""
 
-    def __init__(self, kin: Child, pieces: int, every: float, last: Callable[[], object]) -> None:
+    def __init__(self, child: Child, pieces: int, every: float, last: Callable[[], object]) -> None:
         super().__init__()
-        self._kin = kin
+        self._kin = child
         self._left = pieces
         self._piece = sample_messages.export("email", _ROWS)
         self._every = every
@@ -44,11 +44,11 @@ class Export(io.RawIOBase):
 def slow(spool: str) -> Callable[[Child], None]:
     """Writes a message for half a minute, pauses, and starts again."""
 
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         with Spool(spool, durable=False) as box:
-            while kin.wait(speed.SLOW_PAUSE / 4):
-                box.put(_export(kin, speed.SLOW_CHUNKS, speed.SLOW_CHUNK_EVERY, lambda: None), source="email")
-                if not kin.wait(speed.SLOW_PAUSE):
+            while child.wait(speed.SLOW_PAUSE / 4):
+                box.put(_export(child, speed.SLOW_CHUNKS, speed.SLOW_CHUNK_EVERY, lambda: None), source="email")
+                if not child.wait(speed.SLOW_PAUSE):
                     return
 
     return act
@@ -57,12 +57,12 @@ def slow(spool: str) -> Callable[[Child], None]:
 def dying(spool: str) -> Callable[[Child], None]:
     """Writes the beginning of a message and is killed."""
 
-    def act(kin: Child) -> None:
+    def act(child: Child) -> None:
         with Spool(spool, durable=False) as box:
-            box.put(_export(kin, 1, 0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)), source="email")
+            box.put(_export(child, 1, 0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)), source="email")
 
     return act
 
 
-def _export(kin: Child, pieces: int, every: float, last: Callable[[], object]) -> BinaryIO:
-    return cast("BinaryIO", Export(kin, pieces, every, last))  # the engine asks for read(size) only
+def _export(child: Child, pieces: int, every: float, last: Callable[[], object]) -> BinaryIO:
+    return cast("BinaryIO", Export(child, pieces, every, last))  # the engine asks for read(size) only

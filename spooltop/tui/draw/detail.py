@@ -87,13 +87,13 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
     return crop(merge((Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill}{right}", Style.RULE))), width)
 
 
-def _fact(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
+def _labelled(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
     return crop(join(Span(f" {label[:_LABEL - 1]:<{_LABEL}}", Style.DIM), Span(text, style)), width)
 
 
 def _wrapped(label: str, text: str, width: int, style: Style = Style.NORMAL) -> list[Line]:
     parts = wrap(text, max(8, width - _LABEL - 1))
-    return [_fact(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
+    return [_labelled(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
 
 
 def _facts(
@@ -223,10 +223,10 @@ _NOTHING = Payload(b"", 0, False)
 
 def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
     if error:
-        return _Note(_fact("payload", shown(error), width, Style.WARN))
+        return _Note(_labelled("payload", shown(error), width, Style.WARN))
     if payload is None:
-        return _Note(_fact("payload", "being read…", width, Style.DIM))
-    return _drawn(payload, width) if payload.size else _Note(_fact("payload", "empty", width))
+        return _Note(_labelled("payload", "being read…", width, Style.DIM))
+    return _drawn(payload, width) if payload.size else _Note(_labelled("payload", "empty", width))
 
 
 @lru_cache(maxsize=2)

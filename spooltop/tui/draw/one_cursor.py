@@ -78,8 +78,8 @@ def cursor_detail(
 ) -> list[Line]:
     """One source: its file, what it rests on, and the ring of writes that were seen, newest first. ``chosen`` -1: none is."""
     head = [_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
-    head.append(_fact("now", _stand(cursor, now, zone), width))
-    facts = [_fact(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
+    head.append(_labelled("now", _stand(cursor, now, zone), width))
+    facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
     advice = [plain(f" {text}", width, Style.STRONG) for text in wrap(_STOPS, max(1, width - 2))]
     if cursor.verdict != "reverted":
         advice = []
@@ -108,7 +108,7 @@ def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
-def _fact(label: str, words: str, width: int) -> Line:
+def _labelled(label: str, words: str, width: int) -> Line:
     return crop(join(Span(f" {label:<{_LABEL - 1}}", Style.DIM), words), width)
 
 

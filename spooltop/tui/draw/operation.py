@@ -40,7 +40,7 @@ def operation_lines(
         body += _messages(plan.items, plan.refused, inner)
         body += [plain(part, inner) for note in plan.notes for part in wrap(shown(note), inner)]
         if command:
-            body += [BLANK, *_fact("undo", shown(command), inner)]
+            body += [BLANK, *_labelled("undo", shown(command), inner)]
     elif not why_not:
         body.append(plain("looking for its messages…", inner, Style.DIM))
     if trail is not None:
@@ -52,13 +52,13 @@ def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: 
     done = f"{record.done:,} of {record.count:,} done"
     done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
     ago = units.age(max(0.0, now - record.at))
-    lines = _fact("did", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
-    lines += _fact("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
-    lines += _fact("came of", done, inner)
+    lines = _labelled("did", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
+    lines += _labelled("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
+    lines += _labelled("came of", done, inner)
     if record.open:
-        lines += _fact("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
+        lines += _labelled("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
     if why_not:
-        lines += _fact("undo", f"no: {shown(why_not)}", inner)
+        lines += _labelled("undo", f"no: {shown(why_not)}", inner)
     return lines
 
 
@@ -97,7 +97,7 @@ def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[
     return [*lines, *(plain(part, inner, Style.WARN) for trouble in trail.troubles for part in wrap(shown(trouble), inner))]
 
 
-def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:
+def _labelled(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:
     parts = wrap(text, max(8, inner - _LABEL))
     return [
         crop(join(Span(f"{'' if i else label:<{_LABEL}}", Style.DIM), Span(part, style)), inner) for i, part in enumerate(parts)

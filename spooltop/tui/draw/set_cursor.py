@@ -23,10 +23,10 @@ def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width
     inner = inner_width(width)
     room = max(1, inner - _LABEL)
     body = [
-        _fact("now", clip_left(shown(cursor.shown), room), inner),
-        _fact("new", clip_left(shown(text), room - 1), inner, Span("█", Style.KEY)),
-        _fact("stored", _stored(value, room), inner) if value is not None else BLANK,
-        _fact("file", clip_left(safe(cursor.file), room), inner),
+        _labelled("now", clip_left(shown(cursor.shown), room), inner),
+        _labelled("new", clip_left(shown(text), room - 1), inner, Span("█", Style.KEY)),
+        _labelled("stored", _stored(value, room), inner) if value is not None else BLANK,
+        _labelled("file", clip_left(safe(cursor.file), room), inner),
         crop(join(Span(f"{'verdict':<{_LABEL}}", Style.DIM), verdict_words(cursor)), inner),
         BLANK,
     ]
@@ -44,5 +44,5 @@ def _stored(value: ParsedValue, room: int) -> str:
     return f"{clip_left(text, max(8, room - len(words)))}{words}"
 
 
-def _fact(label: str, text: str, inner: int, *more: Span) -> Line:
+def _labelled(label: str, text: str, inner: int, *more: Span) -> Line:
     return crop(join(Span(f"{label:<{_LABEL}}", Style.DIM), text, *more), inner)

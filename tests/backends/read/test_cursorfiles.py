@@ -116,7 +116,7 @@ def test_shared_file_and_litter(look: Looking, real_spools: Path) -> None:
     look.folder = real_spools / "seed_cursors"
     (source,) = look()
     assert source.sections == {"imessage": {"cursor": 89636}, "signal": {"cursor": 5}}
-    assert source.shared and source.litter == ("cursors.json.tmp", "cursors.tmp.4242")
+    assert source.shared and source.temp_files == ("cursors.json.tmp", "cursors.tmp.4242")
 
 
 def test_one_file_a_source(look: Looking) -> None:

@@ -346,9 +346,9 @@ class CursorFiles:
     def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
         """Adds the temporary files that lie beside the file or were reported. The same object where nothing changed."""
         heard = self._ear.shared_names(fd) if self._ear is not None else ()
-        litter = tuple(sorted({*self._beside(path, fd), *heard}))
-        if litter != source.litter:
-            source = self._kept(replace(source, litter=litter))
+        temp_files = tuple(sorted({*self._beside(path, fd), *heard}))
+        if temp_files != source.temp_files:
+            source = self._kept(replace(source, temp_files=temp_files))
         return source
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:

@@ -35,13 +35,13 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
     by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
     seen = processes.descriptors(set(by_inode))
     parties: dict[Holding, None] = {}
-    people: dict[int, tuple[str | None, str | None]] = {}
+    described: dict[int, tuple[str | None, str | None]] = {}
 
-    def party(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
-        if pid is not None and pid not in people:
+    def holder_info(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
+        if pid is not None and pid not in described:
             process = processes.process(pid, described=True)
-            people[pid] = (process.command, process.user) if process else (None, None)
-        command, owner = people.get(pid, (None, None)) if pid is not None else (None, None)
+            described[pid] = (process.command, process.user) if process else (None, None)
+        command, owner = described.get(pid, (None, None)) if pid is not None else (None, None)
         return Holding(pid, command, owner, how, since, of)
 
     whole = True
@@ -56,11 +56,11 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
             for pid in _pids(line, opened, processes):
                 own = bool(one.holds) and not line.waits
                 words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
-                parties[party(pid, words, one.of, one.since if own else None)] = None
+                parties[holder_info(pid, words, one.of, one.since if own else None)] = None
         if one.locks_only:
             continue
         for pid, how in _opened(opened):
-            parties[party(pid, how, one.of)] = None
+            parties[holder_info(pid, how, one.of)] = None
     notes = list(_notes(asked, whole, seen.all_seen, processes, user))
     return Holders(path, tuple(parties), complete=not notes, notes=tuple(notes))
 

@@ -30,7 +30,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
     """Finds the processes that hold a message in any box. Raises ``Unreadable`` where it is gone or not in this spool."""
     box, operation, name = split_key(key)
     shown = f"{box}/{escape(name)}"
-    with _telling(shown):
+    with _translate_errors(shown):
         above = dirs.private_dir(box.value) if operation else dirs.box(box)
         if above is None:
             raise FileNotFoundError(2, "gone")
@@ -51,7 +51,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
 def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
     """Finds the processes that hold a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a
     lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
-    with _telling(escape(path)), _folder(path, folders) as folder:
+    with _translate_errors(escape(path)), _folder(path, folders) as folder:
         name = os.path.basename(path)
         asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
         if name.endswith(".json"):
@@ -75,7 +75,7 @@ def _folder(path: str, folders: Iterable[tuple[str, int]]) -> Iterator[int]:
 
 
 @contextmanager
-def _telling(shown: str) -> Iterator[None]:
+def _translate_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:

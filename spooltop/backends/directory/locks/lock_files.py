@@ -21,7 +21,7 @@ from spooltop.model.observation import Lock, LockHolder
 from ..liveness.processes import Processes
 from ..storage.access import closed_words
 from ..storage.filesystem import is_local, mount_of
-from .soft_lock_liveness import Judge, directory_lock, party, soft_lock
+from .soft_lock_liveness import Judge, directory_lock, holder_info, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
 
@@ -225,7 +225,7 @@ class LockFiles:
                 key = (status.st_ino, status.st_dev, pid or 0, line.waits)
                 since = seen[key] = self._since.get(key, self._clock())
                 if (pid or 0) not in side:
-                    side[pid or 0] = party(pid, since, self._processes)
+                    side[pid or 0] = holder_info(pid, since, self._processes)
         file = (status.st_dev, status.st_ino)
         if lines:
             self._kernel_locked.add(file)

@@ -12,7 +12,7 @@ from ..liveness.processes import Processes
 from ..storage.filesystem import is_local, mount_of
 from .soft_locks import Marker, read_directory, read_marker
 
-__all__ = ["Judge", "directory_lock", "party", "soft_lock"]
+__all__ = ["Judge", "directory_lock", "holder_info", "soft_lock"]
 
 
 class Judge:
@@ -40,7 +40,7 @@ class Judge:
         return verdict, evidence
 
 
-def party(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
+def holder_info(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
     """A holder or waiter with its data from the process table."""
     if pid is None:
         return LockHolder(None, since=since)
@@ -87,7 +87,7 @@ def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judg
         return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
     verdict, evidence = judge.judge(path, pid, since, local=local)
     if verdict is Verdict.ALIVE:
-        return Lock(path, kind, (party(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
+        return Lock(path, kind, (holder_info(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
     one = LockHolder(pid, since=since, alive=processes.exists(pid))
     if verdict is not Verdict.DEAD:
         return Lock(path, kind, (one,), (), "unknown", evidence)

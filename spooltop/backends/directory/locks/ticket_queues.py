@@ -12,7 +12,7 @@ from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 
 from ..liveness.processes import Processes
-from .soft_lock_liveness import Judge, party
+from .soft_lock_liveness import Judge, holder_info
 
 __all__ = ["orphaned", "ticket_queue"]
 
@@ -32,7 +32,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
         tickets = file_tickets(names)[:_AT_MOST]
         if not tickets and "seq" not in names:
             return None
-        parties = [party for ticket in tickets if (party := _party(ticket, fd, judge.processes)) is not None]
+        parties = [holder_info for ticket in tickets if (holder_info := _party(ticket, fd, judge.processes)) is not None]
     except OSError:
         return None  # not ours to look into, or cleaned up meanwhile
     finally:
@@ -76,4 +76,4 @@ def _party(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | No
         return None  # served meanwhile
     if not stat.S_ISREG(status.st_mode):
         return None
-    return party(ticket.pid, status.st_mtime, processes)
+    return holder_info(ticket.pid, status.st_mtime, processes)

@@ -95,14 +95,14 @@ class DirectoryOperator:
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
             return Capabilities.nothing(self._read_only)
-        with self._telling(), self._open() as dirs:
+        with self._translate_errors(), self._open() as dirs:
             return can_change(dirs)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         self._allowed(action)
-        with self._telling(), self._open() as dirs:
+        with self._translate_errors(), self._open() as dirs:
             if action is Action.INJECT:
                 return Candidates((), notes=Payload(options).notes(int(now * 1e6), self._redactor))
             if action is Action.UNDO:
@@ -122,19 +122,19 @@ class DirectoryOperator:
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        with self._telling(), self._open() as dirs, self._logs(dirs) as logs:
+        with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
             yield from self._perform(dirs, BatchJournal(plan, RecordLog(logs, MOVES), self._clock, self._user), plan, stop)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
-        with self._telling(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
+        with self._translate_errors(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
             logs.append(AUDIT, line, sync=sync)
 
     def audit_logs(self) -> list[AuditLog]:
-        with self._telling(), self._open() as dirs, self._logs(dirs) as logs:
+        with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
             return logs.audit_logs()
 
     def operations(self, progress: Progress) -> list[OperationRecord]:
-        with self._telling(), self._open() as dirs:
+        with self._translate_errors(), self._open() as dirs:
             told, _ = self._read(dirs, progress)
             return records(dirs, told, progress)
 
@@ -264,7 +264,7 @@ class DirectoryOperator:
         return closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir))
 
     @contextmanager
-    def _telling(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
+    def _translate_errors(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
         """Turns what the system refuses outside of any single message into one error."""
         try:
             yield
