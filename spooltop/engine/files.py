@@ -1,8 +1,8 @@
-"""Every file operation of the engine and of the operators goes through one object.
+"""File operations of the engine and of the operators, all in one object.
 
-So a test can end the process at the k-th operation, or let it fail with any error, and nothing else in the code has to know.
-All names are relative to a directory descriptor; no operation follows a symbolic link in the last component.
-Errors are the ``OSError`` children that Python gives: ``FileNotFoundError`` and ``FileExistsError`` are lost races.
+A test can thus end the process at the k-th operation, or make it fail with any error, without any change to other code. All names
+are relative to a directory descriptor; no operation follows a symbolic link in the last component. Errors are the subclasses of
+``OSError`` that Python raises: ``FileNotFoundError`` and ``FileExistsError`` are lost races.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .host import ORDERED, file_system
 __all__ = ["OFD_LOCKS", "READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "is_inode", "mode_like"]
 
 READ_CAP = 1 << 20
-"""Most bytes that a small file of our own (presence, metadata) is read for."""
+"""Maximum number of bytes read from a small file of spooltop's own (presence, metadata)."""
 
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """Errors of ``renameat2(2)`` if the file system does not support its flags."""
 
 _SMALL = 16384
-"""Bytes that may be read of whatever has a size; of a larger file it is asked first whether it is one."""
+"""Bytes that may be read from anything that has a size; a larger file is first checked to be a regular file."""
 _LISTED = 512
-"""Names that a listing gives at a time."""
+"""Number of names in each chunk of a listing."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
@@ -44,7 +44,7 @@ _SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "lin
 _SETLKW: int = getattr(fcntl, "F_OFD_SETLKW", 0)
 _GETLK: int = getattr(fcntl, "F_OFD_GETLK", 0)
 OFD_LOCKS = _SETLK is not None
-"""True where the system has locks of open file descriptions (Linux 3.15 and later)."""
+"""True if the system supports locks of open file descriptions (Linux 3.15 and later)."""
 _WRITE_LOCK = _STRUCT_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _READ_LOCK = _STRUCT_FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 _REOPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -59,20 +59,20 @@ class Files:
     # Descriptors
 
     def open_dir(self, name: str, dir_fd: int | None = None, *, follow: bool = False) -> int:
-        """A descriptor of a directory. ``follow`` only for the path a person gave, never below it."""
+        """Opens a directory and returns its descriptor. ``follow`` is for a path given by a person, never for names below it."""
         return os.open(name, _DIRECTORY | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
 
     def create(self, name: str, dir_fd: int, mode: int = 0o666) -> int:
-        """A new file, open for reading and writing, ``mode & ~umask``. ``FileExistsError`` where the name is taken."""
+        """Creates a file, open for reading and writing, ``mode & ~umask``. ``FileExistsError`` if the name is taken."""
         return os.open(name, _CREATE, mode, dir_fd=dir_fd)
 
     def open_read(self, name: str, dir_fd: int | None, *, follow: bool = False) -> int:
-        """Open for reading without waiting on a FIFO or a device. ``small_files.open_regular`` checks that it is a regular file.
-        ``follow`` only for a path that a person gave."""
+        """Opens for reading without waiting on a FIFO or a device. ``small_files.open_regular`` checks that it is a regular file.
+        ``follow`` is for a path given by a person."""
         return os.open(name, _READ & ~os.O_NOFOLLOW if follow else _READ, dir_fd=dir_fd)
 
     def open_lasting(self, name: str, dir_fd: int, *, append: bool = False, mode: int = 0o666) -> int:
-        """A lock file or a log: opened, made where it is missing, never truncated, never removed."""
+        """Opens a lock file or a log; creates it if it is missing, and never truncates or removes it."""
         while True:
             try:  # without O_CREAT, which a sticky directory refuses for another user's file (fs.protected_regular, proc(5))
                 return os.open(name, _REOPEN | (os.O_APPEND if append else 0), dir_fd=dir_fd)
@@ -83,13 +83,13 @@ class Files:
                     continue  # somebody else made it meanwhile
 
     def reopen(self, name: str, dir_fd: int) -> int:
-        """A lock file that is there, for reading and writing; ``FileNotFoundError`` where there is none."""
+        """Opens an existing lock file for reading and writing; ``FileNotFoundError`` if there is none."""
         return os.open(name, _REOPEN, dir_fd=dir_fd)
 
     close = staticmethod(os.close)
 
     def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
-        """``flock(2)``. False where somebody else holds it (only without ``wait``)."""
+        """Calls ``flock(2)``. False if another descriptor holds the lock (only without ``wait``)."""
         how = _LOCK if not (shared or wait) else (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
         try:
             _flock(fd, how)
@@ -99,7 +99,8 @@ class Files:
 
     def lock_write(self, fd: int, *, wait: bool = False) -> bool:
         """Takes a write lock of the open file description on the whole file, which needs write access: a reader can neither take
-        nor forge it. False where another descriptor holds a lock (only without ``wait``). ``flock(2)`` where there are none."""
+        nor forge it. False if another descriptor holds a lock (only without ``wait``). Uses ``flock(2)`` if the system has no
+        such locks."""
         if _SETLK is None:
             return self.lock(fd, wait=wait)
         try:
@@ -111,8 +112,8 @@ class Files:
         return True
 
     def write_locked(self, fd: int) -> bool | None:
-        """Asks whether another descriptor holds a write lock, and takes nothing. ``fd`` must be opened just now: through an older
-        one an NFS server does not see the lock of its client. None where the system has no such question."""
+        """True if another descriptor holds a write lock; takes no lock. ``fd`` must have been opened just before: through an
+        older descriptor an NFS server does not see the lock of its client. None if the system does not support the query."""
         if _SETLK is None:
             return None
         answer = fcntl.fcntl(fd, _GETLK, _READ_LOCK)
@@ -124,7 +125,7 @@ class Files:
     """Makes a single ``write(2)`` call, which may write less than was given."""
 
     def write_all(self, fd: int, data: bytes) -> None:
-        """All of ``data``, in as many writes as it takes."""
+        """Writes all of ``data``, in as many writes as necessary."""
         self.write_rest(fd, data, self.write(fd, data))
 
     def write_rest(self, fd: int, data: bytes, written: int) -> None:
@@ -136,7 +137,7 @@ class Files:
             rest = rest[written:]
 
     def read(self, fd: int, limit: int = READ_CAP) -> bytes:
-        """Up to ``limit`` bytes from where the descriptor stands."""
+        """Reads up to ``limit`` bytes from the current position of the descriptor."""
         parts: list[bytes] = []
         while limit > 0 and (part := os.read(fd, min(limit, 1 << 20))):
             parts.append(part)
@@ -144,9 +145,9 @@ class Files:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def content(self, fd: int) -> bytes:
-        """All of a regular file, as long as it is now. ``OSError`` (EINVAL, ESPIPE, EISDIR) where it is none.
+        """Reads all of a regular file at its present length. ``OSError`` (EINVAL, ESPIPE, EISDIR) if it is not a regular file.
 
-        The size comes from ``lseek(2)``, which is quicker than ``fstat`` and fails on a pipe or a socket.
+        The size comes from ``lseek(2)``, which is faster than ``fstat`` and fails on a pipe or a socket.
         """
         size = os.lseek(fd, 0, os.SEEK_END)
         if (size == 0 or size > _SMALL) and not stat.S_ISREG(self.fstat(fd).st_mode):
@@ -180,7 +181,7 @@ class Files:
         return file_system(fd) in ORDERED
 
     def sync_fs(self, fd: int) -> None:
-        """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
+        """Calls ``syncfs(2)``, which syncs everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
         syscalls.syncfs(fd)
 
     # Looking
@@ -191,7 +192,7 @@ class Files:
     fstat = staticmethod(os.fstat)
 
     def list(self, dir_fd: int) -> list[str]:
-        """All names of a directory, in no order."""
+        """Lists all names of a directory, in no order."""
         fd = self._again(dir_fd)
         try:
             return os.listdir(fd)
@@ -199,7 +200,7 @@ class Files:
             os.close(fd)
 
     def scan(self, dir_fd: int) -> Iterator[str]:
-        """The names one by one, without holding all of them."""
+        """Yields the names one by one, without holding all of them."""
         fd = self._again(dir_fd)
         try:
             with os.scandir(fd) as entries:
@@ -209,7 +210,7 @@ class Files:
             os.close(fd)
 
     def inodes(self, dir_fd: int) -> Generator[tuple[str, int], None, None]:
-        """The names one by one, each with the inode that the directory tells, without a ``stat``."""
+        """Yields the names one by one, each with the inode that the directory contains, without a ``stat``."""
         fd = self._again(dir_fd)
         try:
             with os.scandir(fd) as entries:
@@ -219,7 +220,8 @@ class Files:
             os.close(fd)
 
     def regular(self, dir_fd: int) -> Iterator[Sequence[str]]:
-        """The names of regular files, some hundreds at a time; what a name is comes with the listing, without a ``stat``."""
+        """Yields the names of regular files, some hundreds at a time; the file type comes with the listing, without a
+        ``stat``."""
         fd = self._again(dir_fd)
         try:
             with os.scandir(fd) as entries:
@@ -246,12 +248,12 @@ class Files:
     ) -> None:
         """Moves without ever replacing: ``renameat2(RENAME_NOREPLACE)``.
 
-        ``FileNotFoundError``: the name is gone, the race lost. ``FileExistsError``: ``to`` is taken; nothing has changed.
-        ``inode`` is that of the file, where the caller knows it: a server that did the move and yet reports an error (NFS
-        after a lost answer) is found out by it. ``fresh`` says that the name ``to`` was just made from random bits, so that a
-        file found there is this one. ``unique`` says besides that nobody else can come to that name. Where the file system
-        cannot do it (EINVAL on NFS and some FUSE) it is done by link → sync target → unlink → sync source, which leaves two
-        names of one file if cut off, never none. A unique target is reached by ``rename`` everywhere: it never replaces there.
+        ``FileNotFoundError``: the name is gone, the race is lost. ``FileExistsError``: ``to`` is taken; nothing has changed.
+        ``inode`` is that of the file, if the caller knows it: it reveals a server that did the move and yet reports an error (NFS
+        after a lost answer). ``fresh`` says that the name ``to`` was just made from random bits, so that a file found there is
+        this one. ``unique`` also says that nobody else can create that name. If the file system does not support the call (EINVAL
+        on NFS and some FUSE), the move is made by link → sync target → unlink → sync source, which leaves two names of one file
+        after an interruption, never none. A unique target is always reached by ``rename``, which cannot replace anything there.
         """
         try:
             if unique:
@@ -271,19 +273,19 @@ class Files:
                 raise
 
     rename_noreplace = staticmethod(syscalls.rename_noreplace)
-    """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
+    """Calls ``renameat2(2)`` with RENAME_NOREPLACE; EINVAL if the file system does not support it."""
 
     def exchange(self, name: str, to: str, dir_fd: int) -> None:
-        """``swap`` within one directory."""
+        """Swaps two names within one directory, as ``swap`` does."""
         syscalls.rename_exchange(name, dir_fd, to, dir_fd)
 
     def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
-        """``renameat2(2)`` with RENAME_EXCHANGE: neither name is ever empty. ``FileNotFoundError`` where one is not there,
-        EINVAL where the file system has no such thing."""
+        """Swaps two names with ``renameat2(2)`` and RENAME_EXCHANGE: neither name is ever missing. ``FileNotFoundError`` if one
+        does not exist, EINVAL if the file system does not support the call."""
         syscalls.rename_exchange(name, dir_fd, to, to_fd)
 
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
-        """``rename(2)``, which replaces: only where ``to`` is a name that nobody else can have (a claim's)."""
+        """Calls ``rename(2)``, which replaces: only for a ``to`` that nobody else can use (the name of a claim)."""
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=to_fd)
 
     def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
@@ -304,7 +306,7 @@ class Files:
         self.sync_dir(dir_fd)
 
     def has_moved(self, name: str, dir_fd: int, to: str, to_fd: int, inode: int | None) -> bool:
-        """True where a move that reported an error was done all the same. ``inode`` None: ``to`` can be nothing else."""
+        """True if a move that reported an error was done all the same. ``inode`` None: ``to`` can be no other file."""
         try:
             if not is_inode(self, to, to_fd, inode):
                 return False
@@ -316,11 +318,12 @@ class Files:
         return False
 
     def replace(self, name: str, to: str, dir_fd: int) -> None:
-        """``rename(2)`` over what is there: publishes a new version of a file that is one by nature (a cursor file)."""
+        """Calls ``rename(2)`` over an existing file: publishes a new version of a file that always has the same name (a cursor
+        file)."""
         os.replace(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def keep_times(self, name: str, dir_fd: int, like: os.stat_result) -> None:
-        """Gives a file the times of ``like``, so that it is as old as what it replaces."""
+        """Gives a file the times of ``like``, so that it has the age of the file that it replaces."""
         os.utime(name, ns=(like.st_atime_ns, like.st_mtime_ns), dir_fd=dir_fd, follow_symlinks=False)
 
     def unlink(self, name: str, dir_fd: int) -> None:
@@ -337,9 +340,9 @@ class Files:
     def copy_owner(self, fd: int, like: os.stat_result, mode: int | None = None) -> None:
         """Gives an open file or directory the owner, group and mode of ``like``, or ``mode``, so that nobody is locked out.
 
-        A file next to a directory takes the directory's read and write bits. Where this user may not give the owner away the
-        group is tried alone; where that is refused too, the group that the file has gets no more rights than others have. A file
-        with a second name is never given away: whoever may write the directory may have linked it there for that.
+        A file gets the read and write bits of the directory if ``like`` is one. If this user may not change the owner, only the
+        group is changed; if that is refused too, the group of the file gets no more rights than others have. A file with a second
+        name is never given to another owner: anyone who may write the directory may have linked it there for that purpose.
         """
         now = os.fstat(fd)
         if stat.S_ISREG(now.st_mode) and now.st_nlink > 1:
@@ -368,7 +371,7 @@ REAL_FILES = Files()
 
 
 def mode_like(like: os.stat_result, directory: bool) -> int:
-    """The mode of a new file or directory beside or in place of ``like``."""
+    """Returns the mode of a new file or directory that is created next to ``like`` or replaces it."""
     mode = stat.S_IMODE(like.st_mode)
     if directory or not stat.S_ISDIR(like.st_mode):
         return mode
@@ -376,8 +379,8 @@ def mode_like(like: os.stat_result, directory: bool) -> int:
 
 
 def is_inode(files: Files, name: str, dir_fd: int, inode: int | None, *, unseen: bool | None = None) -> bool:
-    """True where ``name`` is the file with this inode (None: whatever file), False where it is another or is gone. Where the
-    system does not tell, gives ``unseen``, or raises the ``OSError`` if that is None."""
+    """True if ``name`` is the file with this inode (None: any file), False if it is another file or is gone. If the system does
+    not say, returns ``unseen``, or raises the ``OSError`` if that is None."""
     try:
         found = files.stat(name, dir_fd)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Flat directories: files that many processes read, each with a lock file ``<name>.lock`` beside it, or none.
+"""Flat directories: files that many processes read, each with or without a lock file ``<name>.lock`` in the same directory.
 
-Not a spool: nobody counts attempts here, and nothing is delivered again. For work that must not be lost use ``Spool``.
+They are not spools: attempts are not counted, and nothing is delivered again. Use ``Spool`` for work that must not be lost.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def read_and_delete(
     files: Files | None = None,
     tick: Callable[[], float] = time.monotonic,
 ) -> bytes | None:
-    """The content of a file, which is gone then; None where there is none, or another reader was quicker.
+    """Reads a file, deletes it and returns its content; None if there is none, or if another reader was faster.
 
-    Of many readers exactly one gets it: it is moved to a name of this reader's own (``.<name>.<32 hex>.taken``) before it is
-    read, so that a writer who replaces it meanwhile loses nothing either. Where a lock file ``<path>.lock`` stands beside, its
-    ``flock`` is taken first, for ``timeout`` seconds at most (None: waits for ever), and None is given where that was not enough.
-    Whoever dies in between leaves the file under that other name: nothing is lost, and nobody else gets it by himself.
+    Exactly one of many readers gets the file: it is moved to a name that only this reader uses (``.<name>.<32 hex>.taken``)
+    before it is read, so that a writer who replaces it meanwhile loses nothing either. If a lock file ``<path>.lock`` exists, its
+    ``flock`` is taken first, for at most ``timeout`` seconds (None: waits for ever); the result is None if it could not be taken.
+    A reader that dies in between leaves the file under that other name: nothing is lost, but no other reader finds it by itself.
 
-    Raises ``Unreadable`` for what is no regular file (it stays), ``OSError`` as ``open`` does.
+    Raises ``Unreadable`` if it is not a regular file (it stays), ``OSError`` as ``open`` does.
 
     >>> import os, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,14 +94,15 @@ def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathL
 
 
 def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: Files | None = None) -> Iterator[str]:
-    """The paths of the regular files in ``directory`` that match ``pattern`` (fnmatch) and that nobody holds now, by name.
+    """Returns the paths of the regular files in ``directory`` that match ``pattern`` (fnmatch) and are not held now, by name.
 
-    Held is a file whose ``<name>.lock`` is locked (``flock``, POSIX or open file description lock), or tells of a holder by its
-    content, as soft locks do: a pid in the first line that lives, or another host in the second. Dot files and the lock files
-    themselves are none. No lock is taken beyond the look: who wants to work on a file takes its lock, and may still be too late.
-    A POSIX lock that this process itself has on such a lock file would be lost by looking (fcntl(2)); ``flock`` is not.
+    A file is held if its ``<name>.lock`` is locked (``flock``, POSIX or open file description lock), or names a holder in its
+    content, as soft locks do: a running pid in the first line, or another host in the second. Dot files and the lock files
+    themselves are left out. No lock is kept after the check: a process that wants to work on a file takes its lock, and may still
+    be too late. A POSIX lock of this process on a lock file of this kind would be lost by the check (fcntl(2)); ``flock`` is not
+    affected.
 
-    Raises ``OSError`` where the directory cannot be read.
+    Raises ``OSError`` if the directory cannot be read.
 
     >>> import fcntl, os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""Records of keys: which message a key was put as, so that a second put with the key is none.
+"""Records of keys: the message that was put with each key, so that a second put with the key is suppressed.
 
-``.spooltop/keys/<sha256 of the key>`` holds one JSON line with the message's final name. It is written and synced after the
-file in ``tmp`` is complete and before its move to ``new``, and it is created without replacing, so of two processes with one key
-one wins. Who finds a record whose file still stands in ``tmp`` finishes the move.
+``.spooltop/keys/<sha256 of the key>`` contains one JSON line with the message's final name. It is written and synced after the
+file in ``tmp`` is complete and before its move to ``new``. It is created without replacing, so that one of two processes with the
+same key wins. A process that finds a record whose file is still in ``tmp`` completes the move.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KeyRecords:
         self._swept_at = clock()
 
     def find(self, key: str) -> Record | None:
-        """The record of ``key``; one that has expired or says nothing is taken away."""
+        """Returns the record of ``key``. An expired or useless record is removed."""
         return self._find(_called(key))
 
     def _find(self, called: str) -> Record | None:
@@ -74,7 +74,7 @@ class KeyRecords:
         return bool(record.name) and (self._window is None or record.at > self._clock() - self._window)
 
     def create(self, key: str, name: str, *, durable: bool) -> bool:
-        """Records that ``key`` is the message ``name``. False where the key has a record already."""
+        """Records that ``key`` is the message ``name``. False if the key already has a record."""
         data = json.dumps({"name": name, "at": self._clock()}).encode() + b"\n"
         if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
             return False
@@ -96,7 +96,7 @@ class KeyRecords:
         return keys
 
     def _read(self, called: str) -> Record | None:
-        """The record; one with an empty name where it says nothing of use."""
+        """Reads the record; its name is empty if the content is of no use."""
         try:
             told = json.loads(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
             name, at = told["name"], float(told["at"])

@@ -1,4 +1,4 @@
-"""The spool: put, claim, recover. See ``spooltop.engine`` for how it is used."""
+"""The spool: put, claim, recover. See ``spooltop.engine`` for examples."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["MAX_ATTEMPTS", "Spool"]
 class Spool:
     """A directory with the boxes ``tmp``, ``new`` and ``cur``.
 
-    ``durable``: a put and an ack survive power loss when they return; False keeps every guarantee but that one. ``max_attempts``:
-    how often a message is in work before it is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None:
-    for ever, a small file each. ``lock_timeout``: seconds that ``put(id=…)`` waits for another put of that id; None: for ever.
-    ``as_spool`` opens what looks like a mail folder all the same. ``hosts="this-machine"`` vouches that no other machine ever
-    mounted the spool: then a free presence lock from before a restart proves a death also where host names and machine ids change
-    (containers). ``files``, ``clock`` (epoch seconds), ``host`` are the world.
+    ``durable``: a put and an ack survive power loss when they return; False keeps every other guarantee. ``max_attempts``: number
+    of attempts before a message is rejected. ``key_window``: seconds for which ``put(key=…)`` remembers a key; None: for ever,
+    with a small file for each. ``lock_timeout``: seconds that ``put(id=…)`` waits for another put of that id; None: for ever.
+    ``as_spool`` also opens a directory that looks like a mail folder. ``hosts="this-machine"`` declares that no other machine
+    ever mounted the spool: then a free presence lock from before a restart proves that the holder is gone even if host names and
+    machine ids change (containers). ``files``, ``clock`` (epoch seconds) and ``host`` give access to the system.
 
-    All threads of a process may share one object, waiting ones included: each of them calls ``claim`` or iterates over a
-    ``claims()`` of its own. After ``close`` every method raises ``Closed``, in threads that wait as well; calls that are under
-    way in other threads end as they would have. Only ``close`` and ``wake`` do nothing then.
+    All threads of a process may share one object, including threads that wait: each of them calls ``claim`` or iterates over its
+    own ``claims()``. After ``close`` every method raises ``Closed``, also in threads that wait; calls in progress in other
+    threads end normally. Only ``close`` and ``wake`` then do nothing.
 
     Raises ``NotASpool`` naming what is missing, ``MailFolder``, ``Unreadable``.
 
@@ -121,7 +121,7 @@ class Spool:
     def create(
         cls, path: str | os.PathLike[str], durable: bool = True, *, files: Files | None = None, **options: object
     ) -> Spool:
-        """Makes what is missing of the directory and its boxes, and opens it. Takes the options of ``Spool``.
+        """Creates the directory and its boxes, as far as they are missing, and opens the spool. Takes the options of ``Spool``.
 
         >>> import os, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -164,25 +164,27 @@ class Spool:
         not_before: float | None = None,
         canary: bool = False,
     ) -> str:
-        """Puts one message, bytes or a binary file; its id.
+        """Enqueues a message, bytes or a binary file, and returns its id.
 
-        With ``id`` it is a no-op while a message of that id is in any box. For that every box is listed, which grows with what
-        lies there; ``key`` costs the same at any depth. With ``key`` it is a no-op ever after the first put with that key,
-        whatever became of the message, and returns that message's id (``key_window``). ``not_before`` (epoch seconds) holds it
-        back. With ``id`` or ``key`` the id that is returned has an attribute ``duplicate``: True where nothing was put.
+        With ``id`` the call is a no-op while a message with that id is in any box. Every box is listed for that, so the cost
+        grows with the number of messages; the cost of ``key`` is the same at any depth. With ``key`` the call is a no-op for ever
+        after the first put with that key, whatever became of the message, and returns the id of that message (``key_window``).
+        ``not_before`` (epoch seconds) delays the message. With ``id`` or ``key`` the returned id has an attribute ``duplicate``:
+        True if nothing was put.
 
-        Raises ``TypeError`` for an argument of another type, ``PutUnknown`` where an error came after the move, ``SpoolFull``,
+        Raises ``TypeError`` for an argument of another type, ``PutUnknown`` if an error came after the move, ``SpoolFull``,
         ``LockTimedOut``, ``UsageError`` (a ``ValueError``) for an id or a source that is too long; after any error but
         ``PutUnknown`` nothing was delivered.
 
-        What ``key`` promises: of all puts with one key within ``key_window``, in any process, before and after any crash or
-        restart, one makes a message, and the others return its id. The record of the key names the message, is complete before
-        it is visible, and takes its name without replacing, which the kernel lets one of many do; it is synced before the move
-        to ``new``, and whoever finds it with the move not done does it. The four usual ways each miss one of these: a lock file
-        as a flag is left behind by who dies before the message was written, and then the message never comes; a set in the
-        process knows nothing of other processes and of the last run; a manager's dict dies with its manager, and between asking
-        it and setting it another process asks too; a hash of the content as the name takes two orders that look alike for one,
-        and is forgotten when the message was acked. ``suppressed`` tells how many were none, by source.
+        ``key`` guarantees: of all puts with the same key within ``key_window``, in any process, before and after any crash or
+        restart, one makes a message, and the others return its id. The record of the key names the message and is complete before
+        it is visible. It gets its name without replacing, which the kernel allows only one of many processes to do. It is synced
+        before the move to ``new``; a later put that finds the record without the move completes the move. The four usual methods
+        each lack one of these properties. A lock file used as a flag is left behind by a process that dies before the message is
+        written, and then the message never arrives. A set in the process does not contain the keys of other processes and of
+        earlier runs. A manager's dict is lost with its manager, and another process can check it between the check and the
+        update. A hash of the content as the name merges two identical orders, and is forgotten when the message is acked.
+        ``suppressed`` returns the number of suppressed puts by source.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -209,12 +211,13 @@ class Spool:
         )
 
     def put_many(self, messages: Iterable[Data], *, source: str | None = None, durable: bool | None = None) -> list[str]:
-        """Puts all of them in one group commit: all are complete and synced before the first is visible. Their ids, in order.
+        """Enqueues messages in one group commit: all are complete and synced before the first is visible. Returns their ids, in
+        order.
 
-        From 32 durable messages on the one sync is that of the whole file system, syncfs(2): what other programs have written
-        there is waited for too.
+        From 32 durable messages on, a single sync of the whole file system is used, syncfs(2), which also waits for what other
+        programs have written there.
 
-        Raises as ``put``; after ``PutUnknown`` its ``ids`` are those that arrived or may have.
+        Raises the errors of ``put``; after ``PutUnknown`` its ``ids`` are those of the messages that arrived or may have arrived.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -227,8 +230,8 @@ class Spool:
     # Consumers
 
     def claim(self, timeout: float | None = 0) -> Claim | None:
-        """The oldest message that may be claimed; waits up to ``timeout`` seconds for one (None: for ever). None where none
-        came, or ``wake`` was called. Raises ``SpoolFull``: a full disk stops claims too.
+        """Claims the oldest message that may be claimed; waits up to ``timeout`` seconds for one (None: for ever). Returns None
+        if none came, or if ``wake`` was called. Raises ``SpoolFull``: a full disk stops claims too.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -242,8 +245,8 @@ class Spool:
         return found if found is not None or timeout == 0 else self._wait(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Claim:
-        """``claim`` by the name and with the arguments of ``queue.Queue.get``: waits for ever unless told otherwise, and raises
-        ``queue.Empty`` where nothing came. It gives the claim, not the data: what is not acked is delivered again.
+        """Claims a message under the name and with the arguments of ``queue.Queue.get``: waits for ever by default, and raises
+        ``queue.Empty`` if no message came. Returns the claim, not the data: a message that is not acked is delivered again.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -268,13 +271,15 @@ class Spool:
         *,
         on_error: Callable[[Claim, Exception], object] | None = None,
     ) -> int:
-        """Calls ``handler`` with claim after claim and goes on after one that fails. Returns how many were handled.
+        """Calls ``handler`` with one claim after another and continues after one that fails. Returns the number of handled
+        claims.
 
-        Ends as ``claims`` does: when nothing came for ``timeout`` seconds (None: never), or after ``wake``. Each claim is acked
-        when the handler returns, and released with a delay that grows when it raises an ``Exception``, up to ``max_attempts``; it
-        may also end the claim itself. ``on_error`` is called after that with the claim and the exception; without one they are
-        logged (logger ``spooltop.engine``). What it raises ends the loop. So do an interrupt, after which the claim goes back at
-        once, and an error of the spool itself (a full disk). A claim that was taken away is an error of this one message.
+        Ends like ``claims``: if no message came for ``timeout`` seconds (None: never), or after ``wake``. Each claim is acked
+        when the handler returns. If the handler raises an ``Exception``, the claim is released with a delay that grows with each
+        attempt, up to ``max_attempts``; the handler may also end the claim itself. After a failure ``on_error`` is called with
+        the claim and the exception; by default they are logged (logger ``spooltop.engine``). An exception raised by ``on_error``
+        ends the loop. So do an interrupt, after which the claim goes back at once, and an error of the spool itself (a full
+        disk). A claim that was taken away is an error of that message only.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -328,19 +333,21 @@ class Spool:
             self._check_boxes()
 
     def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
-        """Claim after claim; ends when nothing came for ``timeout`` seconds (None: never), or after ``wake``.
+        """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``.
 
-        Waits on inotify(7) where there is one, and looks again every two seconds besides, as a network file system tells nothing.
-        A program that ends on a signal calls ``wake`` in the handler, works the current claim to its end, and leaves the loop.
+        Waits with inotify(7) if available, and also checks every two seconds, as network file systems send no events. A program
+        that ends on a signal calls ``wake`` in the handler, finishes the current claim, and leaves the loop.
         """
         while (claim := self._consumer.take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
 
     def aclaims(self, timeout: float | None = 0) -> AsyncIterator[Claim]:
-        """``claims`` for asyncio: ``async for claim in spool.aclaims(timeout=5)``. The loop waits, no thread does.
+        """Version of ``claims`` for asyncio: ``async for claim in spool.aclaims(timeout=5)``. The event loop waits, and no thread
+        does.
 
-        To claim is one rename and is done on the loop; ``async with claim:`` acks or releases in a thread, since that may sync.
+        A claim is a single rename and is made on the event loop; ``async with claim:`` acks or releases in a thread, since that
+        may sync.
 
         >>> import asyncio, tempfile
         >>> async def main(path):
@@ -371,14 +378,14 @@ class Spool:
         return None if due is None else max(0.0, due - self._clock())
 
     def wake(self) -> None:
-        """Lets every ``claim`` and every ``aclaims`` that waits return now. Safe in a signal handler, in any thread, and after
+        """Makes every waiting ``claim`` and ``aclaims`` return now. Safe in a signal handler, in any thread, and after
         ``close``."""
         for watch in (self._watch, *list(self._awaited)):
             if watch is not None:
                 watch.wake()
 
     def ack_many(self, claims: Iterable[Claim]) -> None:
-        """Acks all with one sync. Raises ``ClaimLost`` at the end where some were taken away, with their ``names``; the
+        """Acks all claims with one sync. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the
         others are acked.
 
         >>> import tempfile
@@ -391,9 +398,11 @@ class Spool:
         self._consumer.ack_many(list(claims))
 
     def recover(self) -> list[str]:
-        """Puts back what dead consumers hold, their attempts counted; at the limit it is rejected. The ids put back.
+        """Puts back the claims of dead consumers and counts their attempts; messages at the limit are rejected. Returns the ids
+        put back.
 
-        Dead is only whose presence lock is free and was taken on this machine; what cannot be told is left alone.
+        A consumer is dead only if its presence lock is free and was taken on this machine; claims whose holder cannot be judged
+        stay as they are.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -407,7 +416,8 @@ class Spool:
             )  # fmt: skip
 
     def presence_fd(self) -> int:
-        """The descriptor whose lock says that this consumer lives. A child that inherits it keeps the claims alive."""
+        """Returns the descriptor whose lock shows that this consumer is running. A child that inherits it keeps the claims
+        alive."""
         return self._consumer.hold().fd
 
     # Looking
@@ -423,14 +433,14 @@ class Spool:
     __len__ = depth
 
     def empty(self) -> bool:
-        """True where nothing waits in ``new``, as ``queue.Queue.empty``: a moment later that may be otherwise."""
+        """True if no message waits in ``new``, like ``queue.Queue.empty``: this may change at any moment."""
         return self.depth() == 0
 
     def __bool__(self) -> bool:
         return True  # a Spool that is empty is a Spool, as every queue of the standard library is
 
     def peek(self) -> str | None:
-        """The id of the message that ``claim`` would give; None where there is none.
+        """Returns the id of the message that ``claim`` would claim; None if there is none.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -466,8 +476,8 @@ class Spool:
     # The end
 
     def close(self) -> None:
-        """Lets go of the spool; claims that are still held go back, with a warning. Ends waits in other threads, by ``Closed``.
-        The descriptors are closed when the last call that uses them has ended. A second call does nothing."""
+        """Closes the spool; claims that are still held go back, with a warning. Ends waits in other threads with ``Closed``. The
+        descriptors are closed when the last call that uses them has ended. A second call does nothing."""
         if self._closed or not self._ending.acquire(blocking=False):
             return
         self._closed = True
@@ -483,7 +493,8 @@ class Spool:
                 self._watch = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled is how it was opened; another process opens the directory again, with a presence of its own."""
+        """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
+        presence."""
         default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
         options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
         return _opened_again, (type(self), self.path, options)

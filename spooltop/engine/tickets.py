@@ -1,10 +1,10 @@
-"""Ticket queues: who comes first is served first.
+"""Ticket queues: first come, first served.
 
-The state on disk and in Redis is that of stouputils' ``lock.queue``, so both can stand in one queue: a directory with ``seq``
-(the last ticket given) and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` for each member; in Redis the counter
-``{name}:seq`` and the sorted set ``{name}:queue`` of members ``{ticket}:{token}:{ts_ms}``. The lowest ticket owns the lock.
-Who stands beside stouputils in Redis shares its gap: it takes a number and enters with it in two steps, and who came in between
-with the next number is the head for that moment. Among queues of this module there is none.
+The state on disk and in Redis is that of stouputils' ``lock.queue``, so that both can share a queue: a directory with ``seq``
+(the last ticket given) and one file ``<ticket, 20 digits>.<pid>.<32 hex>`` for each member; in Redis the counter ``{name}:seq``
+and the sorted set ``{name}:queue`` of members ``{ticket}:{token}:{ts_ms}``. The lowest ticket owns the lock. A queue shared with
+stouputils in Redis has the race of stouputils: it takes a number and enters with it in two steps, and a member that comes in
+between with the next number is the head for that moment. Queues that use only this module do not have this race.
 
 >>> import tempfile, time
 >>> def in_turn(queue: BaseTicketQueue, work):
