@@ -13,7 +13,7 @@ from spooltop.model.observation import CursorSource, Lock, LockHolder
 from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles, named_folders
-from .cursors.watcher import CursorEar
+from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
 from .liveness.processes import Processes
 from .locks.lock_files import LockFiles, LockTable, device_of, message_locks, read_table
@@ -47,16 +47,16 @@ class Beside:
         self._processes = processes
         self._clock = clock
         self._monotonic = monotonic
-        self._ear = CursorEar(changed, clock=clock, handles=writers is not None) if changed is not None else None
+        self._cursor_watcher = CursorWatcher(changed, clock=clock, handles=writers is not None) if changed is not None else None
         self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, ear=self._ear)
+        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, watcher=self._cursor_watcher)
         self._named = tuple(named)
         self._table: tuple[float, LockTable] | None = None
         self._in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
 
     def close(self) -> None:
-        if self._ear is not None:
-            self._ear.close()
+        if self._cursor_watcher is not None:
+            self._cursor_watcher.close()
 
     def table(self) -> LockTable:
         """All locks of this machine that can be seen."""

@@ -22,7 +22,7 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import LIVE, Action, Key
 
 from .cursors.files import CursorFiles, cursor_rights, named_folders
-from .cursors.watcher import CursorEar
+from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
 from .liveness.processes import Processes
 from .liveness.users_of import who_has_path
@@ -61,8 +61,8 @@ class LoneReader:
         self._processes = processes or Processes()
         self._since = clock()
         self._changed = threading.Event()
-        self._ear = CursorEar(self._changed, clock=clock, handles=writers is not None) if watch else None
-        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, ear=self._ear)
+        self._cursor_watcher = CursorWatcher(self._changed, clock=clock, handles=writers is not None) if watch else None
+        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, watcher=self._cursor_watcher)
         self._named = tuple(cursor_files)
         self._writers = writers
         self._locks = LockFiles(self._processes, clock=clock)
@@ -169,8 +169,8 @@ class LoneReader:
         self._changed.set()
 
     def close(self) -> None:
-        if self._ear is not None:
-            self._ear.close()
+        if self._cursor_watcher is not None:
+            self._cursor_watcher.close()
         if self._writers is not None:
             self._writers.close()
         os.close(self._root)

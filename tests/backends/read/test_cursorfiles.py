@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.cursors.files import CursorFiles, parse_sections
-from spooltop.backends.directory.cursors.watcher import CursorEar
+from spooltop.backends.directory.cursors.watcher import CursorWatcher
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.observation import CursorSource
@@ -94,22 +94,22 @@ def test_a_look_is_due_as_soon_as_a_cursor_file_is_replaced(spool: Path, place: 
 
 def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
     changed = threading.Event()
-    ear = CursorEar(changed)
+    watcher = CursorWatcher(changed)
     for turn in range(12):
         folder = tmp_path / f"f{turn % 2}"
         folder.mkdir()
         fd = os.open(folder, os.O_RDONLY)
-        assert ear.shared_names(fd) == ()
+        assert watcher.shared_names(fd) == ()
         (folder / "cursors.tmp").touch()
-        assert ear.shared_names(fd) == ("cursors.tmp",)
+        assert watcher.shared_names(fd) == ("cursors.tmp",)
         assert not changed.is_set()
         os.replace(folder / "cursors.tmp", folder / "cursors.json")
         assert changed.wait(30)
         changed.clear()
         os.close(fd)
         shutil.rmtree(folder)
-    ear.close()
-    ear.close()
+    watcher.close()
+    watcher.close()
 
 
 def test_shared_file_and_litter(look: Looking, real_spools: Path) -> None:

@@ -27,7 +27,7 @@ from spooltop.model.vocabulary import Json
 
 from ..storage.access import closed_words
 from .journal import CursorJournal
-from .watcher import CursorEar, Version, read_version
+from .watcher import CursorWatcher, Version, read_version
 from .writers import WriterWatch
 
 __all__ = [
@@ -169,14 +169,14 @@ class CursorFiles:
 
     def __init__(
         self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
-        ear: CursorEar | None = None, whole: bool = False,
+        watcher: CursorWatcher | None = None, whole: bool = False,
     ) -> None:  # fmt: skip
-        """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``ear`` watches them between
-        two looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
+        """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``watcher`` watches them
+        between two looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
         self._clock = clock
         self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
-        self._ear = ear
+        self._watcher = watcher
         self._whole = whole
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
@@ -229,8 +229,8 @@ class CursorFiles:
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             self._follow(folder)
-            if self._ear is not None:
-                self._ear.follow(folder)
+            if self._watcher is not None:
+                self._watcher.follow(folder)
             told = self._journal.since(os.path.join(path, "cursors"), folder, now)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             for name in names[:_FILES_AT_MOST]:
@@ -245,7 +245,7 @@ class CursorFiles:
         return tuple(sources)
 
     def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
-        versions = self._ear.take(fd, name) if self._ear is not None else None
+        versions = self._watcher.take(fd, name) if self._watcher is not None else None
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -345,8 +345,8 @@ class CursorFiles:
 
     def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
         """Adds the temporary files that lie beside the file or were reported. The same object where nothing changed."""
-        heard = self._ear.shared_names(fd) if self._ear is not None else ()
-        temp_files = tuple(sorted({*self._beside(path, fd), *heard}))
+        reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
+        temp_files = tuple(sorted({*self._beside(path, fd), *reported}))
         if temp_files != source.temp_files:
             source = self._kept(replace(source, temp_files=temp_files))
         return source

@@ -20,7 +20,7 @@ from spooltop.engine.small_files import open_regular
 from ..events.inotify import in_order, listening, watch_fd
 from .writers import Handle, handle_of
 
-__all__ = ["CursorEar", "Version", "read_version"]
+__all__ = ["CursorWatcher", "Version", "read_version"]
 
 _UNTAKEN = 16 << 20
 """Bytes of versions that wait for a look. Versions beyond that are counted and not read."""
@@ -92,8 +92,8 @@ def _version(
 class _File:
     last: tuple[tuple[int, int, int], str, int] | None = None
     """State, error and hash of what was read last."""
-    heard: bool = True
-    """False where it was read before the event that tells of it."""
+    reported: bool = True
+    """False where the content was read before its event arrived."""
     untaken: list[Version] = field(default_factory=list)
     unread: int = 0
     """Writes since then that were not read."""
@@ -101,7 +101,7 @@ class _File:
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder that is listened in; ``fd`` is its own descriptor. ``names``: files to read, None for every ``*.json``."""
+    """A watched folder; ``fd`` is its own descriptor. ``names``: files to read, None for every ``*.json``."""
 
     watch: int
     fd: int
@@ -115,7 +115,7 @@ class _Folder:
         return name.endswith(".json") and name[0] != "." and (name in self.files or len(self.files) < _FILES_AT_MOST)
 
 
-class CursorEar:
+class CursorWatcher:
     """Watches the folders passed to ``follow``, as far as the kernel allows (inotify(7)). ``changed`` is set soon after a
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
     ``handles``: versions have the handle by which ``WriterWatch`` identifies them."""
@@ -243,7 +243,7 @@ class CursorEar:
                 return
 
     def _drain(self) -> None:
-        """Takes what is in the queue, and reads what was written."""
+        """Reads the queue, and the files that were written."""
         if self._fd is None:
             return
         for _ in range(_ROUNDS):
@@ -276,7 +276,8 @@ class CursorEar:
                 self._written(self._watches[watch], name, writes)
 
     def _written(self, folder: _Folder, name: str, writes: int) -> None:
-        """So many files were moved to this name (0: it was written in place); the last of them is read, if it is still there."""
+        """Counts the files that were moved to this name (0: it was written in place), and reads the last of them if it still
+        exists."""
         self._heard = True
         file = folder.files.setdefault(name, _File())
         if self._untaken >= _UNTAKEN:
@@ -285,7 +286,8 @@ class CursorEar:
         self._read(folder, name, file, writes)
 
     def _read_if_changed(self, folder: _Folder, name: str, file: _File) -> None:
-        """Reads what was written and not heard of yet, or never will be: in place, by a file that is still open."""
+        """Reads a file that was written before its event arrived, or without any event: in place, by a file that is still open.
+        """
         try:
             found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -295,11 +297,11 @@ class CursorEar:
             found = None
         if found is None or file.last is None or file.last[0] != (found.st_ino, found.st_mtime_ns, found.st_size):
             self._read(folder, name, file, 0)
-            file.heard = False
+            file.reported = False
 
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
-        """Reads what is there after so many events. Where that is what was read before, they tell of it or of what it replaced:
-        whatever an event tells of may have been replaced since."""
+        """Reads the present content after ``writes`` events. Where it is the same as before, the events belong to it or to what
+        it replaced: any file that an event reports may have been replaced since."""
         version = read_version(name, folder.fd, self._clock(), handles=self._handles)
         if version is None:
             file.unread += writes
@@ -307,13 +309,13 @@ class CursorEar:
             return
         last = (version.state, version.error, hash(version.data))
         if last == file.last:
-            unread = writes if file.heard else max(0, writes - 1)
-            file.heard = file.heard or writes > 0
+            unread = writes if file.reported else max(0, writes - 1)
+            file.reported = file.reported or writes > 0
             if file.untaken:
                 file.untaken[-1] = replace(file.untaken[-1], unread=(file.untaken[-1].unread or 0) + unread)
             else:
                 file.unread += unread
             return
         file.untaken.append(replace(version, unread=file.unread + max(0, writes - 1)))
-        file.last, file.heard, file.unread = last, True, 0
+        file.last, file.reported, file.unread = last, True, 0
         self._untaken += len(version.data)

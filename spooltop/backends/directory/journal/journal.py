@@ -102,7 +102,7 @@ def encode_moves(
     metas: Iterable[Mapping[str, Json] | None],
 ) -> list[str]:
     """The items of an intent line, each as JSON."""
-    return _items(_spelled(sources), _spelled(targets), inos, sizes, ctimes_ns, memoised(_rest, tokens, metas))
+    return _items(_encoded_places(sources), _encoded_places(targets), inos, sizes, ctimes_ns, memoised(_rest, tokens, metas))
 
 
 def encode_uniform_moves(
@@ -139,7 +139,7 @@ def _items(
     ]
 
 
-def _spelled(places: Places) -> Iterator[str]:
+def _encoded_places(places: Places) -> Iterator[str]:
     """Encodes each place as the JSON text of its ``str``."""
     for start, name in zip(memoised(_start, places.boxes, places.folders), bare_all(places.names), strict=True):
         yield f'"{start}{name}"' if start else "null"

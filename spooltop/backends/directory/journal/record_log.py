@@ -196,7 +196,7 @@ def gather(
 
 
 class RecordLog(Generic[IntentT, ResultT]):
-    """The log of one record type in ``store``."""
+    """A log of one record type in ``store``."""
 
     def __init__(self, store: LogStore, kind: RecordType[IntentT, ResultT]) -> None:
         self._store = store

@@ -20,7 +20,7 @@ from spooltop.model.vocabulary import Box, Json
 from ..journal.journal import Places, encode_moves
 from ..journal.outcomes import MoveOutcome
 
-__all__ = ["Payload", "inject_one", "new_names", "spelled_puts"]
+__all__ = ["Payload", "encoded_puts", "inject_one", "new_names"]
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60
@@ -85,7 +85,7 @@ def new_names(payload: Payload, count: int, us: int) -> list[str]:
     return [payload.name(us + place) for place in range(count)]
 
 
-def spelled_puts(names: Sequence[str]) -> list[str]:
+def encoded_puts(names: Sequence[str]) -> list[str]:
     """As the journal announces them."""
     many = len(names)
     nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)

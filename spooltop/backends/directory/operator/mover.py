@@ -207,7 +207,7 @@ class Mover:
         return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
     def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
-        """Turns an error of the system into the outcome of a move."""
+        """Turns a system error into the outcome of a move."""
         name, ino = move.name, move.ino
         if isinstance(error, FileNotFoundError):
             if self._sight.inode(name, source.fd) == ino:

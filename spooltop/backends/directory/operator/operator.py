@@ -33,7 +33,7 @@ from ..journal.record_log import RecordLog
 from ..storage.access import user_name
 from .batches import all_done, batch_of
 from .candidates import Rows, choose
-from .inject import Payload, inject_one, new_names, spelled_puts
+from .inject import Payload, encoded_puts, inject_one, new_names
 from .mover import Mover
 from .permission import can_change
 from .recheck import JudgeAgain, Recheck
@@ -204,7 +204,7 @@ class DirectoryOperator:
             if stop():
                 return
             names = new_names(payload, min(size, plan.count - start), int(self._clock() * 1e6))
-            journal.write_intent(spelled_puts(names))
+            journal.write_intent(encoded_puts(names))
             moved: list[MoveOutcome] = []
             for place, name in enumerate(names):
                 if moved and stop():
