@@ -35,16 +35,16 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "soak": (("soak", "600"),),
     "payloads": (("payloads",),),
 }
-"""What is run for each section of RESULTS.md."""
+"""Runs for each section of RESULTS.md."""
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Where the figures of one measurement stand in RESULTS.md."""
+    """Matches the section of RESULTS.md with the figures of one measurement."""
     return re.compile(rf"(<!-- bench {name} -->\n)(.*?)(<!-- /bench -->)", re.DOTALL)
 
 
 def measured(name: str) -> tuple[str, float]:
-    """What the runs of ``name`` print, and how much of the processors' time a host took meanwhile, per cent."""
+    """Returns the output of the runs of ``name``, and the share of the processors' time that a host took meanwhile, per cent."""
     told = []
     before = psutil.cpu_times()
     for run in RUNS[name]:

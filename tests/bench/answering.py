@@ -1,4 +1,4 @@
-"""How long the dashboard takes to answer a key while it makes the list of a million claims, and while it requeues them.
+"""Time that the dashboard takes to answer a key while it makes the list of a million claims, and while it requeues them.
 
     python -m tests.bench.answering [claims, default 1000000] [--dir PATH]
 
@@ -22,7 +22,7 @@ from .places import arguments, kind
 from .screen import FLOOR, latencies, spread_of
 
 ESCAPES = 10
-"""How often the making of a list is ended."""
+"""Number of times that the making of a list is ended."""
 ESC = "\x1b"
 FIRST_ITEM = 3
 """The line of a plan on the screen that shows the first item."""

@@ -1,9 +1,9 @@
-"""What large and hostile cursor files cost: memory and time of one ``status``, beside a Python that reads the file as JSON.
+"""Cost of large and hostile cursor files: memory and time of one ``status``, beside a Python that reads the file as JSON.
 
     python -m tests.bench.cursor_files [seconds of rewriting, default 20] [--dir PATH]
 
-Then the same file is rewritten five times a second while the dashboard runs; its memory before and after, and the time from
-Ctrl-C to its end.
+Then the same file is rewritten five times a second while the dashboard runs: its memory before and after is measured, and the
+time from Ctrl-C to its end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plain(turn: int) -> str:
 
 
 def nested(turn: int) -> str:
-    """One section of very many small values, just below 4 MB."""
+    """Section of very many small values, just below 4 MB."""
     return json.dumps({"one": {"cursor": turn, "seen": [[n % 10] for n in range(700_000)]}})
 
 

@@ -171,12 +171,12 @@ def stepped_back(versions: Sequence[Mapping[str, int]]) -> Counter[str]:
 
 
 def told(reverts: Mapping[str, int], happened: Mapping[str, int]) -> int:
-    """How many of those that happened were told: what was told too often of one source is none of another's."""
+    """Counts the events that happened and were reported. A report too many for one source does not count for another."""
     return sum(min(count, happened.get(source, 0)) for source, count in reverts.items())
 
 
 class Run:
-    """One folder with cursors, watched by the dashboard and by a bare loop while ``during`` lasts."""
+    """Folder with cursors, watched by the dashboard and by a bare loop inside ``watched``."""
 
     def __init__(self, folder: Path, *, polls: bool = False, who: bool = False) -> None:
         self.folder = folder / "watched"

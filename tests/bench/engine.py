@@ -1,12 +1,12 @@
-"""What the engine costs beside the bare system calls, and what depth costs it.
+"""Cost of the engine beside the bare system calls, and the effect of depth on it.
 
     python -m tests.bench.engine [--quick] [--growth] [--dir PATH]
 
-A ratio is the floor's time by ours, of two blocks of one turn; blocks take turns in the order floor, ours, ours, floor. Given is
-the median of the turns with the quarter of them below and above in brackets.
+A ratio is the floor's time by ours, of two blocks of one turn; blocks take turns in the order floor, ours, ours, floor. The
+result is the median of the turns, with the lower and upper quartiles in brackets.
 
-Root has it measured on a new ext4, which nobody else writes to: a group commit waits for all that was written on its file system,
-and where thousands of files were deleted within the last minute ext4 takes ten times as long to find a free inode.
+Run by root, it measures on a new ext4 that nobody else writes to: a group commit waits for everything that was written on its
+file system, and ext4 takes ten times as long to find a free inode if thousands of files were deleted within the last minute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What depth costs: the same work on a shallow and on a deep spool, in turns, and a consumer of its own for its memory."""
+"""Cost of depth: the same work on a shallow and on a deep spool, in turns, and a consumer of its own for its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard costs: processor and bytes to the terminal at rest, time to the first truth, beside a bare Textual app.
+"""Cost of the dashboard: processor and bytes to the terminal at rest, time to the first true depth, beside a bare Textual app.
 
     python -m tests.bench.idle [messages in new, default 1000] [seconds a measurement, default 20] [--dir PATH]
 """

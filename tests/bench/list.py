@@ -22,7 +22,7 @@ from .places import arguments, filled
 from .screen import FLOOR, latencies
 
 TIMES = 3
-"""How often each is measured."""
+"""Number of measurements of each."""
 ESC = "\x1b"
 SOURCES = 10
 MOST = 120.0

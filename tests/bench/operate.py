@@ -1,4 +1,4 @@
-"""What an operation costs beside a bare loop of rename(2) over as many messages, and what a plan weighs.
+"""Cost of an operation beside a bare loop of rename(2) over as many messages, and the memory that a plan takes.
 
     python -m tests.bench.operate [messages, default 20000] [rounds, default 5] [--dir PATH] [--only ACTION …]
 """
@@ -30,7 +30,7 @@ CIRCLES = (
     ((Action.PURGE, Box.NEW), (Action.EMPTY, Box.TRASH)),
     ((Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH)),
 )
-"""What is done to the messages of one spool, one action after the other."""
+"""Actions applied to the messages of one spool, one after the other."""
 WEIGHED = 20_000
 """Messages of which a plan is weighed at most: to count every byte takes many times as long."""
 
@@ -102,7 +102,7 @@ def weight(control: Control) -> tuple[int, int]:
 
 
 def wanted(circle: tuple[tuple[Action, Box], ...], only: set[Action] | None) -> tuple[tuple[Action, Box], ...]:
-    """What of ``circle`` is to be done: ``only`` these, and what comes before them."""
+    """Returns the part of ``circle`` to be done: the actions in ``only``, and those that come before them."""
     if only is None:
         return circle
     return circle[: 1 + max((place for place, (action, _) in enumerate(circle) if action in only), default=-1)]

@@ -1,8 +1,9 @@
-"""How long text that somebody else wrote takes to be drawn: 64 kB of each hostile kind, as a payload, a name, a cursor, a source.
+"""Time to draw text that somebody else wrote: 64 kB of each hostile kind, as a payload, a name, a cursor, a source.
 
     python -m tests.bench.payloads
 
-The floor is the same amount of plain letters. Processor time of the screen's thread, the least of five, nothing kept from before.
+The floor is the same amount of plain letters. The result is the processor time of the screen's thread, the least of five, with
+nothing kept from before.
 """
 
 from __future__ import annotations

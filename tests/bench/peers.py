@@ -33,7 +33,7 @@ WORKERS = ((1, 1), (1, 4), (4, 4))
 
 @dataclass
 class Row:
-    """What was measured of one peer in one cell."""
+    """Measurements of one peer in one cell."""
 
     peer: Peer
     count: int = 0
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured at a depth with messages of ``size`` bytes by ``workers`` ("writers·readers")."""
+    """Measurements at a depth with messages of ``size`` bytes by ``workers`` ("writers·readers")."""
 
     workers: str
     size: int
@@ -134,7 +134,7 @@ def _filled(peer: Peer, path: Path, size: int, depth: int) -> None:
 
 
 def _sum(peers: list[Peer], cells: Sequence[Cell]) -> None:
-    """One table for each durability: a line a queue, a column a cell."""
+    """Prints a table for each durability: one line per queue, one column per cell."""
     head = [f"{cell.workers}, {cell.size >> 10} KB, {cell.depth:,}" for cell in cells]
     for power in (False, True):
         group = [peer for peer in peers if peer.power is power]

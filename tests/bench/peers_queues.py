@@ -1,4 +1,4 @@
-"""One shape for every queue that is compared: put one, take one for good. A queue is opened anew in each process."""
+"""Common interface of all queues that are compared: put one, take one for good. A queue is opened anew in each process."""
 
 from __future__ import annotations
 

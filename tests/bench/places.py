@@ -1,4 +1,4 @@
-"""Where something is measured, and in words that tell nothing of the machine."""
+"""Places where something is measured, described in words that tell nothing of the machine."""
 
 from __future__ import annotations
 

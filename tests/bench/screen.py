@@ -60,7 +60,8 @@ STANDING = 100
 """Messages that nobody takes: a list that stands still at its top, for the mark to move on."""
 MARK = "▌"
 TOLD = re.compile(r" in +([\d,.]+)/s +done +([\d,.]+)/s")
-"""What the Overview says of the last minute, or of the time since it was opened, once it is no lower bound (``≥``)."""
+"""Matches the rates that the Overview shows for the last minute, or since it was opened, once they are no lower bounds
+(``≥``)."""
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""Whether the dashboard grows: memory, descriptors and threads while messages stream and views are turned over, a day in short.
+"""Growth of the dashboard: memory, descriptors and threads while messages stream and views are switched, a day in fast motion.
 
     python -m tests.bench.soak [seconds, default 600] [--rate MESSAGES_A_SECOND, default 2000] [--dir PATH]
 
-At 2,000 messages a second 12 hours of an ordinary spool (one message each half a second) go through it in 45 seconds. The first
-half is its youth and is not counted: what is kept of the last five minutes has to fill up. Ends with 1 where the last quarter
-needs more than the third did, beyond what may vary.
+At 2,000 messages a second, 12 hours of an ordinary spool (one message each half a second) go through it in 45 seconds. The first
+half is not counted, because the records of the last five minutes have to fill up. Ends with 1 where the last quarter needs more
+than the third did, beyond what may vary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAY_VARY = 2 << 20
 
 
 class Needs(NamedTuple):
-    """What the process holds at one moment."""
+    """Resources that the process holds at one moment."""
 
     memory: int
     fds: int
@@ -37,7 +37,7 @@ class Needs(NamedTuple):
 
 
 def soak(path: Path, seconds: float, rate: float) -> list[Needs]:
-    """What it needed, about once a second."""
+    """Samples the resources in use about once a second."""
     found: list[Needs] = []
     with Terminal((*SPOOLTOP, str(path)), cols=80, rows=24) as screen:
         screen.wait_for("live · as of")

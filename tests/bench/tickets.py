@@ -1,9 +1,9 @@
-"""What one turn costs (register, be the head, leave; or lock, unlock) of one process alone, beside other locks in one run.
+"""Cost of one turn (register, be the head, leave; or lock, unlock) of one process alone, beside other locks in one run.
 
     python -m tests.bench.tickets [--quick] [--dir PATH]
 
-The others are no dependency. What is not installed is skipped: pip install stouputils portalocker. Blocks take turns; a ratio
-is one of two blocks of the same turn.
+The others are not dependencies. Those not installed are skipped: pip install stouputils portalocker. Blocks take turns; a ratio
+is of two blocks of the same turn.
 """
 
 from __future__ import annotations
