@@ -25,7 +25,7 @@ _HALF = "▌"
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """What a terminal makes of its own colours. ``dim`` is how much of the ground is mixed into a dim letter."""
+    """Colours that a terminal gives to its own palette. ``dim`` is the share of the background mixed into a dim letter."""
 
     name: str
     ground: str
@@ -71,7 +71,7 @@ def _look(style: Style | None, palette: Palette) -> _Look:
 
 
 def _runs(row: Iterable[Segment], palette: Palette) -> list[tuple[int, str, _Look]]:
-    """Where it begins, its text and its look: neighbours of one look together."""
+    """Splits a row into (start column, text, look); neighbours with the same look are joined."""
     runs: list[tuple[int, str, _Look]] = []
     x = 0
     for segment in row:

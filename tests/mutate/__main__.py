@@ -25,7 +25,7 @@ from .trial import Job, Outcome
 FIRST = (
     "spooltop/engine", "spooltop/backends/directory", "spooltop/operate", "spooltop/observe", "spooltop/model",
 )  # fmt: skip
-"""Where a sample comes from without a path."""
+"""Folders that a sample comes from without a path."""
 MEASURED = (
     "tests/engine", "tests/backends", "tests/operate", "tests/observe", "tests/model", "tests/control", "tests/cli",
     "tests/test_errors.py",
@@ -152,7 +152,7 @@ def planned(mutation: Mutation, reach: Reach, budget: float) -> tuple[Job, int]:
 
 
 def outcomes(jobs: Sequence[Job], tree: Path) -> list[Outcome]:
-    """How the jobs came out, by one pytest; "broken" for those that it did not come to."""
+    """Runs the jobs in one pytest and returns their outcomes; "broken" for those that it did not reach."""
     with tempfile.TemporaryDirectory(prefix="spooltop-mutate-") as scratch:
         asked, told = Path(scratch) / "jobs", Path(scratch) / "outcomes"
         asked.write_text(json.dumps([asdict(job) for job in jobs]))

@@ -18,7 +18,7 @@ ARITHMETIC: dict[type[ast.operator], ast.operator] = {
     ast.LShift: ast.RShift(), ast.RShift: ast.LShift(), ast.BitOr: ast.BitAnd(), ast.BitAnd: ast.BitOr(),
 }  # fmt: skip
 EMPTY = {"bool": None, "list": "[]", "tuple": "()", "str": '""', "bytes": 'b""', "int": "0", "float": "0.0", "dict": "{}"}
-"""What a function of that type returns in place of its value; a bool is negated."""
+"""Replacement for the return value of a function of that type; a bool is negated."""
 ENUMS = ("spooltop.model.vocabulary", "spooltop.model.plan", "spooltop.model.problem")
 WORDS = {"dead": "alive", "alive": "unknown", "unknown": "dead", "writing": "abandoned", "abandoned": "unknown"}
 """Verdicts that are spelled as text."""

@@ -1,4 +1,4 @@
-"""Which tests enter which function: measured once, as a plugin of pytest, and kept in a file.
+"""Table of the functions that each test enters: measured once, as a plugin of pytest, and kept in a file.
 
     SPOOLTOP_REACH=FILE pytest -p tests.mutate.reach …       writes the table
 """
@@ -35,7 +35,7 @@ class Reach:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def breadth(self) -> dict[str, int]:
-        """How many functions each test enters."""
+        """Counts the functions that each test enters."""
         found: dict[str, int] = defaultdict(int)
         for tests in self.functions.values():
             for test in tests:

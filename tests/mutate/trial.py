@@ -56,7 +56,7 @@ class Trial:
     def __init__(self, jobs: list[Job], to: Path) -> None:
         self._jobs, self._to = jobs, to
         self._sound: dict[str, bool] = {}
-        """Whether a test passes without any mutation: one that does not notices nothing."""
+        """Maps a test to True if it passes without any mutation: a test that does not pass notices nothing."""
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
