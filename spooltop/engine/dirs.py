@@ -1,6 +1,6 @@
-"""The directories of one spool, as descriptors that are opened once and kept.
+"""The directories of a spool, as descriptors that are opened once and kept.
 
-Who swaps a box for a symbolic link while we run leads nobody anywhere: everything goes by these descriptors.
+Replacing a box by a symbolic link at run time redirects no operation: all of them use these descriptors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ delay and its attempts are ignored."""
 
 
 class SpoolDirs:
-    """Open descriptors of a spool. They are closed by ``close``, or when nothing refers to this object any more: what still uses
-    one of them refers to it, so that no number is used after it was closed and given to another file.
+    """Open descriptors of a spool. They are closed by ``close``, or when nothing refers to this object any more: every user of a
+    descriptor refers to the object, so that no number is used after it was closed and assigned to another file.
 
-    ``tmp``, ``new`` and ``cur`` are None where the box is missing, is no directory, or may not be opened; ``troubles`` says why.
-    Opening the root raises ``OSError``. The path itself may lead through links, nothing below."""
+    ``tmp``, ``new`` and ``cur`` are None if the box is missing, is not a directory, or may not be opened; ``troubles`` says why.
+    Opening the root raises ``OSError``. The path itself may contain links; below it, none are followed.
+    """
 
     tmp: int | None = None
     new: int | None = None
@@ -93,9 +94,10 @@ class SpoolDirs:
         return self._like
 
     def private_dir(self, *parts: str, create: bool = False) -> int | None:
-        """A descriptor below ``.spooltop``; kept open, not to be closed by the caller. None where it is missing and ``create``
-        is False. Made with owner, group, mode and setgid of ``cur``. ``OSError`` where a component is no directory, or a link.
-        Before the first change, ``Refused`` where a newer spooltop has changed the format."""
+        """Opens a directory below ``.spooltop``; the descriptor is kept open and must not be closed by the caller. None if the
+        directory is missing and ``create`` is False. A new directory gets the owner, group, mode and setgid of ``cur``. Raises
+        ``OSError`` if a component is a link or not a directory, and, before the first change, ``Refused`` if a newer spooltop has
+        changed the format."""
         if create and not self._format_checked:
             self._check_format()
             self._format_checked = True
@@ -121,7 +123,7 @@ class SpoolDirs:
         return kept
 
     def _check_format(self) -> None:
-        """Raises the number in ``format`` to ours. ``Refused`` where it is higher."""
+        """Raises the number in ``format`` to that of this version. ``Refused`` if it is higher."""
         own = self.private_dir()
         if own is None:
             return  # it is made with the number

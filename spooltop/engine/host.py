@@ -26,8 +26,9 @@ MOUNTED_ONCE = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcach
 """File systems of a disk: all mounts of one at a time share its files, so that a lock is met through each of them."""
 
 ORDERED = frozenset(("ext3", "ext4", "xfs", "tmpfs", "ramfs"))
-"""File systems that keep changes of names in their order over a power cut: a sync of one directory takes all earlier ones with
-it. btrfs does not. On a kind that is missing here one more directory is synced; one too many would bring back what was acked."""
+"""File systems that keep the order of name changes over a power failure: a sync of one directory includes all earlier
+changes. btrfs does not. For a kind missing here, one more directory is synced; a kind listed by mistake would bring back
+acked messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def flock_holders(fd: int) -> list[int]:
 
 
 def process_start(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (proc(5) ``stat`` field 22); None where not told."""
+    """Returns the start time of a process, in clock ticks since boot (proc(5) ``stat`` field 22); None if unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -100,9 +101,10 @@ def process_start(pid: int) -> int | None:
 
 
 def file_system(fd: int) -> str:
-    """The kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" where not told.
+    """Returns the kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" if unknown.
 
-    By the number of its mount (proc(5) ``fdinfo``, ``mountinfo``): the device would not do, btrfs gives subvolumes another one.
+    The lookup uses the number of its mount (proc(5) ``fdinfo``, ``mountinfo``): the device does not suffice, as btrfs gives each
+    subvolume another one.
     """
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:
@@ -114,12 +116,13 @@ def file_system(fd: int) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """True where other machines may have a file system of this kind mounted, as far as its type tells."""
+    """True if other machines may have a file system of this kind mounted, as far as its type shows."""
     return kind not in LOCAL
 
 
 def _machine_id() -> str:
-    """Empty where there is none yet: images for many machines ship an empty file, or one that says "uninitialized"."""
+    """Returns the machine id; empty if there is none yet: images for many machines ship an empty file, or one that says
+    "uninitialized"."""
     told = _read("/etc/machine-id")
     return told if len(told) == 32 and set(told) <= set("0123456789abcdef") else ""
 

@@ -1,4 +1,5 @@
-"""Times that are never given twice in a process, so that what was named first sorts first, and the ids made of them."""
+"""Ids, and the times in them, which are never used twice in a process, so that messages sort in the order in which they were
+named."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ __all__ = ["IdGenerator"]
 
 _DIGITS_16 = 10**15
 _STEP = 2_000_000
-"""µs. A clock that goes back by less is being adjusted, and the order is kept; one that goes back further was wrong, and what is
-put from now on has the right time rather than one from the future."""
+"""µs. A clock that goes back by less is being adjusted, and the order is kept. A clock that goes back further was wrong; later
+messages then get the correct time rather than one from the future."""
 
 _POOL = 64
 """Ids for which random bits are fetched at once: a call for each would cost as much as the rest of an id."""
@@ -40,8 +41,8 @@ class IdGenerator:
         self._middle = f".P{os.getpid()}R"
 
     def next(self, clock: Callable[[], float]) -> str:
-        """The id of a message put now. Where ``clock`` stands, or went back by less than two seconds, it is a µs later than
-        the last of this process; the random bits, not the time, keep ids apart."""
+        """Returns the id of a message put now. If ``clock`` has not advanced, or went back by less than two seconds, the time is
+        one µs later than the last of this process; the random bits, not the time, keep ids apart."""
         global _last
         us = int(clock() * 1e6)
         # No lock: nothing is called between the look and the store, and threads are switched only at a call or a jump back. Where

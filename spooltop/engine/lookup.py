@@ -14,7 +14,8 @@ __all__ = ["find"]
 
 
 def find(dirs: SpoolDirs, id: str) -> tuple[Box, str] | None:
-    """The box and the name of a message, None where it is in none. A file in ``tmp`` is not delivered and does not count."""
+    """Returns the box and the name of a message, None if it is in no box. A file in ``tmp`` is not delivered and does not
+    count."""
     starts = (id, encode_value(id), "%2E")  # an id that starts with a dot
     for box, name, claimed in _names(dirs):
         if name.startswith(starts) and parse(name, claimed=claimed).id == id:

@@ -28,7 +28,7 @@ _FOLDERS = 8
 
 
 class MailSign(NamedTuple):
-    """``words`` say what shows a mail folder. ``certain`` is False where a job spool may look like that too."""
+    """Sign of a mail folder. ``words`` describe it; ``certain`` is False if a job spool may look the same."""
 
     words: str
     certain: bool
@@ -125,7 +125,7 @@ def _mail_folders(root: Iterable[str], list_names: Callable[[str], Iterable[str]
 
 
 def mail_sign(dirs: SpoolDirs) -> MailSign | None:
-    """As ``looks_like_mail``, of an open spool. Raises ``OSError`` where a box fails."""
+    """Applies ``looks_like_mail`` to an open spool. Raises ``OSError`` if a box fails."""
     files = dirs.files
     opened = {".": dirs.root, Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
 
@@ -157,6 +157,6 @@ def mail_sign(dirs: SpoolDirs) -> MailSign | None:
 
 
 def refuse_mail(dirs: SpoolDirs) -> None:
-    """Raises ``MailFolder`` where the open spool is one, or may be."""
+    """Raises ``MailFolder`` if the open spool is a mail folder, or may be one."""
     if (sign := mail_sign(dirs)) is not None:
         raise MailFolder(sign.sentence, path=dirs.path, advice="if it is a job spool all the same: Spool(path, as_spool=True)")

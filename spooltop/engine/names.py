@@ -56,14 +56,14 @@ MAX_NEW = 150
 MAX_SOURCE = 40
 """Longest source, in bytes of its UTF-8. Escaped in a name, each byte outside ``[A-Za-z0-9._-]`` takes three."""
 MAX_ENDED = 24
-"""Longest description of how an attempt ended, in bytes as it stands in the name."""
+"""Maximum bytes of the description of how an attempt ended, as encoded in the name."""
 MAX_HOST = 30
 TAIL_ROOM = len(",c=.:2,P") + 32 + 16 + 7
 """Bytes that the tail of a claim may take (a pid has at most seven digits, proc(5) pid_max)."""
 _MAX_CLAIMABLE = MAX_NAME - TAIL_ROOM
 GROWTH = len(",n=9999,t=1234567890123456")
-"""Bytes by which a name may grow while its message is released again and again. How the last attempt ended takes what is left
-of ``MAX_NEW`` beyond them, and is left out where that is not enough."""
+"""Bytes by which a name may grow while its message is released again and again. The description of how the last attempt ended may
+use the rest of ``MAX_NEW``, and is left out if that is not enough."""
 LATEST = 95_617_584_000_000_000
 """The year 5000, in µs since the epoch: a later time would not be read back."""
 
@@ -148,7 +148,7 @@ def decode_value(encoded: str) -> str:
 
 
 def ended_value(ended: str) -> str:
-    """``ended`` as it stands in a name: encoded, and cut to ``MAX_ENDED`` bytes.
+    """Encodes ``ended`` for a name, cut to ``MAX_ENDED`` bytes.
 
     >>> ended_value("exit-1"), ended_value("ConnectionResetByPeerError")
     ('exit-1', 'ConnectionResetByPeerErr')
@@ -164,7 +164,7 @@ def new_id(us: int, pid: int, host: str) -> str:
 
 @lru_cache(maxsize=8)
 def encode_host(host: str) -> str:
-    """``host`` as it stands in an id, cut to ``MAX_HOST`` bytes."""
+    """Encodes ``host`` for an id, cut to ``MAX_HOST`` bytes."""
     encoded = encode_value(host)
     if len(encoded) <= MAX_HOST:
         return encoded or "-"
@@ -237,20 +237,20 @@ def _build(
 
 
 def in_cur(name_in_new: str, token: str, us: int, pid: int) -> str:
-    """The name of a claim: ``token`` of the holder, ``us`` µs of the claim, which the holder never gives twice."""
+    """Builds the name of a claim: ``token`` of the holder, ``us`` µs of the claim, which the holder never uses twice."""
     return f"{name_in_new},c={token}.{us:016d}:2,P{pid}"
 
 
 def claimable(name_in_new: str) -> bool:
-    """False for a name that leaves no room for the tail of a claim."""
+    """False for a name that is too long for the tail of a claim."""
     if len(name_in_new) > _MAX_CLAIMABLE:
         return False
     return name_in_new.isascii() or len(os.fsencode(name_in_new)) <= _MAX_CLAIMABLE
 
 
 def requeued_name(name: Name, *, not_before: int | None = None, ended: str | None = None) -> str:
-    """The name of a claim that goes back to ``new``: an own one with its attempt counted, a foreign one as it was. A name that
-    another program made too long to carry that and be claimed again stays as it was too.
+    """Builds the name of a claim that goes back to ``new``: an own name with its attempt counted, a foreign name unchanged. A
+    name that another program made too long to hold the count and be claimed again is unchanged too.
 
     >>> claimed = parse("order-17,n=1,c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", claimed=True)
     >>> requeued_name(claimed, ended="exit-1")
@@ -335,7 +335,8 @@ def enqueued_us(name: str) -> int | None:
 
 
 def not_before(name_in_new: str) -> int | None:
-    """The ``t=`` of a name in ``new``, in µs since the epoch; None where it has none. As ``parse(...).not_before``, but quick."""
+    """Returns the ``t=`` of a name in ``new``, in µs since the epoch; None if it has none. A fast path of
+    ``parse(...).not_before``."""
     if ",t=" not in name_in_new:
         return None
     found = _NOT_BEFORE.search(name_in_new)

@@ -15,7 +15,8 @@ __all__ = ["make", "open_dirs"]
 
 
 def make(root: str, files: Files, *, durable: bool) -> None:
-    """Makes what is missing of the directory and its boxes; these get its owner. Raises ``SpooltopError``."""
+    """Creates the directory and its boxes, as far as they are missing; new boxes get the owner of the directory. Raises
+    ``SpooltopError``."""
     with translating(root, "create"):
         _make_root(root)
         fd = files.open_dir(root, follow=True)
@@ -45,7 +46,7 @@ def _make_root(root: str) -> None:
 
 
 def open_dirs(path: str, files: Files) -> SpoolDirs:
-    """Its boxes. Raises ``NotASpool`` naming what is missing, ``Unreadable``."""
+    """Opens the boxes of the spool at ``path``. Raises ``NotASpool`` naming what is missing, ``Unreadable``."""
     try:
         dirs = SpoolDirs(path, files)
     except FileNotFoundError:

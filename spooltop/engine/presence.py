@@ -78,8 +78,9 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """From where claims are judged: ``machine``, whether only one machine can have the file system mounted at a time (``local``),
-    and whether somebody vouches that only this one ever did (``only_here``, the setting ``claims.hosts``)."""
+    """Point of view from which claims are judged: ``machine``, whether only one machine can have the file system mounted at a
+    time (``local``), and whether a setting declares that only this machine ever did (``only_here``, the setting
+    ``claims.hosts``)."""
 
     machine: Machine
     local: bool
@@ -104,8 +105,8 @@ def new_token() -> str:
 
 
 def look(dirs: SpoolDirs, token: str) -> Presence:
-    """Asks for the lock on a token's presence file. Takes nothing, so that it disturbs nobody, and always opens the file anew: an
-    NFS client with a write delegation keeps the lock to itself until the server's open calls it back."""
+    """Queries the lock on a token's presence file without taking it, so that nobody is disturbed. Always opens the file again: an
+    NFS client with a write delegation keeps the lock to itself until an open on the server recalls it."""
     files = dirs.files
     try:
         consumers = dirs.private_dir(CONSUMERS)
@@ -171,10 +172,11 @@ def _presence(state: str, told: dict[str, object], found: os.stat_result, kind: 
 
 
 def _same_mount(device: int | None, told: str | None, seen_device: int, seen: str) -> bool | None:
-    """``device`` and ``told`` (a kind of file system) are the holder's, the others the viewer's.
+    """True if the viewer's mount is that of the holder, or a later mount of the same disk; None if ``device`` is None. ``device``
+    and ``told`` (a kind of file system) are the holder's, the others the viewer's.
 
-    A disk is mounted once at a time: another device number says that it was mounted anew, and its old locks are gone. Of a file
-    system that lies over others, or of a server's, another number may be a mount that does not meet the lock.
+    A disk is mounted once at a time: another device number means that it was mounted again, and its old locks are gone. For an
+    overlay or a network file system, another number may be a mount that does not see the lock.
     """
     if device is None:
         return None
@@ -232,9 +234,9 @@ class PresenceLock:
     def take(
         cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False
     ) -> PresenceLock:
-        """Makes and locks the presence file of a new token. ``OSError`` where it cannot be written.
+        """Creates and locks the presence file of a new token. ``OSError`` if it cannot be written.
 
-        ``durable``: it survives power loss, so that the claims that do are known to be those of the dead.
+        ``durable``: the file survives power loss, so that claims that survive it are recognised as those of a dead consumer.
         """
         files = dirs.files
         machine = machine or this_machine()
@@ -277,7 +279,8 @@ class PresenceLock:
         return cls(token, fd)
 
     def drop(self, dirs: SpoolDirs, *, remove: bool) -> None:
-        """Lets go. ``remove`` takes the file away too: only after seeing no claim with the token, which would then be unknown."""
+        """Releases the lock. ``remove`` also removes the file: only if no claim with the token was seen, as its holder would then
+        be unknown."""
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
@@ -295,7 +298,7 @@ class PresenceLock:
 
 
 def _locked_draft(files: Files, consumers: int) -> tuple[str, int]:
-    """A new token, and its presence file under a dot name, locked. A lock that is there already is a stranger's."""
+    """Returns a new token, with its presence file under a dot name, locked. A lock that already exists is a stranger's."""
     for _ in range(_TRIES):
         token = new_token()
         fd = files.create(f".{token}", consumers, 0o600)

@@ -25,12 +25,12 @@ from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
 __all__ = ["MessageId", "Producer"]
 
 GROUP = 32
-"""From so many messages on one ``syncfs`` is cheaper than a sync of each file."""
+"""Number of messages from which one ``syncfs`` is cheaper than a sync of each file."""
 
 
 class MessageId(str):
-    """The id that ``Spool.put`` gives for a chosen ``id`` or a ``key``. ``duplicate`` is True where nothing was put, since the
-    message was there before.
+    """Id that ``Spool.put`` returns for a chosen ``id`` or a ``key``. ``duplicate`` is True if nothing was put because the
+    message already existed.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -311,7 +311,8 @@ class Producer:
             files.close(fd)
 
     def _clear(self, name: str) -> None:
-        """Takes away what a dead put of this id left in ``tmp``; a living one is not there, it would hold the lock of the id."""
+        """Removes what an interrupted put of this id left in ``tmp``. No other put of this id can be running, as it would hold
+        the lock of the id."""
         files = self._files
         try:
             fd = files.open_read(name, self._tmp)
@@ -330,7 +331,7 @@ class Producer:
 
 
 def _syncfs_tells() -> bool:
-    """True where ``syncfs`` reports write errors: Linux 5.8 and later (syncfs(2))."""
+    """True if ``syncfs`` reports write errors: Linux 5.8 and later (syncfs(2))."""
     try:
         major, minor = os.uname().release.split(".")[:2]
         return (int(major), int("".join(c for c in minor if c.isdigit()) or 0)) >= (5, 8)

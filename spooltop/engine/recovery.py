@@ -1,4 +1,4 @@
-"""Putting back what dead consumers hold, and finishing what was cut off between two names of one file."""
+"""Recovery: puts back the claims of dead consumers, and completes moves that were interrupted between two names of one file."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _must_be_sticky(error: OSError) -> None:
 
 
 def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
-    """True where the same file already stands where a cut-off move was taking it."""
+    """True if the file already exists at the destination of an interrupted move."""
     for name in dirs.files.list(dirs.box(Box.NEW)):
         if _begins_alike(name, claim) and is_inode(dirs.files, name, dirs.box(Box.NEW), inode):
             return True
@@ -107,7 +107,8 @@ def _begins_alike(name: str, claim: Name) -> bool:
 
 
 def _finish_puts(dirs: SpoolDirs) -> None:
-    """A file that stands in ``tmp`` and, as the same file, in ``new`` or ``cur`` is delivered: its name in ``tmp`` goes."""
+    """Completes interrupted puts: a file that is in ``tmp`` and, as the same file, in ``new`` or ``cur`` is delivered, so its
+    name in ``tmp`` is removed."""
     if dirs.tmp is None:
         return
     files, claimed = dirs.files, None
@@ -131,10 +132,10 @@ def _finish_puts(dirs: SpoolDirs) -> None:
 
 
 def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: Vantage) -> None:
-    """Takes away the presence files of the dead that hold no claim any more.
+    """Removes the presence files of dead consumers that hold no claim any more.
 
-    A token that is dead never claims again, but an operator's undo may put a claim of it back into ``cur``. So a file is put out
-    of sight first, and comes back where a claim turned up meanwhile: without it nobody could tell that its holder is dead.
+    A dead token never claims again, but an operator's undo may put a claim of it back into ``cur``. A file is therefore hidden
+    first, and restored if a claim has turned up meanwhile: without it nobody could tell that its holder is dead.
     """
     consumers = dirs.private_dir(CONSUMERS)
     if consumers is None:

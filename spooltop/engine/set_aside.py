@@ -1,10 +1,12 @@
-"""Messages that were set aside: ``.spooltop/{held,rejected,trash}/<operation>/<name>``, each with what is known of it beside it.
+"""Messages that were set aside: ``.spooltop/{held,rejected,trash}/<operation>/<name>``, each with its metadata in the same
+directory.
 
-A message keeps the exact name it had, the tail of a claim included, so that it can go back to where it was. What is known
-(origin, reason, time, who) is one JSON object in ``.<name>.meta``, written before the move: a message is never aside without it.
-What all messages of a large operation have in common can lie beside its folder, as ``.<operation>.meta``; what a message has of
-its own comes before that.
-Messages are no dot files, so no message can pass for the metadata of another.
+A message keeps its exact name, including the tail of a claim, so that it can go back to its place. The metadata (origin, reason,
+time, who) are one JSON object in ``.<name>.meta``, written before the move: no message is ever set aside without them. Metadata
+that all messages of a large operation share can be next to its folder, as ``.<operation>.meta``; a message's own metadata take
+precedence.
+
+Messages are no dot files, so that no message can pass for the metadata of another.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def meta_name(name: str) -> str:
 
 
 def folder(dirs: SpoolDirs, box: Box, operation: str, *, create: bool = False) -> int | None:
-    """The descriptor of an operation's directory (kept open by ``dirs``); None where it is missing and ``create`` is False."""
+    """Opens an operation's directory (kept open by ``dirs``); None if it is missing and ``create`` is False."""
     if box not in ASIDE:
         raise ValueError(f"nothing is set aside in {box}")
     return dirs.private_dir(box.value, operation, create=create)
@@ -108,7 +110,7 @@ def reject(
     durable: bool,
     ended: str | None = None,
 ) -> None:
-    """Sets a claim aside in ``rejected``. ``ended``: how its last attempt ended. ``FileNotFoundError`` where it is gone."""
+    """Sets a claim aside in ``rejected``. ``ended``: how its last attempt ended. ``FileNotFoundError`` if it is gone."""
     meta: dict[str, Json] = {"origin": "cur", "reason": reason, "at": at, "who": who, "attempt": attempt}
     if ended is not None:
         meta["ended"] = ended
@@ -172,7 +174,8 @@ def read_metadata(files: Files, name: str, dir_fd: int) -> dict[str, Json] | Non
 
 
 def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
-    """All messages set aside in ``box``, in no order. ``denied`` gets the operations whose directory gives no permission."""
+    """Yields all messages set aside in ``box``, in no order. ``denied`` receives the operations whose directory may not be
+    read."""
     above = dirs.private_dir(box.value)
     if above is None:
         return

@@ -21,7 +21,7 @@ IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
 
 
 class NotRegular(OSError):
-    """EINVAL: something other than a regular file stands under that name. ``status`` tells what."""
+    """EINVAL: the name belongs to something other than a regular file. ``status`` is its status."""
 
     def __init__(self, name: str, status: os.stat_result) -> None:
         super().__init__(errno.EINVAL, "not a regular file", name)
@@ -38,10 +38,10 @@ class Content(NamedTuple):
 def open_regular(
     name: str, dir_fd: int | None = None, *, files: Files = REAL_FILES, follow: bool = False
 ) -> tuple[int, os.stat_result]:
-    """A descriptor of a regular file, open for reading, and its status. ``follow``: a symbolic link is followed, for paths that
-    a person gave.
+    """Opens a regular file for reading and returns its descriptor and status. ``follow``: a symbolic link is followed, for paths
+    given by a person.
 
-    Raises ``OSError`` as open(2) does, ``NotRegular`` for what opens and is something else.
+    Raises ``OSError`` as open(2) does, ``NotRegular`` for anything else that can be opened.
     """
     fd = files.open_read(name, dir_fd, follow=True) if follow else files.open_read(name, dir_fd)
     try:
@@ -63,7 +63,7 @@ def read_small(
     whole: bool = False,
     follow: bool = False,
 ) -> Content:
-    """Up to ``limit`` bytes from the beginning of a regular file. ``whole``: raises ``OSError`` (EFBIG) for a longer one.
+    """Reads up to ``limit`` bytes from the beginning of a regular file. ``whole``: raises ``OSError`` (EFBIG) for a longer file.
 
     Raises ``OSError`` as ``open_regular`` and read(2) do.
     """

@@ -12,15 +12,15 @@ class BaseTicketQueue(abc.ABC):
 
     @abc.abstractmethod
     def register(self) -> tuple[int, str]:
-        """Takes the next ticket: its number and the member's name. No number is given twice while anyone waits."""
+        """Takes the next ticket and returns its number and the member's name. No number is given twice while anyone waits."""
 
     @abc.abstractmethod
     def is_head(self, ticket: int) -> bool:
-        """True where ``ticket`` is the lowest: its holder owns the lock."""
+        """True if ``ticket`` is the lowest: its holder owns the lock."""
 
     @abc.abstractmethod
     def remove(self, member: str) -> None:
-        """Leaves the queue. No error where the member is gone already; any other is logged and not raised."""
+        """Leaves the queue. It is no error if the member is already gone; any other error is logged and not raised."""
 
     @abc.abstractmethod
     def cleanup_stale(self) -> None:
@@ -28,11 +28,11 @@ class BaseTicketQueue(abc.ABC):
 
     @abc.abstractmethod
     def is_empty(self) -> bool:
-        """True where nobody holds or waits; the counter is no member."""
+        """True if nobody holds or waits; the counter does not count as a member."""
 
     @abc.abstractmethod
     def maybe_cleanup(self) -> None:
-        """Takes away what an empty queue left behind; nothing where anyone is in it. Errors are logged and not raised."""
+        """Removes what an empty queue left behind; does nothing if the queue has members. Errors are logged and not raised."""
 
 
 def log(what: str) -> None:

@@ -20,13 +20,14 @@ _SEQ = "seq"
 
 
 class FileTicketQueue(BaseTicketQueue):
-    """A ticket queue in a directory, which is made.
+    """A ticket queue in a directory, which is created.
 
-    A head is stale when its process is gone; that is only said of a pid on a local file system and from the first pid namespace,
-    else nobody can know. With ``stale_timeout`` seconds it is stale too when its file was not touched for so long (it is when
-    it becomes the head, by a queue that has a ``stale_timeout``), and then its process may be alive: such an eviction is logged
-    as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch seconds), ``gone`` (True where no process has
-    that pid here) and ``local`` (True for a descriptor on a file system that only this machine mounts) are the world.
+    A head is stale if its process is gone; this is only decided for a pid on a local file system and from the first pid
+    namespace, as it cannot be known otherwise. With ``stale_timeout`` seconds a head is also stale if its file was not touched
+    for that long (a queue with a ``stale_timeout`` touches the file when its ticket becomes the head). Its process may then be
+    alive, so the eviction is logged as a warning (logger ``spooltop.tickets``). ``files``, ``clock`` (epoch seconds), ``gone``
+    (True if no process has that pid here) and ``local`` (True for a descriptor on a file system that only this machine mounts)
+    give access to the system.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +73,8 @@ class FileTicketQueue(BaseTicketQueue):
                 _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
 
     def get_ticket(self) -> int:
-        """The next number, for who waits in another way: nobody enters the queue. It is not given again."""
+        """Takes the next number without entering the queue, for callers that wait in another way. The number is not given
+        again."""
         while True:
             try:
                 with self._counting() as (folder, seq):
@@ -95,7 +97,7 @@ class FileTicketQueue(BaseTicketQueue):
 
     @contextmanager
     def _counting(self) -> Iterator[tuple[int, int]]:
-        """The directory and the counter, exclusively."""
+        """Opens the directory and the counter, with an exclusive lock."""
         files = self._files
         folder = files.open_dir(self.queue_dir, follow=True)
         try:

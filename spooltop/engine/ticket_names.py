@@ -23,8 +23,8 @@ class FileTicket(NamedTuple):
 
 
 class RedisTicket(NamedTuple):
-    """A ticket that is a member of a sorted set in Redis. ``at_ms`` is when it was taken, in ms since the epoch; None where
-    another clock tells it: stouputils writes a monotonic one, whose values are smaller."""
+    """A ticket that is a member of a sorted set in Redis. ``at_ms`` is the time at which it was taken, in ms since the epoch;
+    None if it comes from another clock: stouputils writes a monotonic one, whose values are smaller."""
 
     number: int
     token: str

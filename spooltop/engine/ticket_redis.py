@@ -57,22 +57,23 @@ return gone
 
 
 class RedisTicketQueue(BaseTicketQueue):
-    """A ticket queue in Redis. ``client`` is a ``redis.Redis``; without one, that of a server on this machine.
+    """A ticket queue in Redis. ``client`` is a ``redis.Redis``; the default is a client of a server on this machine.
 
-    ``ts_ms`` is written as milliseconds since the epoch. A head is stale when that, and its becoming the head, is
-    ``stale_timeout`` seconds ago: who waited long behind another is not stale for it. The latter is kept, for as long as it
-    matters, in ``{name}:since`` (milliseconds since the epoch). A stale head may still be at work, so an eviction is logged as a
-    warning. Members whose ``ts_ms`` is another clock's are never evicted. What the client raises is the caller's to see, but for
-    ``remove`` and ``maybe_cleanup``, which log it as a warning and go on.
+    ``ts_ms`` is written as milliseconds since the epoch. A head is stale if both ``ts_ms`` and the moment at which it became the
+    head are ``stale_timeout`` seconds ago, so that a long wait behind another member does not make it stale. That moment is kept,
+    as long as it matters, in ``{name}:since`` (milliseconds since the epoch). A stale head may still be working, so an eviction
+    is logged as a warning. Members whose ``ts_ms`` comes from another clock are never evicted. Errors of the client are raised to
+    the caller, except in ``remove`` and ``maybe_cleanup``, which log them as a warning and continue.
 
-    A queue that is shared with stouputils loses members: it looks whether the queue is empty and deletes it in two steps, and a
-    member that came in between is gone, the counter with it. A member of this object that was taken out while its holder waits
-    is put back by the holder's next ``is_head``, with its number. Where that would make it the head before somebody who was told
-    that he is, or where its number was given again, it goes behind all others: there are never two heads.
+    A queue that is shared with stouputils loses members: stouputils checks that the queue is empty and deletes it in two steps,
+    so that a member that came in between is deleted together with the counter. A member of this object that was deleted while its
+    holder waits is put back with its number by the holder's next ``is_head``. If it would thereby become the head before a holder
+    that already knows that it is the head, or if its number was given again, it goes to the end of the queue: there are never two
+    heads.
 
-    What remains: those who come, or ask, first after such a deletion are served before those who waited; a holder who was told
-    that he is the head is not put back, as he may have been evicted; and a member of stouputils that was deleted so is nobody's
-    to put back.
+    Known limitations: members that come, or ask, first after such a deletion are served before those that waited; a holder that
+    already knows that it is the head is not put back, as it may have been evicted; and a deleted member of stouputils is not put
+    back by anyone.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class RedisTicketQueue(BaseTicketQueue):
         self._given: dict[int, str] = {}
         """Tickets of this object and their members, as ``register`` gave them."""
         self._members: dict[str, str] = {}
-        """Members as ``register`` gave them, and what they are called now."""
+        """Members as ``register`` returned them, and their present names."""
         self._waiting: set[int] = set()
-        """Tickets whose holders were not told yet that they are the head."""
+        """Tickets whose holders do not know yet that they are the head."""
 
     def ensure_client(self) -> Any:
-        """The client; ``ImportError`` where none was given and the package redis is not installed."""
+        """Returns the client; ``ImportError`` if none was given and the package redis is not installed."""
         if self.client is None:
             import redis
 

@@ -1,4 +1,4 @@
-"""A message on its way: complete in ``tmp`` first, then one move to ``new``, which is the commit, then the sync."""
+"""Delivery of a message: it is completed in ``tmp``, committed by a single move to ``new``, and then synced."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class TmpWriter:
         self.gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
 
     def write(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
-        """The complete file in ``tmp``, locked while it is written. Leaves nothing behind where it fails.
+        """Writes the complete file in ``tmp``, locked while it is written. Leaves nothing behind after an error.
 
-        Its inode; None where the name is ``fresh``: made of random bits just now, so that it says as much.
+        Returns its inode; None if the name is ``fresh``, made of random bits just now, which identifies the file just as well.
         """
         files = self._files
         fd = files.create(name, self._tmp)
@@ -64,8 +64,8 @@ class TmpWriter:
         return inode
 
     def deliver(self, name: str, inode: int | None, *, keep: bool) -> None:
-        """The move, which replaces nothing. ``PutUnknown`` where it reported an error and yet may have been done; else after an
-        error the file is taken away, unless it is to be kept."""
+        """Moves the file to ``new`` without replacing anything. Raises ``PutUnknown`` if the move reported an error and yet may
+        have been done; after any other error the file is removed unless it is to be kept."""
         try:
             self._files.move(name, self._tmp, name, self._new, inode=inode, fresh=inode is None)
         except (FileExistsError, FileNotFoundError):
@@ -74,7 +74,7 @@ class TmpWriter:
             self.undelivered(error, name, inode, keep=keep)
 
     def undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
-        """Raises what a move that reported ``error`` means, as ``deliver``."""
+        """Raises the error that a failed move means, for ``deliver``."""
         # Where it is not known to be absent it may have arrived.
         if not isinstance(error, FileExistsError) and is_inode(self._files, name, self._new, inode, unseen=True):
             raise PutUnknown(
@@ -85,14 +85,15 @@ class TmpWriter:
         raise error
 
     def sync_names(self) -> None:
-        """Makes the names in ``tmp`` last before a record of one does. Where directories do not wait for each other (btrfs) a
-        power cut would else leave the record alone, and a retry would take the message for delivered."""
+        """Makes the names in ``tmp`` durable before a record of one is. On a file system that does not order changes of
+        directories (btrfs), a power failure could otherwise leave only the record, and a retry would take the message for
+        delivered."""
         if not self._files.ordered(self._tmp):
             self._files.sync_dir(self._tmp)
 
     def settle(self, id: str, *, emptied: bool = False) -> None:
-        """Syncs ``new``; ``PutUnknown`` where that fails. ``emptied``: a file that came back in ``tmp`` after power loss
-        (btrfs) would be delivered again by the next put."""
+        """Syncs ``new``; raises ``PutUnknown`` if that fails. ``emptied`` also syncs ``tmp`` where the order of changes is not
+        kept (btrfs): a file that came back in ``tmp`` after power loss would be delivered again by the next put."""
         try:
             self._files.sync_dir(self._new)
             if emptied and not self._files.ordered(self._new):
@@ -101,7 +102,7 @@ class TmpWriter:
             raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._path) from error
 
     def discard(self, name: str) -> None:
-        """Takes it out of ``tmp``, as far as that is possible."""
+        """Removes the file from ``tmp``, as far as that is possible."""
         try:
             self._files.unlink(name, self._tmp)
         except OSError:
@@ -109,7 +110,7 @@ class TmpWriter:
 
 
 class SourceFailed(Exception):
-    """The file that a message is read from failed: nothing that the spool could advise on."""
+    """Reading the file with the content of a message failed, about which the spool has no advice."""
 
     def __init__(self, error: OSError) -> None:
         self.error = error
@@ -123,7 +124,7 @@ def _part(data: BinaryIO) -> bytes:
 
 
 def check_data(data: object) -> None:
-    """Raises ``TypeError`` for what is no ``Data``."""
+    """Raises ``TypeError`` unless the value is ``Data``."""
     if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
         hint = ": encode it, as in data.encode()" if isinstance(data, str) else ""
         raise TypeError(f"data: a message is bytes or a binary file, not {type(data).__name__}{hint}")

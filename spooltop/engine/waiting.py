@@ -1,7 +1,7 @@
-"""Waiting for something to appear in a directory: inotify(7), and bounded polling where it does not work.
+"""Waiting for a name to appear in a directory: inotify(7), and bounded polling if inotify does not work.
 
-An event is only a reason to look again. Network file systems give none for what other machines do, and an event can be lost, so
-no wait is longer than ``LONGEST``.
+An event is only a reason to check again. Network file systems send none for changes by other machines, and an event can be lost,
+so no wait is longer than ``LONGEST``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["LONGEST", "ArrivalWatch"]
 LONGEST = 2.0
 """Longest single wait, in seconds, with inotify."""
 _POLLED = 0.1
-"""Longest single wait, in seconds, without."""
+"""Longest single wait, in seconds, without inotify."""
 
 _IN_CREATE, _IN_MOVED_TO, _IN_ONLYDIR = 0x100, 0x80, 0x01000000
 
 
 class ArrivalWatch:
-    """Wakes when a name appears in a directory, or when ``wake`` is called. ``live`` is False where inotify is not to be had.
+    """Wakes up when a name appears in a directory, or when ``wake`` is called. ``live`` is False if inotify is not available.
 
     Several threads may wait: one of them polls and wakes all the others. The descriptors are closed by ``close``, or when no
     thread refers to the watch any more.
@@ -43,15 +43,15 @@ class ArrivalWatch:
         if self._inotify is not None:
             self._poll.register(self._inotify, select.POLLIN)
         self.wakes = 0
-        """How often ``wake`` was called."""
+        """Number of calls of ``wake``."""
         self.events = 0
-        """How often a wait ended because something may have appeared."""
+        """Number of waits that ended because something may have appeared."""
         self._turn = threading.Condition(threading.Lock())
         self._polled = False
 
     def wait(self, timeout: float, seen: int | None = None) -> None:
-        """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest. At once
-        where ``events`` is not ``seen`` any more: another thread was told of what came since the caller looked."""
+        """Returns when something may have appeared, and after ``timeout`` seconds (or the longest wait) at the latest. Returns at
+        once if ``events`` has changed from ``seen``: another thread has received an event since the caller's last check."""
         seconds = min(timeout, self.longest)
         with self._turn:
             seen = self.events if seen is None else seen
@@ -83,7 +83,7 @@ class ArrivalWatch:
         return tuple(fd for fd in (self._event, self._inotify) if fd is not None and fd >= 0)
 
     def drain(self) -> None:
-        """Takes the reasons away that have come, without waiting."""
+        """Consumes pending events without waiting."""
         self._read(self.fds)
 
     def _read(self, fds: Iterable[int]) -> None:
