@@ -17,7 +17,7 @@ from .arguments import check_seconds, check_text
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .closed import AfterClose, closed
-from .dirs import SpoolDirs
+from .dirs import OpenBoxes, SpoolDirs
 from .files import UNSUPPORTED, is_inode
 from .id_generator import IdGenerator
 from .mail import refuse_mail
@@ -28,18 +28,6 @@ from .set_aside import reject
 from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
 
 __all__ = ["Consumer"]
-
-
-class OpenBoxes:
-    """The descriptors that a consumer works on. Whatever uses one refers to this object meanwhile, and so keeps it open."""
-
-    __slots__ = ("cur", "dirs", "files", "new")
-
-    def __init__(self, dirs: SpoolDirs) -> None:
-        self.dirs = dirs
-        self.files = dirs.files
-        self.new = dirs.box(Box.NEW)
-        self.cur = dirs.box(Box.CUR)
 
 
 class Consumer:

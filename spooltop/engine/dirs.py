@@ -18,7 +18,7 @@ from .files import Files
 from .host import file_system
 from .small_files import read_small
 
-__all__ = ["FORMAT", "OWN", "SpoolDirs"]
+__all__ = ["FORMAT", "OWN", "OpenBoxes", "SpoolDirs"]
 
 OWN = ".spooltop"
 """The directory beside the boxes."""
@@ -232,3 +232,15 @@ class SpoolDirs:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+class OpenBoxes:
+    """The descriptors that a consumer works on. Whatever uses one refers to this object meanwhile, and so keeps it open."""
+
+    __slots__ = ("cur", "dirs", "files", "new")
+
+    def __init__(self, dirs: SpoolDirs) -> None:
+        self.dirs = dirs
+        self.files = dirs.files
+        self.new = dirs.box(Box.NEW)
+        self.cur = dirs.box(Box.CUR)

@@ -16,7 +16,6 @@ from ..journal.journal import Places, encode_moves, encode_uniform_moves
 from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
 from ..storage.location import Place, Ref
-from ..storage.metadata import known_of
 from .candidates import FORCEABLE
 from .packed_items import BOX, VERDICT, Batch, Refs
 from .rules import RULES
@@ -219,7 +218,7 @@ def _move_of(folders: Folders, modes: _Modes, item: Item) -> Move:
     to_box, to_folder = (target.box, target.folder) if target is not None else modes.target(ref.box)
     to_name = target.name if target is not None else "" if to_box is None else place.name
     mode = modes.usual(place.box, to_folder)
-    was = (known_of(folders, place) or None) if place.folder and to_box is not None else None
+    was = (folders.metadata_of(place) or None) if place.folder and to_box is not None else None
     elsewhere = item.warning if ref.box is not None and modes.requeues else ""
     if ref.meta:
         mode = mode._replace(meta=_open_json(ref.meta), elsewhere=elsewhere)

@@ -21,7 +21,7 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
 from ..storage.folders import Folders
 from ..storage.location import OPERATION, Place, Ref, kind_of, safe_name
-from ..storage.metadata import known_of, time_of
+from ..storage.metadata import time_of
 from ..storage.rows import aside_row
 from .packed_items import PackedItems
 from .rules import RULES, Destination, destination_of
@@ -46,7 +46,7 @@ def _aside_rows(dirs: SpoolDirs, box: Box, denied: list[str]) -> Iterator[tuple[
         if not OPERATION.match(entry.operation):
             continue
         place = Place(box, entry.name, entry.operation)
-        meta = known_of(folders, place)
+        meta = folders.metadata_of(place)
         at, reason = time_of(meta), meta.get("reason")
         since = at if at is not None else _changed_at(folders, place)
         yield aside_row(box, entry.operation, entry.name, since=since, reason=reason if isinstance(reason, str) else ""), meta

@@ -10,6 +10,7 @@ from spooltop.engine import set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box, Json
 
+from .location import Place
 from .metadata import plain_meta
 
 __all__ = ["Folder", "Folders", "drop_folder"]
@@ -67,6 +68,18 @@ class Folders:
                 raise FileNotFoundError(f"{box}/{folder}")
             found = self._aside[box, folder] = self._opened(fd)
         return found
+
+    def metadata_of(self, place: Place) -> dict[str, Json]:
+        """Reads the metadata of a message that was set aside: ``origin``, ``reason``, ``at``, ``who``, ``operation`` and
+        ``ended``, each a plain value of limited length. ``was`` holds the metadata that it had if it had been set aside before.
+        Empty where nothing can be read. Raises ``OSError`` only for a descriptor that cannot be closed.
+        """
+        try:
+            folder = self.of(place.box, place.folder)
+        except OSError:
+            return {}
+        own = set_aside.read_metadata(self.files, place.name, folder.fd)
+        return self.shared(place.box, place.folder) if own is None else plain_meta(own)
 
     def shared(self, box: Box, folder: str) -> dict[str, Json]:
         """``aside.read_shared`` by ``plain_meta``, what could be read once."""

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from spooltop.engine import set_aside
 from spooltop.model.numbers import finite
 from spooltop.model.vocabulary import Json
 
-from .location import Place
-
-if TYPE_CHECKING:
-    from .folders import Folders
-
-__all__ = ["known_of", "plain_meta", "time_of"]
+__all__ = ["plain_meta", "time_of"]
 
 _LATEST = float(1 << 36)
 """No clock shows more."""
@@ -22,20 +15,8 @@ _TOLD = 500
 """Characters of a reason that are kept."""
 
 
-def known_of(folders: Folders, place: Place) -> dict[str, Json]:
-    """``origin``, ``reason``, ``at``, ``who``, ``operation`` and ``ended``, each a plain value and cut short; empty where nothing
-    can be read. ``was``: the same of what lay beside it where it had been set aside before. Raises ``OSError`` only for a
-    descriptor that cannot be closed."""
-    try:
-        folder = folders.of(place.box, place.folder)
-    except OSError:
-        return {}
-    own = set_aside.read_metadata(folders.files, place.name, folder.fd)
-    return folders.shared(place.box, place.folder) if own is None else plain_meta(own)
-
-
 def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
-    """Extracts the fields that ``known_of`` returns from ``found``, which anybody may have written."""
+    """Extracts the fields that ``Folders.metadata_of`` returns from ``found``, which anybody may have written."""
     was = found.get("was")
     return {**_plain(found), "was": _plain(was)} if isinstance(was, dict) else _plain(found)
 
