@@ -42,7 +42,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     now = snapshot.taken_at
     rates = snapshot.rates
     counts = sight.counts
-    ids = {row.key: row.id for row in (*sight.claims, *sight.tmp, *sight.strange)}
+    ids = {row.key: row.id for row in (*sight.claims, *sight.tmp, *sight.irregular)}
     return {
         "schema": SCHEMA,
         "spool": escape(os.path.abspath(target)),

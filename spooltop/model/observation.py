@@ -360,8 +360,8 @@ class Sight:
     """All facts of one look.
 
     ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each. ``counts`` covers all judged
-    messages, ``judged_all`` is False if some were not judged. ``strange`` are rows in any box that are not plain messages (FIFOs,
-    names that are too long, two links).
+    messages, ``judged_all`` is False if some were not judged. ``irregular`` are rows in any box that are not plain messages
+    (FIFOs, names that are too long, two links).
     """
 
     target: str
@@ -377,7 +377,7 @@ class Sight:
     """Messages that were tried before, according to their names; ``tried_all`` is False if there may be more. Canaries are left
     out."""
     tried_all: bool = True
-    strange: tuple[Row, ...] = ()
+    irregular: tuple[Row, ...] = ()
     conflicts: tuple[Key, ...] = ()
     flow: Flow = field(default_factory=Flow)
     disk: Disk = field(default_factory=Disk)

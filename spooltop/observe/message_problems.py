@@ -161,7 +161,7 @@ def _odd(seen: RuleInput) -> Iterator[Problem]:
         # without a selection: a purge of "the conflict" would take both, and which is right only a person can say
         yield Problem("conflict", Severity.WARNING, f"{text}; both are kept", conflicts, view="claims")
     for box in Box:
-        rows = [row for row in seen.sight.strange if row.box is box]
+        rows = [row for row in seen.sight.irregular if row.box is box]
         if rows:
             what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "no plain messages"
             text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} things in {box} are no plain messages"

@@ -342,9 +342,9 @@ def test_a_lock_is_a_problem_only_past_its_limit() -> None:
 
 
 def test_two_messages_under_one_id_and_things_that_are_no_messages() -> None:
-    strange = Row(key="f", box=Box.NEW, id="f", name="f", note="a fifo, not a message")
+    irregular = Row(key="f", box=Box.NEW, id="f", name="f", note="a fifo, not a message")
     observer = Observer()
-    problems = observer.add(look(0, conflicts=("a",), strange=(strange,))).problems
+    problems = observer.add(look(0, conflicts=("a",), irregular=(irregular,))).problems
     assert [problem.text for problem in problems] == [
         "1 id stands for two messages; both are kept",
         "f in new: a fifo, not a message",
@@ -400,9 +400,9 @@ def test_no_name_gets_through_unescaped(name: str, command: str, verdict: Verdic
     lock = Lock(f"/s/{name}", "flock", (LockHolder(1, command, since=T0 - 900),), (LockHolder(2),), "stale", command)
     state = BoxState(Box.TMP, None, error=command)
     viewer = Viewer(command, 1)
-    sight = look(0, claims=rows[:1], strange=rows[:1], locks=(lock,), states=[state], who=viewer, disk=Disk("x", 0, GB))
+    sight = look(0, claims=rows[:1], irregular=rows[:1], locks=(lock,), states=[state], who=viewer, disk=Disk("x", 0, GB))
     observer = Observer()
-    for problem in observer.add(sight).problems + observer.add(look(1, claims=rows, strange=rows)).problems:
+    for problem in observer.add(sight).problems + observer.add(look(1, claims=rows, irregular=rows)).problems:
         assert problem.text.isprintable()
 
 

@@ -36,7 +36,7 @@ from .listing.listing import NameListing, RowListing, new_row
 from .listing.message import read_message, split_key
 from .listing.order import Order
 from .liveness.claim_liveness import Owners
-from .liveness.pid_liveness import ANY_HOST, Clockwork, Sureness, check_pids
+from .liveness.pid_liveness import ANY_HOST, BootClock, Certainty, check_pids
 from .liveness.processes import Processes
 from .liveness.tmp_liveness import TmpFiles
 from .liveness.users_of import who_has, who_has_path
@@ -100,10 +100,10 @@ class DirectoryReader:
         self._ear = Ear(self._path, self._changed, wanted=watch, clock=clock, monotonic=monotonic, source=source)
         self._began = 0.0
         self._due: float | None = None
-        self._clockwork = Clockwork(self._processes)
+        self._boot_clock = BootClock(self._processes)
         self._boxes = Boxes(clock, monotonic, least)
         self._ages = AgeCounter()
-        self._owners = Owners(self._processes, self._clockwork, at_most=judged_at_most, hosts=hosts)
+        self._owners = Owners(self._processes, self._boot_clock, at_most=judged_at_most, hosts=hosts)
         self._pids_here = check_pids(pids)
         self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
         self._asides = Asides(retention)
@@ -141,7 +141,7 @@ class DirectoryReader:
         progress = progress or Progress()
         now = self._clock()
         self._began = self._began or now
-        self._clockwork.look()
+        self._boot_clock.look()
         self._doing = "opening the directory"
         try:
             dirs, reopened = self._place.open()
@@ -156,7 +156,7 @@ class DirectoryReader:
         unseen = changes_unseen(mount)
         scans = self._boxes.scan(dirs, force=rescan or reopened or heard.restarted, unseen=unseen)
         self._scans = scans
-        sure = self._sureness(mount)
+        sure = self._certainty(mount)
         self._doing = "telling who holds what"
         self._judge(dirs, scans, sure, mount, progress)
         doubles = self._boxes.doubles(dirs, scans[Box.NEW])
@@ -178,7 +178,7 @@ class DirectoryReader:
             Box.CUR: state_of_cur(scans[Box.CUR], claims, whole=self._all_claims),
             **asides,
         }
-        strange = self._strange_rows(dirs, scans, doubles)
+        irregular = self._irregular_rows(dirs, scans, doubles)
         self._settle(scans, asides, doubles)
         consumers = self._living(dirs, sure)
         locks_had, locks_given_up = self._beside.locks_used(dirs)
@@ -195,7 +195,7 @@ class DirectoryReader:
             judged_all=self._all_claims and self._all_tmp,
             tried=() if self._layout == "mail" else tried_of(scans[Box.NEW].tried, self._claims),
             tried_all=scans[Box.NEW].tried_all and self._all_claims,
-            strange=strange,
+            irregular=irregular,
             conflicts=doubles.conflicts,
             flow=flow,
             disk=disk,
@@ -210,7 +210,7 @@ class DirectoryReader:
             who=who_am_i(capabilities, read_only=self._read_only, dirs=dirs),
             capabilities=capabilities,
             watch=self._ear.how(heard, mount, period=self._boxes.period, since=self._began),
-            clock_jumped=self._clockwork.jumped,
+            clock_jumped=self._boot_clock.jumped,
             generation=self._generation,
             writers_watched=self._writers is not None,
         )
@@ -251,11 +251,11 @@ class DirectoryReader:
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
         """Judges ``names`` of ``tmp`` or ``cur`` now, with what the looks before have seen, and looks at nothing else: name →
         (verdict, evidence). What has gone is left out. Raises ``Unreadable``."""
-        self._clockwork.look()
+        self._boot_clock.look()
         try:
             dirs, _ = self._place.open()
             mount = self._place.mount(dirs)
-            sure = self._sureness(mount)
+            sure = self._certainty(mount)
             if box is Box.CUR:
                 return self._owners.again(dirs, names, sure)
             device = mount.device if mount is not None else None
@@ -332,10 +332,12 @@ class DirectoryReader:
         except OSError as problem:  # it was taken away while we asked: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 
-    def _sureness(self, mount: Mount | None) -> Sureness:
-        return Sureness(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
+    def _certainty(self, mount: Mount | None) -> Certainty:
+        return Certainty(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
 
-    def _judge(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Sureness, mount: Mount | None, progress: Progress) -> None:
+    def _judge(
+        self, dirs: SpoolDirs, scans: dict[Box, BoxScan], sure: Certainty, mount: Mount | None, progress: Progress
+    ) -> None:
         cur, tmp = scans[Box.CUR], scans[Box.TMP]
         if self._layout == "mail":
             self._claims, self._all_claims = [], True
@@ -346,7 +348,7 @@ class DirectoryReader:
             dirs.tmp, tmp.names, len(tmp.names), sure, self._beside.table, device, progress
         )
 
-    def _living(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
+    def _living(self, dirs: SpoolDirs, sure: Certainty) -> int | None:
         if self._layout == "mail" or self._scans[Box.CUR].error:
             return None  # where claims cannot be seen nobody can tell who works
         at = self._monotonic()
@@ -365,14 +367,14 @@ class DirectoryReader:
         except OSError:
             return False
 
-    def _strange_rows(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], doubles: DuplicateIds) -> tuple[Row, ...]:
+    def _irregular_rows(self, dirs: SpoolDirs, scans: dict[Box, BoxScan], doubles: DuplicateIds) -> tuple[Row, ...]:
         rows: list[Row] = []
         if dirs.new is not None:
             look = self._stat(Box.NEW)
-            rows += [new_row(raw, found) for raw in scans[Box.NEW].strange if (found := look(raw)) is not None]
+            rows += [new_row(raw, found) for raw in scans[Box.NEW].irregular if (found := look(raw)) is not None]
         if self._layout != "mail":
-            rows += [*self._owners.strange, *(row for row in self._claims if row.note)]
-        rows += [*self._tmp_files.strange, *(row for row in self._tmp if row.note)]
+            rows += [*self._owners.irregular, *(row for row in self._claims if row.note)]
+        rows += [*self._tmp_files.irregular, *(row for row in self._tmp if row.note)]
         by_key = {row.key: row for row in rows}
         by_key.update((row.key, row) for row in doubles.linked)
         self._strange = tuple(by_key.values())
@@ -420,7 +422,7 @@ class DirectoryReader:
         return Sight(
             self._path, self._layout, now, False, boxes, judged_all=False, who=who_am_i(capabilities, read_only=why),
             capabilities=capabilities, disk=Disk(),
-            watch=Watch("scan", why, self._least, self._began), generation=self._generation, clock_jumped=self._clockwork.jumped,
+            watch=Watch("scan", why, self._least, self._began), generation=self._generation, clock_jumped=self._boot_clock.jumped,
         )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from spooltop.backends.directory.liveness.claim_liveness import Owners
-from spooltop.backends.directory.liveness.pid_liveness import Clockwork, Sureness, judge_pid
+from spooltop.backends.directory.liveness.pid_liveness import BootClock, Certainty, judge_pid
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Stopped
@@ -28,7 +28,7 @@ from spooltop.model.vocabulary import Verdict
 
 from .table import FakeProcesses
 
-SURE = Sureness(local=True, all_pids=True)
+SURE = Certainty(local=True, all_pids=True)
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
 BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
 
@@ -42,43 +42,43 @@ BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
         (True, AFTER, [AFTER], SURE, (DEAD, "pid 4242 lives, started after the claim")),
         (True, AFTER, [AFTER, BEFORE], SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
         (True, AFTER, None, SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, AFTER, [AFTER], Sureness(False, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, AFTER, [AFTER], Certainty(False, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
         (True, Process(4242, 900.0, zombie=True), [], SURE, (UNKNOWN, "pid 4242 has ended, its parent has not noticed")),
         (False, None, [], SURE, (DEAD, "gone")),
-        (False, None, [], Sureness(True, False), (UNKNOWN, "pid 4242 is gone here")),
-        (False, None, [], Sureness(False, True), (UNKNOWN, "pid 4242 is gone here")),
+        (False, None, [], Certainty(True, False), (UNKNOWN, "pid 4242 is gone here")),
+        (False, None, [], Certainty(False, True), (UNKNOWN, "pid 4242 is gone here")),
         (False, None, None, SURE, (UNKNOWN, "pid 4242 is gone here")),
         (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
         (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "gone")),
         (None, None, [], SURE, (UNKNOWN, "no process can have pid 4242")),
-        (False, None, None, Sureness(True, False, True), (DEAD, "gone; claims.pids is this-host")),
-        (False, None, None, Sureness(False, True, True), (DEAD, "gone; claims.pids is this-host")),
-        (False, None, None, Sureness(True, True, True), (DEAD, "gone; claims.pids is this-host")),  # hidepid
-        (False, None, [], Sureness(True, True, True), (DEAD, "gone")),
-        (False, None, [Process(77, 900.0)], Sureness(True, True, True),
+        (False, None, None, Certainty(True, False, True), (DEAD, "gone; claims.pids is this-host")),
+        (False, None, None, Certainty(False, True, True), (DEAD, "gone; claims.pids is this-host")),
+        (False, None, None, Certainty(True, True, True), (DEAD, "gone; claims.pids is this-host")),  # hidepid
+        (False, None, [], Certainty(True, True, True), (DEAD, "gone")),
+        (False, None, [Process(77, 900.0)], Certainty(True, True, True),
          (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
-        (True, BEFORE, None, Sureness(False, False, True), (ALIVE, "lives")),
-        (True, AFTER, None, Sureness(True, False, True),
+        (True, BEFORE, None, Certainty(False, False, True), (ALIVE, "lives")),
+        (True, AFTER, None, Certainty(True, False, True),
          (DEAD, "pid 4242 lives, started after the claim; claims.pids is this-host")),
-        (True, AFTER, None, Sureness(False, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, AFTER, [AFTER, BEFORE], Sureness(True, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (None, None, None, Sureness(True, False, True), (UNKNOWN, "no process can have pid 4242")),
+        (True, AFTER, None, Certainty(False, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], Certainty(True, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+        (None, None, None, Certainty(True, False, True), (UNKNOWN, "no process can have pid 4242")),
     ],
 )  # fmt: skip
 def test_verdict_of_a_pid(
-    there: bool | None, process: Process | None, namesakes: list[Process] | None, sure: Sureness, expected: tuple[Verdict, str]
+    there: bool | None, process: Process | None, namesakes: list[Process] | None, sure: Certainty, expected: tuple[Verdict, str]
 ) -> None:
     assert judge_pid(4242, there, process, namesakes, 1_000.0, sure) == expected
 
 
 @contextmanager
-def looking(path: Path, table: Processes) -> Iterator[tuple[Owners, SpoolDirs, Clockwork]]:
-    clockwork = Clockwork(table)
+def looking(path: Path, table: Processes) -> Iterator[tuple[Owners, SpoolDirs, BootClock]]:
+    boot_clock = BootClock(table)
     with SpoolDirs(path) as dirs:
-        yield Owners(table, clockwork), dirs, clockwork
+        yield Owners(table, boot_clock), dirs, boot_clock
 
 
-def look(owners: Owners, dirs: SpoolDirs, scan: int, sure: Sureness = SURE) -> list[Row]:
+def look(owners: Owners, dirs: SpoolDirs, scan: int, sure: Certainty = SURE) -> list[Row]:
     names = sorted(os.listdir(os.path.join(dirs.path, "cur")))
     rows, whole = owners.look(dirs, names, len(names), scan, sure)
     assert whole
@@ -129,11 +129,11 @@ def test_reused_pid_is_seen_to_be_another_process(spool: Path) -> None:
 def test_a_step_of_the_clock_makes_nobody_dead(spool: Path, step: float) -> None:
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(claim(spool, FOREIGN)).st_ctime - table.boot
-    with looking(spool, table) as (owners, dirs, clockwork):
+    with looking(spool, table) as (owners, dirs, boot_clock):
         assert look(owners, dirs, 1)[0].verdict is ALIVE
         table.offset += step
-        clockwork.look()
-        assert clockwork.jumped == pytest.approx(step)
+        boot_clock.look()
+        assert boot_clock.jumped == pytest.approx(step)
         assert look(owners, dirs, 2)[0].verdict is ALIVE
 
 
@@ -185,7 +185,7 @@ def test_strange_things_are_no_claims(spool: Path) -> None:
     os.mkfifo(spool / "cur" / "fifo:2,P1")
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
         assert look(owners, dirs, 1) == []
-        assert [row.note for row in owners.strange] == ["a fifo, not a message"]
+        assert [row.note for row in owners.irregular] == ["a fifo, not a message"]
 
 
 def presence(spool: Path, boot_id: str | None, **more: str) -> int:
@@ -228,7 +228,7 @@ def test_own_claim_from_before_the_restart(spool: Path, local: bool, verdict: Ve
     table = FakeProcesses()
     os.close(presence(spool, "another boot", machine_id=table.machine().machine_id))
     with looking(spool, table) as (owners, dirs, _):
-        assert look(owners, dirs, 1, Sureness(local, True))[0].verdict is verdict
+        assert look(owners, dirs, 1, Certainty(local, True))[0].verdict is verdict
 
 
 def test_a_free_lock_that_proves_nothing_is_asked_again(spool: Path) -> None:
@@ -278,7 +278,7 @@ def test_the_owner_of_a_claim_is_described(spool: Path) -> None:
     claim(spool, f"a:2,P{os.getpid()}")
     with SpoolDirs(spool) as dirs:
         processes = Processes()
-        owners = Owners(processes, Clockwork(processes))
+        owners = Owners(processes, BootClock(processes))
         (row,) = look(owners, dirs, 1)
     assert row.verdict is ALIVE and row.owner is not None
     assert (row.owner.pid, row.owner.user) == (os.getpid(), pwd.getpwuid(os.geteuid()).pw_name)
@@ -343,16 +343,16 @@ def test_a_look_that_was_stopped_on_the_way_is_made_anew_by_the_next(spool: Path
 def test_a_clock_set_back_while_watching_makes_nobody_dead(spool: Path) -> None:
     """By the clock of before, its owner was started after the claim."""
     table = FakeProcesses()
-    with looking(spool, table) as (owners, dirs, clockwork):
+    with looking(spool, table) as (owners, dirs, boot_clock):
         table.boot += 1_000
         table.offset -= 500
-        clockwork.look()
+        boot_clock.look()
         table.pids[4242] = Process(4242, table.boot + 100)
         path = claim(spool, FOREIGN)
         # The file system stamps by the clock of now: a second after its owner was started.
         table.boot = os.stat(path).st_ctime - 1_795_000_000.0 + 500
         table.pids[4242] = Process(4242, table.boot - 1)
-        assert clockwork.jumped == pytest.approx(-500)
+        assert boot_clock.jumped == pytest.approx(-500)
         assert look(owners, dirs, 1)[0].verdict is ALIVE
 
 

@@ -140,7 +140,7 @@ def test_hostile_names_are_all_shown_and_readable(spool: Path, opened: Opened) -
     rows = reader.listing(ListQuery(Box.NEW)).window(0, 100)
     assert sorted(os.fsencode(row.name) for row in rows) == sorted(HOSTILE)
     assert [reader.read(row.key, 300).data for row in rows] == [b"x" + os.fsencode(row.name) for row in rows]
-    assert [row.note for row in sight.strange] == ["its name is too long to be claimed"]
+    assert [row.note for row in sight.irregular] == ["its name is too long to be claimed"]
 
 
 def test_reading_is_bounded(spool: Path, opened: Opened) -> None:
@@ -248,7 +248,7 @@ def test_one_file_with_two_names_is_strange_and_no_conflict(spool: Path, opened:
     os.link(spool / "new" / "m", spool / "cur" / "m:2,P4242")
     sight = opened(spool).see()
     assert sight.conflicts == ()
-    assert {row.key: row.note for row in sight.strange} == {
+    assert {row.key: row.note for row in sight.irregular} == {
         ("new", "m"): "stands in cur as well", ("cur", "m:2,P4242"): "stands in new as well",
     }  # fmt: skip
 
@@ -438,7 +438,7 @@ def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Open
     sight = opened(spool, processes=FakeProcesses()).see()
     (claim,) = sight.claims
     assert (claim.verdict, claim.note) == (Verdict.DEAD, "has 2 names")
-    assert sorted(row.note for row in sight.strange) == ["stands in cur as well", "stands in new as well"]
+    assert sorted(row.note for row in sight.irregular) == ["stands in cur as well", "stands in new as well"]
     assert sight.conflicts == ()
 
 

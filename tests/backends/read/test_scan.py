@@ -69,7 +69,7 @@ def test_hostile_names_are_all_listed_and_dot_files_are_not(box: Path) -> None:
     os.close(fd)
     assert sorted(os.fsencode(name) for name in scan.names) == sorted(HOSTILE)
     assert scan.bytes == len(HOSTILE) and not scan.bytes_estimated
-    assert os.fsdecode(b"n" * 255) in scan.strange
+    assert os.fsdecode(b"n" * 255) in scan.irregular
 
 
 def test_oldest_is_by_the_time_in_the_name_else_by_mtime(box: Path) -> None:
@@ -92,7 +92,7 @@ def test_what_is_no_plain_file_is_strange_and_counted(box: Path) -> None:
     fd = opened(box)
     scan = scan_box(fd)
     os.close(fd)
-    assert sorted(scan.strange) == ["fifo", "folder", "link"] == sorted(scan.names)
+    assert sorted(scan.irregular) == ["fifo", "folder", "link"] == sorted(scan.names)
 
 
 def test_bytes_of_many_are_estimated(box: Path) -> None:
@@ -237,7 +237,7 @@ def test_listed_in_blocks_or_one_by_one_it_is_the_same(mixed: list[bytes], own: 
             os.close(fd)
             there = sorted(os.fsencode(name) for name in os.listdir(folder) if not name.startswith("."))
             assert sorted(map(os.fsencode, scan.names)) == there
-            assert "1795220919781490.directory" in scan.strange
+            assert "1795220919781490.directory" in scan.irregular
             if names is own:
                 first = names[0].partition(b",")[0]
                 assert scan.oldest_us == min(int(name[:16]) for name in own)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.liveness.pid_liveness import Sureness
+from spooltop.backends.directory.liveness.pid_liveness import Certainty
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.liveness.tmp_liveness import TmpFiles, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable, parse_locks
@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Verdict
 from .conftest import Opened
 from .table import FakeProcesses
 
-SURE = Sureness(local=True, all_pids=True)
+SURE = Certainty(local=True, all_pids=True)
 OURS = "1795220920443125.P4290R0123456789abcdef.here"
 THEIRS = "1795220920443125.4290.here"
 NO_LOCKS = LockTable({}, whole=True)
@@ -33,7 +33,7 @@ class Tmp:
         self.table = table
         self.files = TmpFiles(table)
 
-    def look(self, sure: Sureness = SURE, locks: LockTable = NO_LOCKS) -> list[Row]:
+    def look(self, sure: Certainty = SURE, locks: LockTable = NO_LOCKS) -> list[Row]:
         fd = os.open(self.folder, os.O_RDONLY)
         try:
             names = os.listdir(fd)
@@ -41,7 +41,7 @@ class Tmp:
         finally:
             os.close(fd)
 
-    def settled(self, sure: Sureness = SURE, locks: LockTable = NO_LOCKS) -> Row:
+    def settled(self, sure: Certainty = SURE, locks: LockTable = NO_LOCKS) -> Row:
         self.look(sure, locks)
         self.table.boot += 10
         (row,) = self.look(sure, locks)
@@ -214,8 +214,8 @@ def test_living_writer_that_has_it_not_open_is_unknown(tmp: Tmp) -> None:
     assert tmp.settled().verdict is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize("sure", [Sureness(False, True), Sureness(True, False)])
-def test_where_not_all_can_be_seen_it_is_unknown(tmp: Tmp, sure: Sureness) -> None:
+@pytest.mark.parametrize("sure", [Certainty(False, True), Certainty(True, False)])
+def test_where_not_all_can_be_seen_it_is_unknown(tmp: Tmp, sure: Certainty) -> None:
     (tmp.folder / OURS).touch()
     row = tmp.settled(sure)
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "pid 4290 is gone here")
@@ -243,4 +243,4 @@ def test_litter_is_strange(tmp: Tmp) -> None:
     (tmp.folder / "folder").mkdir()
     os.mkfifo(tmp.folder / "fifo")
     assert tmp.look() == []
-    assert sorted(row.note for row in tmp.files.strange) == ["a directory, not a message", "a fifo, not a message"]
+    assert sorted(row.note for row in tmp.files.irregular) == ["a directory, not a message", "a fifo, not a message"]

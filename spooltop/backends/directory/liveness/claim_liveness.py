@@ -25,7 +25,7 @@ from spooltop.model.vocabulary import Owner, Verdict
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders
 from .idle_claims import Idle
-from .pid_liveness import Clockwork, Sureness, judge_pid, later
+from .pid_liveness import BootClock, Certainty, judge_pid, later
 from .processes import Process, Processes
 
 __all__ = ["Owners"]
@@ -55,10 +55,10 @@ class Owners:
     """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
 
     def __init__(
-        self, processes: Processes, clockwork: Clockwork, *, at_most: int = 20_000, hosts: str = presence.ANY_MACHINE
+        self, processes: Processes, boot_clock: BootClock, *, at_most: int = 20_000, hosts: str = presence.ANY_MACHINE
     ) -> None:
         self._processes = processes
-        self._clockwork = clockwork
+        self._boot_clock = boot_clock
         self._at_most = at_most
         self._only_here = hosts == presence.THIS_MACHINE
         self._claims: dict[str, _Claim] = {}
@@ -69,25 +69,25 @@ class Owners:
         self._rows: list[Row] = []
         self._dead: set[str] = set()
         self._scan = -1
-        self.strange: tuple[Row, ...] = ()
+        self.irregular: tuple[Row, ...] = ()
         self.sentences: dict[str, str] = {}
         """Token → evidence as a sentence, for the detail."""
 
     def look(
-        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Sureness, progress: Progress | None = None
+        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Certainty, progress: Progress | None = None
     ) -> tuple[list[Row], bool]:
         """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them.
         Raises ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
         fd = dirs.cur
         if fd is None:
-            self._claims, self._rows, self._scan, self.strange = {}, [], -1, ()
+            self._claims, self._rows, self._scan, self.irregular = {}, [], -1, ()
             return [], True
         changed = scan != self._scan
         self._scan = -1  # until it is through: one that is stopped on the way is made anew
         if changed:
             progress.begin("claims found", count)
-            self._claims, self.strange = self._looked_up(fd, progress.each(names))
+            self._claims, self.irregular = self._looked_up(fd, progress.each(names))
         progress.begin("claims judged", len(self._claims))
         changed |= self._judge(dirs, fd, self._claims, sure, progress)
         self._scan = scan
@@ -98,7 +98,7 @@ class Owners:
             )
         return self._rows, count <= self._at_most
 
-    def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Sureness) -> dict[str, tuple[Verdict | None, str]]:
+    def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Certainty) -> dict[str, tuple[Verdict | None, str]]:
         """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
         fd = dirs.cur
         if fd is None:
@@ -107,7 +107,7 @@ class Owners:
         self._judge(dirs, fd, claims, sure, Progress())
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
-    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Sureness, progress: Progress) -> bool:
+    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Certainty, progress: Progress) -> bool:
         """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
@@ -123,7 +123,7 @@ class Owners:
                 verdict, evidence, owner, _, here = holders[name.token]
                 owner = replace(owner, pid=name.pid) if owner.pid is None else owner
             elif name.pid is not None:
-                known_at = self._clockwork.latest(claim.ctime, claim.seen)
+                known_at = self._boot_clock.latest(claim.ctime, claim.seen)
                 others = None if namesakes is None else namesakes.get(name.pid)
                 process = visible.get(name.pid)
                 verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, sure)
@@ -144,7 +144,7 @@ class Owners:
                 changed = True
         return changed
 
-    def alive(self, dirs: SpoolDirs, sure: Sureness) -> int | None:
+    def alive(self, dirs: SpoolDirs, sure: Certainty) -> int | None:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
         cannot be read."""
         try:
@@ -170,7 +170,7 @@ class Owners:
         the same pid may have claimed the same id anew."""
         now = self._processes.boottime()
         kept: dict[str, _Claim] = {}
-        strange: list[Row] = []
+        irregular: list[Row] = []
         for raw in names:
             if len(kept) >= self._at_most:
                 break
@@ -190,13 +190,13 @@ class Owners:
             if stat.S_ISREG(found.st_mode):
                 kept[raw] = _Claim(name, found.st_ino, found.st_ctime, now, row)
             else:
-                strange.append(row)
-        return kept, tuple(strange)
+                irregular.append(row)
+        return kept, tuple(irregular)
 
-    def _vantage(self, sure: Sureness) -> presence.Vantage:
+    def _vantage(self, sure: Certainty) -> presence.Vantage:
         return presence.Vantage(self._processes.machine(), sure.local, self._only_here)
 
-    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], sure: Sureness) -> dict[str, _Holder]:
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], sure: Certainty) -> dict[str, _Holder]:
         vantage = self._vantage(sure)
         here_is = vantage.machine
         holders: dict[str, _Holder] = {}
@@ -227,7 +227,7 @@ class Owners:
         return holders
 
     def _namesakes(
-        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], sure: Sureness
+        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], sure: Certainty
     ) -> dict[int, list[Process]] | None:
         """Asks for all processes only where the answer can change a verdict: it costs a read of every ``status`` there is."""
         if not (sure.local and sure.all_pids):
@@ -235,7 +235,7 @@ class Owners:
         asked = {pid for pid, taken in there.items() if taken is False}
         for claim in claims:
             process = visible.get(claim.name.pid) if claim.name.pid is not None and claim.name.token is None else None
-            if process is not None and later(process, self._clockwork.latest(claim.ctime, claim.seen)):
+            if process is not None and later(process, self._boot_clock.latest(claim.ctime, claim.seen)):
                 asked.add(process.pid)
         return self._processes.namesakes(asked) if asked else {}
 

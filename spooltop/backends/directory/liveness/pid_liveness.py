@@ -12,7 +12,7 @@ from spooltop.model.vocabulary import Verdict
 
 from .processes import Process, Processes
 
-__all__ = ["ANY_HOST", "THIS_HOST", "Clockwork", "Sureness", "check_pids", "judge_pid", "later"]
+__all__ = ["ANY_HOST", "THIS_HOST", "BootClock", "Certainty", "check_pids", "judge_pid", "later"]
 
 ANY_HOST, THIS_HOST = "any", "this-host"
 """Values of the setting ``claims.pids``: where the holders run that name only a pid."""
@@ -22,7 +22,7 @@ MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sureness:
+class Certainty:
     """Conditions for conclusions about pids. ``local``: only this machine mounts the file system. ``all_pids``: this is the first
     pid namespace. ``pids_here``: the user vouches that all pids are those of processes of this pid namespace
     (``claims.pids``)."""
@@ -33,13 +33,13 @@ class Sureness:
 
 
 def check_pids(pids: str) -> bool:
-    """``Sureness.pids_here`` for ``pids``, a value of ``claims.pids``. Raises ``UsageError`` for any other."""
+    """``Certainty.pids_here`` for ``pids``, a value of ``claims.pids``. Raises ``UsageError`` for any other."""
     if pids not in (ANY_HOST, THIS_HOST):
         raise UsageError(f"claims.pids: {escape(pids)!r} is neither {ANY_HOST} nor {THIS_HOST}")
     return pids == THIS_HOST
 
 
-class Clockwork:
+class BootClock:
     """Ties file times to CLOCK_BOOTTIME. Only what happened while watching can be tied: how the wall clock was set before that
     is not known."""
 
@@ -64,7 +64,7 @@ class Clockwork:
 
 
 def judge_pid(
-    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Sureness
+    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Certainty
 ) -> tuple[Verdict, str]:
     """Judges whether the holder of a claim that names only a pid is alive. Pure.
 

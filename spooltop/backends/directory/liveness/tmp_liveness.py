@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from ..locks.lock_files import Device, LockTable, device_of
 from ..storage.rows import kind_of_file
-from .pid_liveness import Sureness
+from .pid_liveness import Certainty
 from .processes import Descriptor, Descriptors, Process, Processes
 
 __all__ = ["TmpFiles", "Writer", "writer_of"]
@@ -69,7 +69,7 @@ class TmpFiles:
         self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
             float("-inf"), frozenset(), Descriptors({}, False),
         )  # fmt: skip
-        self.strange: tuple[Row, ...] = ()
+        self.irregular: tuple[Row, ...] = ()
         self.bytes = 0
 
     def look(
@@ -77,7 +77,7 @@ class TmpFiles:
         fd: int | None,
         names: Iterable[str],
         count: int,
-        sure: Sureness,
+        sure: Certainty,
         table: Callable[[], LockTable],
         device: Device | None,
         progress: Progress | None = None,
@@ -86,13 +86,13 @@ class TmpFiles:
         ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
         if fd is None:
-            self._files, self.strange, self.bytes = {}, (), 0
+            self._files, self.irregular, self.bytes = {}, (), 0
             return [], True
         now = self._processes.boottime()
         progress.begin("files in tmp found", count)
-        files, found, strange = self._looked_up(fd, progress.each(names), now)
+        files, found, irregular = self._looked_up(fd, progress.each(names), now)
         self._files = files
-        self.strange = tuple(strange)
+        self.irregular = tuple(irregular)
         self.bytes = sum(file.size for file in files.values())
         if files:
             progress.begin("files in tmp judged", len(files))
@@ -101,7 +101,7 @@ class TmpFiles:
         return rows, count <= self._at_most
 
     def again(
-        self, fd: int | None, names: Iterable[str], sure: Sureness, table: Callable[[], LockTable], device: Device | None
+        self, fd: int | None, names: Iterable[str], sure: Certainty, table: Callable[[], LockTable], device: Device | None
     ) -> dict[str, tuple[Verdict | None, str]]:
         """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
         if fd is None:
@@ -119,7 +119,7 @@ class TmpFiles:
         """The files among ``names`` as they are now, and what are no plain ones."""
         files: dict[tuple[str, int], _File] = {}
         found: dict[tuple[str, int], os.stat_result] = {}
-        strange: list[Row] = []
+        irregular: list[Row] = []
         for raw in names:
             if len(files) >= self._at_most:
                 break
@@ -128,7 +128,7 @@ class TmpFiles:
             except OSError:
                 continue  # moved to new meanwhile, as it should be
             if not stat.S_ISREG(status.st_mode):
-                strange.append(replace(_row(raw, status), note=kind_of_file(status)))
+                irregular.append(replace(_row(raw, status), note=kind_of_file(status)))
                 continue
             key = (raw, status.st_ino)
             old = self._files.get(key)
@@ -140,7 +140,7 @@ class TmpFiles:
                 file = old
                 file.grew = file.grew and now - file.still_since < 2 * _SETTLED
             files[key], found[key] = file, status
-        return files, found, strange
+        return files, found, irregular
 
     def _judge(
         self,
@@ -148,7 +148,7 @@ class TmpFiles:
         files: dict[tuple[str, int], _File],
         found: dict[tuple[str, int], os.stat_result],
         now: float,
-        sure: Sureness,
+        sure: Certainty,
         table: LockTable,
         device: Device | None,
         progress: Progress,
@@ -195,7 +195,7 @@ class TmpFiles:
         open_in: tuple[Descriptor, ...],
         all_seen: bool,
         now: float,
-        sure: Sureness,
+        sure: Certainty,
         locks_whole: bool,
         taken: Callable[[int], bool],
     ) -> tuple[Verdict, str, Owner]:

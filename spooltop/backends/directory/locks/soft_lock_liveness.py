@@ -7,7 +7,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import Verdict
 
-from ..liveness.pid_liveness import Sureness, judge_pid
+from ..liveness.pid_liveness import Certainty, judge_pid
 from ..liveness.processes import Processes
 from ..storage.filesystem import is_local, mount_of
 from .soft_locks import Marker, read_directory, read_marker
@@ -30,7 +30,7 @@ class Judge:
         if key in self._gone:
             return Verdict.DEAD, "gone"
         there = self.processes.exists(pid)
-        sure = Sureness(local, self.processes.in_first_namespace())
+        sure = Certainty(local, self.processes.in_first_namespace())
         found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
         process = self.processes.process(pid) if there else None
         now = self.processes.boottime()  # it stands there now: who was started before may have taken it

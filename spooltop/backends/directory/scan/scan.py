@@ -17,7 +17,7 @@ from .packed_names import PackedNames
 
 __all__ = ["BoxScan", "Generation", "generation_of", "quick_enqueued_us", "scan_box"]
 
-_STRANGE_AT_MOST = 1_000
+_IRREGULAR_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
@@ -36,7 +36,7 @@ Generation = tuple[int, int, int]
 class BoxScan:
     """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic clock.
 
-    ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``strange`` are names that are not
+    ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
     regular files or are too long for the suffix of a claim; ``doubles`` are names whose id was also in the other box; ``tried``
     are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is False where
     the directory changed during the scan, ``complete`` is False where the listing broke off.
@@ -45,7 +45,7 @@ class BoxScan:
     names: PackedNames = field(default_factory=PackedNames)
     oldest_us: int | None = None
     oldest_name: str | None = None
-    strange: tuple[str, ...] = ()
+    irregular: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     tried_all: bool = True
@@ -118,7 +118,7 @@ def scan_box(
         untimed.update(tally.kept)
     oldest, oldest_name = tally.oldest()
     return BoxScan(
-        packed, oldest, oldest_name, tuple(tally.strange), tuple(tally.doubles), tuple(tally.tried[:_TRIED_AT_MOST]),
+        packed, oldest, oldest_name, tuple(tally.irregular), tuple(tally.doubles), tuple(tally.tried[:_TRIED_AT_MOST]),
         len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
         time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
@@ -129,7 +129,7 @@ class _Tally:
 
     def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
         self.names = PackedNames()
-        self.strange: list[str] = []
+        self.irregular: list[str] = []
         self.doubles: list[str] = []
         self.tried: list[str] = []
         self.kept: dict[str, int] = {}
@@ -174,11 +174,11 @@ class _Tally:
         if kind == getdents.UNKNOWN:
             kind = _kind(own, name)
         if kind != getdents.REGULAR:
-            if len(self.strange) < _STRANGE_AT_MOST:
-                self.strange.append(name)
+            if len(self.irregular) < _IRREGULAR_AT_MOST:
+                self.irregular.append(name)
             return
-        if len(raw) > _ROOMY and not names.claimable(name) and len(self.strange) < _STRANGE_AT_MOST:
-            self.strange.append(name)
+        if len(raw) > _ROOMY and not names.claimable(name) and len(self.irregular) < _IRREGULAR_AT_MOST:
+            self.irregular.append(name)
         if raw[16:17] == b"." and raw[:16].isdigit():
             self._first = min(self._first, raw)  # the usual form: as text it sorts as the number does
             return
