@@ -251,7 +251,7 @@ class Worker:
         now = self.tick()
         for job in self._running:
             if job.has_ended():
-                continue  # by itself, before it was told to
+                continue  # ended by itself, before it was asked to
             if not job.ended_by and self._stops > 1:
                 self._end(job, "ended by a second signal", now)
             elif job.deadline is not None and now >= job.deadline:

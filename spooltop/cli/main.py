@@ -59,7 +59,7 @@ def run(
         terminal.error(str(_in_words(error)))
         return Unreadable.exit_code
     except ImportError as error:
-        # A library that cannot be opened for want of descriptors is told of by no errno, only by the system's words for it.
+        # If a library cannot be opened for lack of descriptors there is no errno, only the text of the system's message.
         if (words_of := os.strerror(errno.EMFILE)) not in str(error):
             return _unexpected(error, terminal)
         _debug(terminal)

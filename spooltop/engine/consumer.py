@@ -142,7 +142,7 @@ class Consumer:
                 except OSError as error:
                     if not self._claimed_after(error, name, claimed):
                         continue
-                if self._hold is not hold:  # a signal handler closed it meanwhile: nobody could tell that this holder lives
+                if self._hold is not hold:  # a signal handler closed it meanwhile: this holder would not be seen as alive
                     files.move(claimed, cur, name, new)
                     raise closed(self._path)
                 return self._begin(name, claimed, hold, keep)
@@ -174,7 +174,7 @@ class Consumer:
                 self.backlog.add(name)
                 continue
             except OSError:
-                continue  # not to be told yet
+                continue  # still unknown
             del self._unsure[claimed]
             return name, claimed
         return None
@@ -397,7 +397,7 @@ class Consumer:
         try:
             self.release(claim, 0)
         except (ClaimLost, SpooltopError, OSError):
-            self._forget(claim)  # it stays in cur and shows there; a finaliser has nobody to tell
+            self._forget(claim)  # it stays in cur and is visible there; a finaliser cannot report it
 
     def check(self, claim: Claim) -> None:
         if claim.done:

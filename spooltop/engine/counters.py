@@ -159,7 +159,7 @@ def _sum_up(files: Files, fd: int) -> None:
     for count in counts:
         minute = count.at - count.at % 60 if count.at > newest - _HOUR else 0.0
         sums[minute, count.what, count.of] = sums.get((minute, count.what, count.of), 0) + count.n
-    if len(sums) > MAX // 200:  # as many sources as messages: told apart they are of no use
+    if len(sums) > MAX // 200:  # as many sources as messages: counts by source are useless then
         merged: dict[tuple[float, str, str], int] = {}
         for (minute, what, _), n in sums.items():
             merged[minute, what, ""] = merged.get((minute, what, ""), 0) + n

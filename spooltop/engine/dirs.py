@@ -141,12 +141,13 @@ class SpoolDirs:
             if stat.S_ISREG(there.st_mode) and there.st_nlink == 1:  # a second name may be a backup, or somebody else's file
                 publish(files, own, "format", FORMAT, there)
         except OSError:
-            # A full disk, or somebody else's directory. Names tell for themselves what is in them, so that the number can wait
-            # for the next one who changes something, and acks and the emptying of the trash go on.
+            # A full disk, or somebody else's directory. Names are readable without the number, so that the next process which
+            # changes something can write it, and acks and the emptying of the trash go on.
             return
 
     def forget(self, *parts: str) -> None:
-        """Closes what ``private_dir`` keeps for ``parts``: directories that come and go, as those of operations."""
+        """Closes the descriptor that ``private_dir`` keeps for ``parts``, for directories that come and go, as those of
+        operations do."""
         fd = self._own.pop(parts, None)
         if fd is not None:
             self.files.close(fd)

@@ -155,7 +155,7 @@ class Files:
         data = os.pread(fd, size, 0)
         if len(data) == size:
             return data
-        # A short read is not the end of the file: before a bad block there is one too, and the next one tells.
+        # A short read is not the end of the file: it also occurs before a bad block, and the next read shows which.
         parts, at = [data], len(data)
         while at < size and (part := os.pread(fd, size - at, at)):
             parts.append(part)

@@ -84,7 +84,7 @@ def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathL
         finally:
             files.close(fd)
     except OSError as error:
-        files.move(mine, folder, name, folder)  # raises where a new one has come meanwhile: then both stand
+        files.move(mine, folder, name, folder)  # raises if a new file has come meanwhile: then both exist
         if error.errno in (errno.EINVAL, errno.ELOOP, errno.ESPIPE, errno.EISDIR):
             raise Unreadable("not a regular file", path=path) from None
         raise
@@ -165,7 +165,7 @@ def _soft(said: bytes) -> bool:
     if not lines[0].strip().isdigit():
         return False
     if len(lines) > 1 and lines[1].strip() and lines[1].strip() != os.fsencode(this_machine().host):
-        return True  # on another machine: nobody here can tell
+        return True  # on another machine: cannot be checked from here
     try:
         os.kill(int(lines[0]), 0)
     except ProcessLookupError:

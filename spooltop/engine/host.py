@@ -87,7 +87,7 @@ def flock_holders(fd: int) -> list[int]:
     except OSError:
         return []
     same = [line for line in lines if len(line) > 5 and line[5].rpartition(":")[2] == str(found.st_ino)]
-    here = [line for line in same if line[5] == where] or same  # btrfs tells the device of another layer
+    here = [line for line in same if line[5] == where] or same  # btrfs reports the device of another layer
     return [int(line[4]) for line in here if line[4].isdecimal() and int(line[4]) > 0]
 
 

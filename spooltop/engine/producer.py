@@ -177,7 +177,7 @@ class Producer:
                         return self._finish(known, source, durable)
             except OSError:
                 if self._recorded(key, name):
-                    raise  # the record stands, so the file stays too: a retry finishes the move
+                    raise  # the record exists, so the file stays too: a retry completes the move
                 self._writer.discard(name)
                 raise
         try:

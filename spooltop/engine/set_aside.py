@@ -121,7 +121,7 @@ def reject(
     set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
     if durable:
         target = folder(dirs, Box.REJECTED, operation)
-        assert target is not None  # the message lies in it
+        assert target is not None  # the message is in it
         dirs.files.sync_dir(target)
         dirs.files.sync_dir(dirs.box(Box.CUR))
 

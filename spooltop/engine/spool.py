@@ -533,7 +533,7 @@ def _opened_again(kind: type[Spool], path: str, options: dict[str, Any]) -> Spoo
 
 
 def _log_error(claim: Claim, error: Exception) -> None:
-    import logging  # only where there is something to tell
+    import logging  # imported only if there is something to log
 
     logging.getLogger("spooltop.engine").error("message %r failed, attempt %d", claim.id, claim.attempt, exc_info=error)
 

@@ -37,6 +37,6 @@ class BaseTicketQueue(abc.ABC):
 
 def log(what: str) -> None:
     """Warns of an eviction, or of an error that is not raised (logger ``spooltop.tickets``)."""
-    import logging  # only where there is something to tell
+    import logging  # imported only if there is something to log
 
     logging.getLogger("spooltop.tickets").warning("%s", what)

@@ -66,7 +66,7 @@ class FileTicketQueue(BaseTicketQueue):
                 with self._counting() as (folder, seq):
                     ticket = self._next(folder, seq)
                     member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
-                    # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one stands.
+                    # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one exists.
                     write_new(files, folder, member, repr(self._clock()).encode(), None, durable=False)
                     return ticket, member
             except FileNotFoundError:
@@ -164,7 +164,7 @@ class FileTicketQueue(BaseTicketQueue):
         try:
             os.utime(tickets[1].name, (self._clock(), self._clock()), dir_fd=folder, follow_symlinks=False)
         except OSError:
-            return  # it left, or belongs to another user: its file tells when it came, as before
+            return  # it left, or belongs to another user: its file keeps the time of its arrival
 
     def _unlink(self, name: str, folder: int) -> None:
         try:

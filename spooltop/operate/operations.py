@@ -76,7 +76,7 @@ class Operations:
         self._operator = operator
         self._target = target
         self._path = os.path.abspath(target)
-        """Absolute path for commands, which may be typed anywhere."""
+        """Absolute path for commands, which may be typed in any directory."""
         self._clock = clock
         self._who = who
         self._new_operation = new_operation
@@ -348,7 +348,7 @@ class Operations:
         try:
             self._write(head, after_line(head, ()), {str(outcome): 0 for outcome in Outcome})
         except SpooltopError:
-            return  # most likely it ended for the same reason, and that is told
+            return  # most likely it ended for the same reason, which is reported
 
     def _write(
         self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True

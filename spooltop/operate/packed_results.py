@@ -19,7 +19,7 @@ class PackedResults(Chunked[ItemResult]):
         super().__init__()
         self.outcomes: Counter[Outcome] = Counter()
         self.reasons: Counter[str] = Counter()
-        """Remarks on done items, with their number."""
+        """Remarks on items that are done, with the number of items for each."""
 
     def observe(self, more: Sequence[ItemResult]) -> None:
         _, _, outcomes, reasons, _ = columns_of_results(more)

@@ -55,7 +55,7 @@ class Splash:
         self._columns = columns
         self._lock = _thread.allocate_lock()
         self.counted: int | None = None
-        """How many names stand in ``new``, once that is known."""
+        """Number of names in ``new``; None until it is known."""
 
     @classmethod
     def show(
@@ -66,9 +66,9 @@ class Splash:
         try:
             if not all(os.isatty(fd) for fd in fds) or (called := wanted(words, environ, ask)) is None:
                 return cls()
-            splash = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: nobody told the terminal its size
+            splash = cls(fds[2], called, os.get_terminal_size(fds[2]).columns or 80)  # 0: the terminal does not know its size
         except OSError:
-            return cls()  # a terminal that cannot be written to is told of by whoever needs it
+            return cls()  # the code that needs the terminal reports that it cannot be written
         try:
             _write(fds[2], _ENTER + splash._line())
             if words[:1] != ["demo"]:

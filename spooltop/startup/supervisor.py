@@ -85,7 +85,7 @@ def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str,
             if not may_hang(target, file.read()):
                 return None
     except OSError:
-        return None  # nobody tells what lies where
+        return None  # the mounts are unknown
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, _heard())

@@ -81,7 +81,7 @@ def sweep(parent: str | None = None) -> list[str]:
     try:
         folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return []  # it may be one that can be written and not listed: what lies there cannot be known
+        return []  # the directory may be writable but not listable: its content is unknown
     try:
         return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, folder)]
     finally:
