@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from . import query
 from .row import Row
+from .text import escape
 from .vocabulary import Box, Key, Verdict
 
 __all__ = ["Selection"]
@@ -82,11 +83,11 @@ class Selection:
         if self.box is not None:
             out += ["--box", str(self.box)]
         if self.source is not None:
-            out += ["--source", self.source]
+            out += ["--source", escape(self.source)]
         if self.verdict is not None:
             out += ["--verdict", str(self.verdict)]
         if self.older_than is not None:
-            out += ["--older-than", f"{self.older_than:g}s"]
+            out += ["--older-than", f"{self.older_than:.12g}s"]
         if self.filter:
             out += ["--filter", self.filter]
         if self.everything:

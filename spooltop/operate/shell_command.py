@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spooltop.model.plan import Item, Plan, boxes_of, item_columns
 from spooltop.model.selection import Selection
@@ -54,14 +55,7 @@ def shell_lines(plan: Plan) -> list[str]:
 
 def _ls_words(plan: Plan) -> list[str]:
     """Words of the command that lists the messages of the plan's selection."""
-    chosen = plan.selection
-    words = ["spooltop", "ls", plan.command[2]]
-    words += ["--box", str(chosen.box)] if chosen.box is not None else []
-    words += ["--source", escape(chosen.source)] if chosen.source is not None else []
-    words += ["--older-than", f"{chosen.older_than:.12g}"] if chosen.older_than is not None else []
-    words += ["--verdict", str(chosen.verdict)] if chosen.verdict is not None else []
-    words += ["--filter", chosen.filter] if chosen.filter else []
-    return [*words, "--json"]
+    return ["spooltop", "ls", plan.command[2], *replace(plan.selection, everything=False).words(), "--json"]
 
 
 def command_words(
