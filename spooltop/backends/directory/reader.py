@@ -136,8 +136,8 @@ class DirectoryReader:
         return target.kind, read_only or target.read_only
 
     def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Sight:
-        """As ``model.kind.Reader``; where ``progress`` is given, it raises ``Stopped`` between two things, and the next look
-        finds all as if this one had not been."""
+        """Implements ``model.protocols.Reader``. If ``progress`` is given, it raises ``Stopped`` between two steps, and the next
+        look finds everything as if this one had not been made."""
         progress = progress or Progress()
         now = self._clock()
         self._began = self._began or now
@@ -297,7 +297,7 @@ class DirectoryReader:
 
     @property
     def last_claim_at(self) -> float | None:
-        """When the last claim was made, as far as that was seen, epoch seconds. May be asked from any thread."""
+        """Time of the last claim that was observed, epoch seconds. May be called from any thread."""
         return self._traffic.last_claim_at
 
     def current_step(self) -> str:
@@ -412,7 +412,7 @@ class DirectoryReader:
         return self._stat(Box.NEW)(raw) is not None
 
     def _blind(self, now: float, problem: OSError) -> Sight:
-        """Nothing can be seen: the directory itself is gone or closed to this user."""
+        """Returns an observation of nothing: the directory itself is gone or closed to this user."""
         why = f"{self._path} is missing" if isinstance(problem, FileNotFoundError) else str(problem.strerror)
         boxes = {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE}
         self._scans, self._claims, self._tmp, self._strange = {}, [], [], ()

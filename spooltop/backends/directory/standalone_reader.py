@@ -133,8 +133,8 @@ class LoneReader:
         return Capabilities(refusals)
 
     def _closed(self, locks: Sequence[Lock]) -> str | None:
-        """Why this user can take no lock away and put none back; None where one may lie in a directory that is open. Of each it
-        is asked again, on its own."""
+        """Returns why this user can neither remove a lock nor put one back; None where a lock may be in a directory that is open.
+        Each lock is checked again, on its own."""
         path, own = os.path.normpath(self._path), folder_closed(self._root, "the directory", self._path)
         if own is None or all(path in (os.path.normpath(lock.path), os.path.dirname(lock.path)) for lock in locks):
             return own

@@ -160,8 +160,8 @@ class RedisTickets:
         return Lock(path, "redis", (holder,), tuple(parties), "blocked" if waiting > 0 else "held", evidence)
 
     def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:
-        """When it came or became the head, epoch seconds. Where only another clock tells that, when it was first seen, but at
-        that look itself None."""
+        """Returns when the ticket was taken or became the head, epoch seconds. Where only another clock tells that, it is the
+        time of the first look that saw the ticket, and None at that look itself."""
         ticket = parse_redis_ticket(member)
         came = 0 if ticket is None else ticket.at_ms or 0
         told = head_since if isinstance(head_since, bytes) else b""
@@ -200,7 +200,7 @@ def _endpoint(parts: SplitResult) -> Endpoint:
 
 
 def _tls(given: dict[str, str]) -> ssl.SSLContext:
-    """By the options that redis-py takes in a URL too. Raises ``OSError`` for a file that is none."""
+    """Makes the context from the options that redis-py takes in a URL too. Raises ``OSError`` for a file that cannot be loaded."""
     context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
     if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
         context.check_hostname = False

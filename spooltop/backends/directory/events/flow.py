@@ -259,7 +259,7 @@ class FlowCounter:
         return remembered if name.claimed_us is None else name.claimed_us / 1e6
 
     def begin(self, now: float) -> Flow:
-        """Nothing is measured yet; the next ``take`` counts from the first ``begin``."""
+        """Returns an unmeasured flow; the next ``take`` counts from the first ``begin``."""
         self._since = now if self._since is None else self._since
         return Flow(self._since, now, exact=False)
 

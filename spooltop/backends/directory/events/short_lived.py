@@ -47,7 +47,7 @@ class Through:
         return ((id, one[0]) for id, one in self.found.items() if not one[5])
 
     def take_out(self, id: str) -> tuple[Name, Name]:
-        """It counts as one of these no longer; its names in ``new`` and in ``cur``."""
+        """Removes a message from these and returns its names in ``new`` and in ``cur``."""
         base, _, _, _, tail, _ = self.found.pop(id)
         return grammar.parse(base, claimed=False), grammar.parse(base + tail, claimed=True)
 

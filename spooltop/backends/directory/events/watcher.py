@@ -84,7 +84,7 @@ def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Chang
 
 
 def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes]:
-    """Through watchfiles, not recursive, without a filter, never polling."""
+    """Watches through watchfiles: not recursive, without a filter, never polling."""
     from watchfiles import watch
 
     logging.getLogger("watchfiles").setLevel(logging.WARNING)

@@ -64,7 +64,7 @@ def new_row(raw: str, found: os.stat_result | None) -> Row:
 
 
 def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
-    """When it came into ``new``: its put, and for what was in work before, its last move (ctime)."""
+    """Returns when the message came into ``new``: its put, or its last move (ctime) if it was in work before."""
     if name.attempts and found is not None:
         return found.st_ctime
     return put_at

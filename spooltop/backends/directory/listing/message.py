@@ -35,7 +35,8 @@ def split_key(key: Key) -> tuple[Box, str, str]:
 
 
 def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentence: Callable[[str], str]) -> Payload:
-    """At most ``limit`` bytes from the beginning. Raises ``Unreadable`` where it is gone, no plain file, or may not be read."""
+    """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` where it is gone, not a regular file, or may not be
+    read."""
     box, operation, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     folder = -1

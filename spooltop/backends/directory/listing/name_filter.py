@@ -84,7 +84,7 @@ class NameTest:
 
     @classmethod
     def of(cls, query: ListQuery, now: float, row: Callable[[str], Row]) -> NameTest | None:
-        """None where the names are not enough."""
+        """Makes the test of a query; None where the names are not enough."""
         wanted = filters.parse(query.filter).by_name if query.filter else filters.ByName()
         chosen = query.selection
         if query.box is not Box.NEW or wanted is None or (chosen is not None and (chosen.named or chosen.filter)):

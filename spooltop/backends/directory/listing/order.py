@@ -22,7 +22,8 @@ _SORTED_AT_MOST = 100_000
 _PIECE = 16_384
 _TEXTS_AT_ONCE = 262_144
 _TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
-"""Captures the time at the front of each name of a chunk, in the form that ``scan.quick_enqueued_us`` tries first."""
+"""Captures the time at the front of each name of a chunk, in the form that ``scan.quick_enqueued_us`` tries first; else
+nothing."""
 
 
 class Order(NamedTuple):
@@ -110,7 +111,7 @@ def _grouped(
     column: str, names: PackedNames, mask: bytearray | None, values: Values, cancelled: Callable[[], bool],
     told: Callable[[float], None],
 ) -> Order | None:
-    """By what few values stand in: each has its places, and the values alone are put in order."""
+    """Orders by a column that has few values: each value has its places, and only the values are sorted."""
     groups: dict[Any, array[int]] = {}
     per_form = PerForm(lambda raw: values.of(column, raw))
     for start, chunk, taken in _chunks(names, mask):

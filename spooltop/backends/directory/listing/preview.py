@@ -35,7 +35,7 @@ class Ahead:
         self._from, self._to = self._to, until
 
     def take(self, names: Sequence[str]) -> None:
-        """These match, too."""
+        """Adds names that match."""
         self._count += len(names)
         edge = self._edge
         if edge is None or (max(names) > edge if self._backwards else min(names) < edge):

@@ -61,7 +61,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """As ``Openers``, descriptor by descriptor."""
+    """Same as ``Openers``, descriptor by descriptor."""
 
     by_file: Mapping[tuple[int, int], tuple[Descriptor, ...]]
     all_seen: bool

@@ -42,6 +42,6 @@ def boxes_in(dir_fd: int) -> dict[Box, int]:
 
 
 def is_spool_like(modes: dict[Box, int]) -> bool:
-    """At least two of the three boxes are directories, ``new`` among them."""
+    """Returns whether at least two of the three boxes are directories, ``new`` among them."""
     there = [box for box, mode in modes.items() if stat.S_ISDIR(mode)]
     return Box.NEW in there and len(there) >= 2

@@ -172,8 +172,8 @@ class Asides:
 
 
 class _Metas:
-    """When the messages of one operation were set aside. The metadata of a batch are one file with many names, read once, or lie
-    beside the folder. A move changes ctime and nothing else, so that is it where they do not tell."""
+    """Times at which the messages of one operation were set aside. The metadata of a batch are one file with many names, read
+    once, or lie beside the folder. A move changes ctime and nothing else, so ctime is the time where the metadata hold none."""
 
     def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
         self._dirs = dirs

@@ -43,7 +43,7 @@ class Place(_Place):
         return super().__new__(cls, box, name, folder)
 
     def __str__(self) -> str:
-        """As the journal writes it: ``cur/NAME`` or ``trash/OPERATION/NAME``, the name escaped."""
+        """Returns the form that the journal writes: ``cur/NAME`` or ``trash/OPERATION/NAME``, the name escaped."""
         middle = f"{self.folder}/" if self.folder else ""
         return f"{self.box}/{middle}{escape(self.name)}"
 

@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import Json
 __all__ = ["plain_meta", "time_of"]
 
 _LATEST = float(1 << 36)
-"""No clock shows more."""
+"""Latest time that counts as one: no clock shows more."""
 _TOLD = 500
 """Characters of a reason that are kept."""
 
@@ -22,7 +22,7 @@ def plain_meta(found: Mapping[str, object]) -> dict[str, Json]:
 
 
 def time_of(told: Mapping[str, object]) -> float | None:
-    """When a message was set aside (epoch seconds), as what lies beside it tells; None where that is no time."""
+    """Returns when a message was set aside (epoch seconds), according to its metadata; None where that is not a time."""
     at = finite(told.get("at"))
     return at if at is not None and abs(at) < _LATEST else None
 

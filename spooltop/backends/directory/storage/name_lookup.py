@@ -8,7 +8,7 @@ __all__ = ["Sight"]
 
 
 class Sight:
-    """Nothing here raises ``OSError``."""
+    """Lookups that never raise ``OSError``."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
