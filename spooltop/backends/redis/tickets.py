@@ -200,7 +200,7 @@ def _endpoint(parts: SplitResult) -> Endpoint:
 
 
 def _tls(given: dict[str, str]) -> ssl.SSLContext:
-    """Makes the context from the options that redis-py takes in a URL too. Raises ``OSError`` for a file that cannot be loaded."""
+    """Makes the context from URL options that redis-py takes too. Raises ``OSError`` for a file that cannot be loaded."""
     context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
     if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
         context.check_hostname = False
