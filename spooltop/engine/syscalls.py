@@ -166,12 +166,12 @@ def file_handle(fd: int) -> tuple[int, bytes]:
 def end_with_parent(number: int) -> None:
     """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
     ended before the call sends none: the caller compares ``os.getppid()`` afterwards."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_process_name(name: bytes) -> None:
     """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives."""
-    _libc.prctl(_PR_SET_NAME, name[:15], 0, 0, 0)
+    _libc.prctl(_PR_SET_NAME, name[:15])
 
 
 def overwrite_memory(start: int, data: bytes) -> None:

@@ -321,6 +321,15 @@ def test_cursors_are_opened_by_each_of_their_names(tmp_path: Path) -> None:
         assert [json.loads(line)["value"] for line in done.out.splitlines()] == [5], done.err
 
 
+@pytest.mark.parametrize("name", ["x/state.json", "cursors/notes.txt"])
+def test_another_file_is_no_cursor_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir()
+    file.write_text('{"imessage": 5}')
+    done = spooltop("cursors", file)
+    assert done.code == 5 and not done.out
+
+
 def test_something_else_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "d" / "x").mkdir(parents=True)
     text = said(tmp_path / "d")

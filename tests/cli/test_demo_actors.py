@@ -197,6 +197,16 @@ def test_a_family_ends_and_counts(tmp_path: Path) -> None:
     assert (tmp_path / "errors").read_text() == ""
 
 
+def test_a_child_goes_by_its_title(tmp_path: Path) -> None:
+    def act(kin: Child) -> None:
+        for name in ("comm", "cmdline"):
+            (tmp_path / name).write_bytes(Path("/proc/self", name).read_bytes())
+
+    ProcessGroup.begin("demo-poller email", act, errors=str(tmp_path / "errors")).end()
+    assert (tmp_path / "comm").read_text() == "demo-poller\n"
+    assert (tmp_path / "cmdline").read_bytes().rstrip(b"\0") == b"demo-poller\0email"
+
+
 def test_a_child_that_fails_says_so_and_goes_no_further(tmp_path: Path) -> None:
     def act(child: Child) -> None:
         raise ValueError("broken actor")

@@ -68,6 +68,15 @@ def test_a_list_of_what_waits_says_that_it_is_whole(path: Path) -> None:
         assert (listing.complete, len(listing)) == (True, 2)
 
 
+@pytest.mark.parametrize("alone", ["cursors", "locks"])
+def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path, alone: str) -> None:
+    (tmp_path / {"cursors": "cursors.json", "locks": "a.lock"}[alone]).write_text("{}")
+    with open_control(str(tmp_path), watch=False, locks=alone == "locks") as control:
+        sight = control.look().sight
+        assert sight.layout == alone
+        assert control.listing(ListQuery(Box.NEW)).generation == sight.generation
+
+
 def test_without_tmp_the_rest_is_seen_whole(path: Path) -> None:
     put(path, "a")
     (path / "tmp").rmdir()

@@ -201,6 +201,20 @@ def test_one_look_tells_what_fails_by_names_alone(spool: Spool) -> None:
         assert not [one for one in control.look(rescan=True).problems if one.code == "failing"]
 
 
+def test_how_the_last_attempt_ended_is_told_of_what_fails_alone(spool: Spool, watched: Callable[[], Watched]) -> None:
+    fails = spool.put(b"x")
+    watch = watched()
+    attempt(spool, ended="exit-1")
+    attempt(spool, ended="exit-1")
+    attempt(spool, ended="exit-2", delay=600)
+    spool.put(b"y")
+    attempt(spool, ended="TimeoutError", delay=600)
+    watch.settled()
+    [problem] = [one for one in watch.look().problems if one.code == "failing"]
+    assert problem.text.endswith("not done; last exit 2")
+    assert problem.selection is not None and problem.selection.ids == (fails,)
+
+
 def test_the_numbers_are_settings(spool: Spool) -> None:
     _waiting(spool, "a,n=2,e=exit-1")
 

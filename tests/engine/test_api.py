@@ -63,6 +63,13 @@ def test_put_names_the_argument_and_what_it_takes(spool: Spool, wrong: dict[str,
     assert places(Path(spool.path)) == {}
 
 
+@pytest.mark.parametrize("named", [{"id": "order-17"}, {"key": "order-17"}])
+def test_put_refuses_what_is_no_data_also_where_the_message_is_known(spool: Spool, named: dict[str, str]) -> None:
+    spool.put(b"", **named)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        spool.put(17, **named)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"not_before": float("nan")}, {"not_before": float("inf")}, {"key": "\ud83d"}, {"id": "\ud83d"}, {"source": "\ud83d"}],

@@ -16,7 +16,7 @@ import pytest
 
 from spooltop.engine import Spool, names
 from spooltop.engine.files import Files
-from spooltop.errors import ClaimLost, MailFolder, NotASpool, Refused, SpooltopError, Unreadable, UsageError
+from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
 from tests.engine.helpers import Interposed, in_child, places
 
 
@@ -146,6 +146,18 @@ def test_a_short_write_is_continued(tmp_path: Path) -> None:
         spool.put(b"0123456789")
         [name] = box(spool, "new")
         assert (tmp_path / "new" / name).read_bytes() == b"0123456789"
+
+
+def test_several_that_were_put_and_may_not_last_are_all_named(tmp_path: Path) -> None:
+    def fail(_number: int, name: str) -> None:
+        if name == "sync_dir":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    Spool.create(tmp_path).close()
+    with Spool(tmp_path, files=Interposed(fail)) as spool, pytest.raises(PutUnknown, match="the sync of new failed") as told:
+        spool.put_many([b"1", b"2", b"3"])
+    assert len(told.value.ids) == 3
+    assert sorted(told.value.ids) == sorted(os.listdir(tmp_path / "new"))
 
 
 def test_ids_of_one_instant_stay_in_order(tmp_path: Path, clock: Callable[[], float]) -> None:
@@ -1040,6 +1052,26 @@ def test_the_whole_life_of_a_message_without_renameat2(tmp_path: Path) -> None:
         files.calls.clear()
         spool.put(b"")
         assert "rename_noreplace" not in files.calls  # tried once for a pair of directories
+
+
+def test_one_pair_of_directories_without_renameat2_says_nothing_of_another(tmp_path: Path) -> None:
+    def refuse(_number: int, name: str) -> None:
+        if name == "rename_noreplace" and not told:
+            told.append(name)
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    Spool.create(tmp_path, False).close()
+    told: list[str] = []
+    files = Interposed(refuse)
+    with Spool(tmp_path, False, files=files) as spool:
+        spool.put(b"")
+        assert "link" in files.calls
+        claim = spool.claim()
+        assert claim is not None
+        files.calls.clear()
+        claim.release()
+        assert "rename_noreplace" in files.calls and "link" not in files.calls
+    assert len(places(tmp_path)) == 1
 
 
 def test_the_links_of_a_fallback_move_are_synced_target_first(tmp_path: Path) -> None:

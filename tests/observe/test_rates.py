@@ -79,6 +79,15 @@ def test_no_window_reaches_across_a_gap() -> None:
     assert observer.add(look(50, flow=flow(40, 50, arrived=1))).rates.in_per_s == pytest.approx(0.1)
 
 
+def test_two_looks_at_one_instant_do_not_begin_anew() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    before = observer.add(look(100, 5))
+    again = observer.add(look(100, 5))
+    assert (again.rates.slope_window, again.history) == (before.rates.slope_window, before.history)
+    assert before.rates.slope_window == 100.0
+
+
 def test_a_clock_set_back_begins_anew() -> None:
     observer = Observer()
     observer.add(look(0))

@@ -291,6 +291,12 @@ def test_a_source_that_is_not_there_wants_force(desk: Desk) -> None:
     assert "no section before" in desk.undo(made.operation).refused[0].reason
 
 
+def test_a_file_without_a_source_says_that_it_has_none(desk: Desk) -> None:
+    file = desk.write({})
+    (refusal,) = desk.plan("imessage", 2).refused
+    assert refusal.reason == f"{file} has no imessage; it has none"
+
+
 def test_one_file_a_source(desk: Desk) -> None:
     desk.write(7, "cursors/teams.json")
     desk.write({"cursor": 5}, "cursors/email.json")

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
 from spooltop.model.plan import Outcome
@@ -51,6 +52,24 @@ def test_killed_between_two_batches_it_is_not_finished(desk):
     record = of(operations, operation)
     assert (record.open, record.done, record.count) == (True, BATCH, BATCH + 2)
     assert "2 were not tried" in record.words
+
+
+def test_the_last_result_lasts_before_it_is_told(desk):
+    calls = []
+
+    class Noted(LogFiles):
+        def write(self, fd, data):
+            calls.append("write")
+            return super().write(fd, data)
+
+        def sync(self, fd):
+            calls.append("sync")
+            super().sync(fd)
+
+    desk.put("a")
+    operations = desk.operations(Noted())
+    plan = operations.plan(Action.HOLD, NEW)
+    assert [calls[-1] for _ in operations._operator.perform(plan)] == ["sync"]
 
 
 def test_what_was_done_does_not_shrink_when_it_is_undone(desk):

@@ -137,6 +137,7 @@ def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: Desk) -> None:
     plan = desk.plan("leader.lock")
     assert (plan.count, plan.confirm, plan.items[0].words) == (1, Confirm.SMALL, f"soft lock {file} of pid {DEAD}")
     assert plan.command == ("spooltop", "unlock", str(desk.path), str(file))
+    assert plan.notes == ("The next one who asks for it has it then.",)
     assert desk.names() == ["leader.lock"]
     done = desk.operations.apply(plan)
     assert (done.items[0].outcome, desk.names()) == (Outcome.DONE, [])
@@ -316,6 +317,7 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk:
     os.utime(third, (1.0, 1.0))
     plan = desk.plan("job.lock.queue")
     assert [item.words.split(" in ")[0] for item in plan.items] == ["ticket 1 of pid 77", "ticket 2 of pid 77"]
+    assert plan.notes == ("Who waits next has the turn then.",)
     assert "an orphan ticket on a free lock, job.lock" in plan.items[0].row.evidence
     done = desk.operations.apply(plan)
     assert (first.exists(), second.exists(), third.exists(), fourth.exists()) == (False, False, True, True)

@@ -60,6 +60,17 @@ def test_who_finds_the_lock_taken_leaves_the_repair_to_the_other(desk, lock):
     assert desk.names(Box.CUR) == []
 
 
+def test_who_finds_the_lock_taken_finishes_the_half_move_that_was_asked_for(desk, lock):
+    os.link(desk.path / "cur" / desk.put("job:2,P4242", box=Box.CUR), desk.path / "new" / "job")
+    operations = desk.operations()
+    plan = operations.plan(Action.REQUEUE, Selection(ids=("job",)))
+    with open(lock, "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        [item] = operations.apply(plan).items
+    assert (item.outcome, item.reason) == (Outcome.DONE, "")
+    assert (desk.names(Box.CUR), desk.names(Box.NEW)) == ([], ["job"])
+
+
 @pytest.mark.parametrize("planted", ["fifo", "link", "hard link"])
 def test_something_else_in_place_of_the_lock_ends_the_change_before_it_begins(desk, lock, tmp_path, planted):
     claim = half_moved(desk)

@@ -143,6 +143,16 @@ def test_hostile_names_are_all_shown_and_readable(spool: Path, opened: Opened) -
     assert [row.note for row in sight.irregular] == ["its name is too long to be claimed"]
 
 
+@pytest.mark.parametrize(("claims", "tmp", "whole"), [(2, 1, False), (1, 2, False), (1, 1, True)])
+def test_judged_are_all_claims_and_all_of_tmp_or_it_says_so(
+    spool: Path, opened: Opened, claims: int, tmp: int, whole: bool
+) -> None:
+    for box, many in (("cur", claims), ("tmp", tmp)):
+        for number in range(many):
+            (spool / box / f"{box}-{number}").touch()
+    assert opened(spool, judged_at_most=1).see().judged_all is whole
+
+
 def test_reading_is_bounded(spool: Path, opened: Opened) -> None:
     (spool / "new" / "big").write_bytes(b"0123456789")
     reader = opened(spool)

@@ -90,6 +90,12 @@ def test_own_file_without_a_pid_whose_lock_is_free(tmp: Tmp) -> None:
     assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "its lock is free · nobody has it open")
 
 
+def test_own_file_whose_lock_cannot_be_seen_is_unknown(tmp: Tmp) -> None:
+    (tmp.folder / "order-17,n=0").touch()
+    row = tmp.settled(locks=LockTable({}, whole=False))
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "nobody has it open, its name tells no writer")
+
+
 @pytest.mark.parametrize(
     ("name", "since"),
     [("1700000000000000.1.h", 5.0), ("half.txt", 5.0), ("1700000000000000.1.h,n=0", 5.0), (OURS, 1_795_220_920.443125)],
