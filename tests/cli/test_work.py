@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.cmd_work import Worker
-from spooltop.cli.signals import signals_heard
+from spooltop.cli.signals import signals_handled
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 
@@ -321,7 +321,7 @@ def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
     bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     woken: list[str] = []
     try:
-        with signals_heard(lambda: woken.append("stop"), lambda: woken.append("wake"), rope):
+        with signals_handled(lambda: woken.append("stop"), lambda: woken.append("wake"), rope):
             os.kill(os.getpid(), signal.SIGCHLD)
             assert woken == ["wake"]
             assert os.read(bell, 16) == bytes([signal.SIGCHLD])

@@ -207,7 +207,7 @@ def trouble() -> Snapshot:
         target=TARGET, layout="spool", taken_at=NOW, complete=True, boxes=boxes, claims=claims(), tmp=tmp_files(),
         counts=VerdictCounts(alive=2, dead=2, writing=1, abandoned=3), flow=Flow(measured=True),
         disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000),
-        cursors=(CursorSource(CURSORS, True, {}, litter=("cursors.json.tmp",)),), locks=locks(),
+        cursors=(CursorSource(CURSORS, True, {}, temp_files=("cursors.json.tmp",)),), locks=locks(),
         locks_had=604, locks_given_up=3,
         consumers=2, last_claim_at=NOW - 0.1, ages=ages(waiting()), who=Viewer("memex", 1000, "read-write"),
         watch=Watch("live", since=NOW - 312), generation=1,
