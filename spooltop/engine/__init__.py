@@ -1,4 +1,4 @@
-"""The spool itself, usable alone: it loads the standard library and nothing of the dashboard.
+"""The spool itself, usable alone: it imports the standard library and nothing of the dashboard.
 
 >>> import tempfile
 >>> from spooltop.engine import CursorFile, Spool, write_atomic
@@ -10,7 +10,7 @@
 (True, b'hello', 1, 'greeter')
 0
 
-What goes wrong is a ``SpooltopError`` that says what to do; the other errors are children of it. Losing a race is none.
+A failure raises ``SpooltopError`` or a subclass of it, which says what to do. Losing a race is not a failure.
 
 >>> def told(step, *arguments, **options):
 ...     try:
@@ -41,8 +41,8 @@ CursorUnreadable: does not parse
 MailFolder: a mail folder (it holds dovecot.index.log): its cur is read mail, not stuck work
 Closed: this Spool is closed
 
-``SpoolFull`` (no space: acks go on), ``Refused`` (no right to write), ``Unreadable``, ``LockTimedOut`` (only where a timeout was
-given) and ``PutUnknown`` need a disk or a neighbour to be shown:
+``SpoolFull`` (no space: acks go on), ``Refused`` (no permission to write), ``Unreadable``, ``LockTimedOut`` (only with a timeout)
+and ``PutUnknown`` depend on the disk or on other processes:
 
 >>> def deliver(spool, data, id):
 ...     try:
@@ -55,8 +55,9 @@ given) and ``PutUnknown`` need a disk or a neighbour to be shown:
 ...     (deliver(spool, b"x", "order-17"), deliver(spool, b"x", "order-17"), spool.depth())
 ('order-17', 'order-17', 1)
 
-A put is complete and delivered at least once when it returns; a claim is held by one living process; what dead ones hold goes
-back by ``Spool.recover``. Every file operation goes through one ``Files`` object, by directory descriptor, and no move replaces.
+A put is complete and delivered at least once when it returns. A claim is held by one running process; ``Spool.recover`` puts
+back the claims of dead ones. All file operations go through one ``Files`` object, by directory descriptor, and no move replaces
+a file.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> object:
-    """Loads a module when one of its names is first used: a program that only reads a spool needs few of them."""
+    """Imports a module when one of its names is first used: a program that only reads a spool needs few of them."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
