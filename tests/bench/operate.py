@@ -44,7 +44,7 @@ def fill(path: Path, count: int) -> None:
 
 
 def claim_all(path: Path) -> None:
-    """As a consumer would that dies with all of it."""
+    """Claims everything, like a consumer that dies with all of it."""
     pid = os.fork()
     if pid == 0:
         with SpoolDirs(path) as dirs:

@@ -35,7 +35,7 @@ COPIED = ("spooltop", "tests", "screenshots", "pyproject.toml", "README.md", ".c
 TABLE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spooltop" / "reach.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py", "test_hostile.py")
-"""They take minutes. What only they notice deserves a smaller test."""
+"""Sweeps that take minutes. A mutation that only they notice deserves a smaller test."""
 PYTEST = ("-m", "pytest", "-q", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
 PASSED, FAILED = 0, 1
 BATCH = 20
@@ -95,7 +95,7 @@ def known_equivalent(path: Path) -> dict[str, str]:
 
 
 def named(mutation: Mutation) -> str:
-    """As ``equivalent.txt`` has it: without the line, which moves."""
+    """Returns the name of a mutation in ``equivalent.txt``: without the line, which moves."""
     return str(mutation).replace(f"{mutation.path}:{mutation.line}", mutation.path, 1)
 
 

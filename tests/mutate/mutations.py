@@ -282,7 +282,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _spelled(operator: ast.cmpop) -> str:
-    """As it stands in the source."""
+    """Returns the operator as written in the source."""
     for spelled in ("<", "<=", ">", ">=", "==", "!=", "is", "is not", "in", "not in"):
         parsed = ast.parse(f"a {spelled} b", mode="eval").body
         if isinstance(parsed, ast.Compare) and type(parsed.ops[0]) is type(operator):

@@ -40,7 +40,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "put by key": ("a producer puts by a key", "ROOT"),
 }
 COMMON = "as of very many"
-"""With what is known of the messages in common, beside their folder."""
+"""Variant of an act in which the messages share their metadata, kept beside their folder."""
 ACTS |= {f"{act}, {COMMON}": (COMMON, *ACTS[act]) for act in ("purge", "empty the trash")}
 NAMES = tuple(ACTS)
 FIRST = {

@@ -35,7 +35,7 @@ def _path() -> str:
 
 
 def missing(kind: str, folder: Path) -> str:
-    """Why no file system of this kind can be made and mounted here, in words; empty where it can."""
+    """Returns why no file system of this kind can be made and mounted here, in words; empty where it can."""
     if shutil.which(_MKFS[kind][0], path=_path()) is None:
         return f"{_MKFS[kind][0]} is missing"
     try:

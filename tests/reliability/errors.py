@@ -74,7 +74,7 @@ class Steps:
         self.spool: Spool | None = None
 
     def opened(self) -> Spool:
-        """With nothing going wrong yet."""
+        """Opens the spool before anything goes wrong."""
         self.spool = Spool(self.root, files=self.files)
         self.files.armed = True
         return self.spool

@@ -57,7 +57,7 @@ def store(figures: Mapping[str, Figure]) -> None:
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """As Markdown."""
+    """Formats the figures as a Markdown table."""
     lines = ["| figure | bar | trials | violations | skipped | seconds | |", "|---|---|---:|---:|---:|---:|---|"]
     for one in figures:
         seen = "; ".join(words for words in (one.explained, one.note) if words)

@@ -42,7 +42,7 @@ def body(uid: str) -> bytes:
 
 
 def uid_of(data: bytes) -> str | None:
-    """None where it is not whole."""
+    """Returns the uid of a message; None where it is not whole."""
     uid = data.partition(b":")[0].decode("ascii", "replace")
     return uid if uid and body(uid) == data else None
 

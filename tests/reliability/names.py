@@ -161,8 +161,8 @@ def judged_cells(lines: Sequence[Line], width: int) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    """As pyte keeps a character and the marks on it: normalised. It ends a text at a mark of no combining class, which takes no
-    cell for wcwidth(3) and terminals."""
+    """Normalises a character and the marks on it as pyte keeps them. Pyte ends a text at a mark of no combining class, which
+    takes no cell for wcwidth(3) and terminals."""
     kept = (char for char in text if unicodedata.category(char) not in ("Mn", "Me") or unicodedata.combining(char))
     return unicodedata.normalize("NFC", "".join(kept))
 

@@ -54,7 +54,7 @@ def produce(path: Path, history: History, shared: Shared, writer: int) -> None:
 
 
 def operate(path: Path, history: History, shared: Shared, writer: int) -> None:
-    """At random, through the one door that the dashboard and the command line use."""
+    """Operates at random, through the same API that the dashboard and the command line use."""
     done: list[str] = []
     with open_control(str(path), watch=False) as control:
         while not shared.over():

@@ -30,7 +30,7 @@ POINTS = {1: 180, 2: 2_700}
 
 
 class Group(World):
-    """With the group commit as one more operation."""
+    """World with the group commit as one more operation."""
 
     def _put_many(self) -> None:
         labels = [f"p{self.made + number}" for number in (1, 2, 3)]

@@ -21,8 +21,9 @@ Around = Callable[[int, str, Callable[..., Any], tuple[Any, ...]], Any]
 
 
 class Seam(LogFiles):
-    """While ``armed``, each operation is ``around(number from 1, its name, what does it, its arguments)``, which gives its
-    result. ``old``: without renameat2. ``calls`` are the names of those that were done."""
+    """File operations that a test intercepts. While ``armed``, each operation is ``around(number from 1, its name, the callable
+    that does it, its arguments)``, which returns its result. ``old``: without renameat2. ``calls`` are the names of the
+    operations done."""
 
     def __init__(self, around: Around | None = None, *, old: bool = False) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ ERRORS = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "EMFILE", "ESTALE")
 KILL = "KILL"
 CALL = re.compile(r"^(\w+)\((.*)$")
 NEVER = {"mmap", "munmap", "mremap", "dup2", "dup3", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "execve"}
-"""Not about files, or of the process itself."""
+"""Calls that do not concern files, or concern the process itself."""
 CODES = {0, 1, 3, 5}
 """Exit codes allowed for a command in which something failed; 4 is not among them, because there is something to match."""
 WORKERS = 2

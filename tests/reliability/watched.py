@@ -93,7 +93,7 @@ def looked(log: Path, spool: Path, words: Sequence[str]) -> subprocess.Completed
 
 
 def look_around(screen: Terminal, waiting: int) -> None:
-    """Through all views, a list of operations, a message, and a plan that Esc leaves; then out."""
+    """Visits all views, a list of operations, a message, and a plan that Esc leaves; then quits."""
     screen.wait_for("live · as of", 60)
     views = (("2", f"New {waiting}"), ("3", "Claims"), ("4", "Tmp"), ("5", "Cursors"), ("6", "Locks"), ("7", "Aside"))
     for key, seen in views:

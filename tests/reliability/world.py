@@ -78,7 +78,7 @@ def set_aside(root: Path) -> None:
 
 
 def leave_lock(root: Path) -> None:
-    """As a leader leaves it whose lease has ended: it is stale wherever it is looked at from."""
+    """Leaves the lock of a leader whose lease has ended: it is stale wherever it is looked at from."""
     (root / LOCK).write_text('{"ownerId": "gone", "expiresAt": 1700000000000}')
 
 

@@ -174,7 +174,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def desks(tmp_path: Path) -> Iterator[Callable[[], Desk]]:
-    """As many fresh desks as a sweep wants."""
+    """Makes as many fresh desks as a sweep wants."""
     made: list[Desk] = []
 
     def another() -> Desk:
