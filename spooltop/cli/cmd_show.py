@@ -58,7 +58,7 @@ def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
 
 def ls(args: argparse.Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
-        raise UsageError("-n takes a number from 0 up")
+        raise UsageError("-n needs a number from 0 up")
     args.path = here_or(args.path, args.as_kind == "spool")
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
@@ -91,7 +91,7 @@ def ls(args: argparse.Namespace, context: Context) -> int:
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
         raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
     if incomplete:
-        context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed whole; status says why")
+        context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
     if printed == 0 and not selection.empty and args.most != 0:
         context.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
         return NOTHING_MATCHED
@@ -103,7 +103,7 @@ def show(args: argparse.Namespace, context: Context) -> int:
     if args.raw and (args.json or args.who):
         raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
     if args.raw and terminal.out_is_terminal:
-        raise Refused("--raw writes bytes as they are, which a terminal would obey", advice="send them to a pipe or a file")
+        raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
     boxes = (Box(args.box),) if args.box else tuple(Box)
     with context.control(args, args.path) as control:
@@ -116,7 +116,7 @@ def show(args: argparse.Namespace, context: Context) -> int:
             return _who(control, found, args, context)
         if args.raw:
             if len(found) > 1:
-                raise UsageError(f"{args.id} stands in {' and '.join(row.box for row in found)}", advice="name one with --box")
+                raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", advice="name one with --box")
             terminal.write_bytes(_whole(control, found[0]))
             return 0
         for place, row in enumerate(found):
@@ -145,7 +145,7 @@ def ops(args: argparse.Namespace, context: Context) -> int:
         for line in render_changes_text.operations(records, now):
             context.terminal.out(line)
     else:
-        context.terminal.out("no operation was done here")
+        context.terminal.out("no operations yet")
     return 0
 
 
@@ -165,7 +165,7 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
     if exact or len(found) == 1:
         return (exact or found)[0]
     if found:
-        raise UsageError(f"{escape(asked)} begins {len(found)} operations", advice="give more of the id")
+        raise UsageError(f"{escape(asked)} matches {len(found)} operations", advice="give more of the id")
     raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
 
 

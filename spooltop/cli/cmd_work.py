@@ -48,11 +48,11 @@ BLINK = 0.001
 
 def work(args: argparse.Namespace, context: Context) -> int:
     if not args.command:
-        raise UsageError("work wants a command", advice="spooltop work PATH -- CMD …")
+        raise UsageError("work: no command given", advice="spooltop work PATH -- CMD …")
     if args.jobs < 1:
-        raise UsageError("work: --jobs takes a number from 1 up")
+        raise UsageError("work: --jobs needs a number from 1 up")
     if shutil.which(args.command[0]) is None:
-        raise UsageError(f"work: {args.command[0]!r} is no command that can be run", advice="give its path, or mend PATH")
+        raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
     with open_spool(args, what="work", hosts=load(context.terminal.environ).claims_hosts) as spool:
         worker = Worker(
@@ -284,5 +284,5 @@ class Worker:
         found = self.spool.recover()
         if found and not self.quiet:
             for name in found:
-                self.terminal.err(f"spooltop: {escape(name)} put back, its consumer is dead")
+                self.terminal.err(f"spooltop: {escape(name)} requeued, its consumer is dead")
         return bool(found)

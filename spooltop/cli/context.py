@@ -68,5 +68,5 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
     except SpooltopError:
         if cursor_files:
             return os.path.dirname(cursor_files[0]) or "."
-        raise UsageError("no spool was named and the current directory is none", advice="spooltop PATH, or spooltop -h") from None
+        raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h") from None
     return "."

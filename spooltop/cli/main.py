@@ -122,8 +122,8 @@ def _dashboard(args: Namespace, context: Context) -> int:
     terminal = context.terminal
     if len(args.paths) > 1:
         near = near_command(args.paths[0])
-        advice = f"did you mean spooltop {near}?" if near else f"commands are {', '.join(COMMANDS)}"
-        raise UsageError(f"one path at a time, or a command first; {args.paths[0]!r} is no command", advice=advice)
+        advice = f"did you mean spooltop {near}?" if near else f"give one path, or a command: {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command {args.paths[0]!r}", advice=advice)
     path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool", args.cursor_file)
     try:
         if args.json or not terminal.can_draw:

@@ -19,7 +19,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 1e6:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise ArgumentTypeError(f"invalid number of seconds {text!r}")
     return seconds
 
 
@@ -46,7 +46,7 @@ def _poll_log(parser: ArgumentParser) -> None:
         "--cursor-file", action="append", metavar="FILE", help="a cursor file, or a folder of them, in place of those found"
     )
     parser.add_argument(
-        "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= its name tells whose"
+        "--poll-log", action="append", metavar="[SOURCE=]GLOB", help="logs of the pollers; without SOURCE= the file name gives it"
     )
 
 
@@ -57,7 +57,7 @@ def _watch(parser: ArgumentParser) -> None:
 def _redis(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--redis-tickets", action="append", metavar="URL",
-        help="its ticket queues too, only looked at: redis://HOST:6379/0#QUEUE. A password here is seen by everybody in ps: put "
+        help="also show its ticket queues, read-only: redis://HOST:6379/0#QUEUE. A password here is visible in ps: put "
         "the URL into SPOOLTOP_REDIS_TICKETS, or as redis_tickets into ~/.config/spooltop/config.toml with mode 0600",
     )
 
@@ -83,7 +83,7 @@ def _selection(parser: ArgumentParser) -> None:
 
 
 def _force(parser: ArgumentParser) -> None:
-    parser.add_argument("--force", action="store_true", help="take claims from holders that live, too")
+    parser.add_argument("--force", action="store_true", help="also take claims from running holders")
 
 
 def _question(parser: ArgumentParser) -> None:
@@ -93,8 +93,8 @@ def _question(parser: ArgumentParser) -> None:
 
 def _change(parser: ArgumentParser) -> None:
     _question(parser)
-    parser.add_argument("--rate", type=_rate, metavar="N/s", help="at most so many messages: 50/s, 1000/m; a bare number is /s")
-    _json(parser, "the plan and what came of it as one object")
+    parser.add_argument("--rate", type=_rate, metavar="N/s", help="rate limit: 50/s, 1000/m; a bare number is per second")
+    _json(parser, "the plan and its result as one object")
 
 
 def demo(parser: ArgumentParser) -> None:
@@ -121,10 +121,10 @@ def put(parser: ArgumentParser) -> None:
 
 def work(parser: ArgumentParser) -> None:
     _path(parser)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many commands at once")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of commands at once")
     parser.add_argument("--timeout", metavar="AGE", help="kill the command after 90, 10m … and release its message")
-    parser.add_argument("--drain", action="store_true", help="end when nothing is there to take")
-    parser.add_argument("--no-recover", action="store_true", help="leave alone what dead consumers hold")
+    parser.add_argument("--drain", action="store_true", help="end when no message is left")
+    parser.add_argument("--no-recover", action="store_true", help="do not requeue claims of dead consumers")
     parser.add_argument("--no-durable", action="store_true", help="faster: an ack may be undone when the power fails")
     parser.add_argument("--quiet", action="store_true", help="no line for each message on stderr")
 
@@ -141,9 +141,9 @@ def ls(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     _selection(parser)
     parser.add_argument(
-        "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="by what; age first"
+        "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="default: age"
     )
-    parser.add_argument("--invert", action="store_true", help="the other way round")
+    parser.add_argument("--invert", action="store_true", help="reverse the order")
     parser.add_argument("-n", dest="most", type=int, metavar="N", help="at most N lines")
     _json(parser, "an object a line")
 
@@ -162,7 +162,7 @@ def requeue(parser: ArgumentParser) -> None:
     _selection(parser)
     _force(parser)
     parser.add_argument(
-        "--hold-poison", action="store_true", help="hold what was in work at 3 deaths or more, requeue the others"
+        "--hold-poison", action="store_true", help="hold messages on which 3 or more consumers died, requeue the others"
     )
     _change(parser)
 
@@ -184,7 +184,7 @@ def restore(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
     parser.add_argument(
-        "--force", action="store_true", help="put into new also what is not known to have come from there, from the trash"
+        "--force", action="store_true", help="from the trash: put into new even if it may not have come from there"
     )
     _change(parser)
 
@@ -193,7 +193,7 @@ def purge(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
     parser.add_argument("--now", action="store_true", help="delete, past the trash; there is no undo")
-    parser.add_argument("--expired", action="store_true", help="delete what stands in the trash for longer than it is kept")
+    parser.add_argument("--expired", action="store_true", help="delete expired messages from the trash")
     parser.add_argument("--force", action="store_true", help=SUPPRESS)  # what lives is refused all the same
     _change(parser)
 
@@ -205,9 +205,9 @@ def inject(parser: ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="or the payload from a file, filled in likewise")
     parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
     parser.add_argument("--source", metavar="NAME", help="as from this source")
-    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; tells their way: new, cur, gone")
+    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; prints their way: new, cur, gone")
     parser.add_argument(
-        "--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="with --canary: follow them so long at most; 0: not"
+        "--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="with --canary: track them for at most so long; 0: not"
     )
     _change(parser)
 
@@ -224,10 +224,10 @@ def cursors(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="with --set: also a source that the file does not have yet")
     parser.add_argument("--yes", action="store_true", help="with --set: do not ask")
     parser.add_argument("--dry-run", action="store_true", help="with --set: show the plan and stop")
-    parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="leave its problems out of the list, for 1h unless told otherwise")
-    parser.add_argument("--unmute", metavar="SOURCE", help="end that")
+    parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="hide its problems, for 1h by default")
+    parser.add_argument("--unmute", metavar="SOURCE", help="end its mute")
     parser.set_defaults(rate=None)
-    _json(parser, "an object a line; with --set the plan and what came of it as one")
+    _json(parser, "an object a line; with --set the plan and its result as one")
 
 
 def undo(parser: ArgumentParser) -> None:
@@ -241,7 +241,7 @@ def undo(parser: ArgumentParser) -> None:
 
 def ops(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
-    parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: what became of each item")
+    parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: the result of each item")
     parser.set_defaults(locks=True)
     _json(parser, "an object a line; of one operation one object")
 
@@ -249,10 +249,10 @@ def ops(parser: ArgumentParser) -> None:
 def unlock(parser: ArgumentParser) -> None:
     _path(parser)
     parser.add_argument("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL")
-    parser.add_argument("--force", action="store_true", help="also where nobody here can tell whether its holder lives")
+    parser.add_argument("--force", action="store_true", help="also if it is unknown whether its holder is running")
     _question(parser)
     parser.set_defaults(rate=None, locks=True)
-    _json(parser, "the plan and what came of it as one object")
+    _json(parser, "the plan and its result as one object")
 
 
 def listed(parser: ArgumentParser) -> None:

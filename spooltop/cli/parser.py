@@ -30,8 +30,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="store_true", help="this help")
         self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="take a mail folder for a job spool")
         self.add_argument("--read-only", action="store_true", help="refuse every change")
-        self.add_argument("--syslog", action="store_true", help="what is audited goes to syslog too")
-        self.add_argument("--ascii", action="store_true", help="no signs beyond ASCII")
+        self.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
+        self.add_argument("--ascii", action="store_true", help="ASCII only")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, advice=f"{self.prog} -h shows how")
@@ -62,7 +62,7 @@ class Command:
 
 _TABLE = (
     Command(
-        "demo", "[options]", "the dashboard on a living spool of its own",
+        "demo", "[options]", "the dashboard on a running example spool",
         "  spooltop demo\n  spooltop demo --dir /tmp/demo", "demo.command:demo", options.demo,
         "Pollers that undo each other's work, consumers that crash, a writer that dies; all real processes, which end with it.\n"
         "It runs faster than life: pollers every 2 s, and 5 s in tmp, 15 s of a claim or 10 s of a lock count as long. What\n"
@@ -97,7 +97,7 @@ _TABLE = (
         "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "cmd_show:show", options.show,
     ),
     Command(
-        "requeue", "PATH [ID … | - | ALL]", "put claims back to new, or what --box rejected or held names",
+        "requeue", "PATH [ID … | - | ALL]", "requeue claims, or with --box rejected or held those messages",
         "  spooltop requeue /var/spool/memex --verdict dead", "cmd_change:requeue", options.requeue,
     ),
     Command(
@@ -111,15 +111,15 @@ _TABLE = (
         "there for longer is shown as expired, and goes when --expired is asked for, never by itself.",
     ),
     Command(
-        "hold", "PATH [ID … | - | ALL]", "set messages of cur or new aside, where no consumer takes them",
+        "hold", "PATH [ID … | - | ALL]", "hold messages of cur or new, so that no consumer takes them",
         "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "cmd_change:hold", options.hold,
     ),
     Command(
-        "release", "PATH [ID … | - | ALL]", "put what is held back to new",
+        "release", "PATH [ID … | - | ALL]", "move held messages back to new",
         "  spooltop release /var/spool/memex ALL --rate 50/s", "cmd_change:release", options.release,
     ),
     Command(
-        "restore", "PATH [ID … | - | ALL]", "put what was held, rejected or purged back to where it came from",
+        "restore", "PATH [ID … | - | ALL]", "move held, rejected or purged messages back to their box",
         "  spooltop restore /var/spool/memex --box trash --source imessage", "cmd_change:restore", options.restore,
         "What came from cur goes to new, as a requeue puts it there; what came from tmp goes to tmp. Of what was rejected the\n"
         "attempts count anew.",
@@ -135,7 +135,7 @@ _TABLE = (
         "  spooltop undo /var/spool/memex 7f3a", "cmd_change:undo", options.undo,
     ),
     Command(
-        "ops", "[PATH [OPERATION]]", "list operations, newest first, or what the audit log tells of one",
+        "ops", "[PATH [OPERATION]]", "list operations, newest first, or the audit log of one",
         "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "cmd_show:ops", options.ops,
     ),
     Command(
@@ -151,7 +151,7 @@ _TABLE = (
         "  spooltop locks /var/spool/memex", "cmd_show:locks", options.listed,
     ),
     Command(
-        "tickets", "[PATH]", "list queues of tickets: who has the first, who waits, who is gone",
+        "tickets", "[PATH]", "list ticket queues: the owner, who waits, who has exited",
         "  spooltop tickets /run/lock/job.lock.queue", "cmd_show:tickets", options.listed,
     ),
     Command(
@@ -210,7 +210,7 @@ def overview() -> str:
         "usage: spooltop [options] [PATH]            open the dashboard",
         "       spooltop COMMAND PATH [options]      everything else",
         "",
-        "Watch a spool directory live, see what is stuck and why, and put it back safely.",
+        "Watch a spool directory live, see what is stuck and why, and requeue it safely.",
         "",
         "commands:",
         *(f"  {command.name:<9} {command.does}" for command in COMMANDS.values()),
@@ -218,11 +218,11 @@ def overview() -> str:
         "options:",
         "  --read-only           refuse every change",
         "  --as spool            take a mail folder for a job spool",
-        "  --ascii               no signs beyond ASCII",
-        "  --syslog              what is audited goes to syslog too",
+        "  --ascii               ASCII only",
+        "  --syslog              also send audit records to syslog",
         "  --theme light|dark    the background of the terminal",
         "  --no-mouse            leave the mouse to the terminal (else hold Shift to select text)",
-        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB where the name tells not whose",
+        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB if the file name lacks it",
         "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
         "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE; ps shows a password in it,",
         "                        so rather set SPOOLTOP_REDIS_TICKETS, or redis_tickets in a config.toml of mode 0600",

@@ -204,8 +204,8 @@ def _problems(snapshot: Snapshot) -> list[str]:
     unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
     rest = [line for line in (unjudged, unseen) if line]
     if not problems:
-        return ["✓ nothing wrong in what was seen", *rest]
-    lines = [f"{len(problems)} PROBLEMS, first things first" if len(problems) > 1 else "1 PROBLEM"]
+        return [f"✓ no problems detected ({_watched(snapshot)})", *rest]
+    lines = [f"{len(problems)} PROBLEMS, worst first" if len(problems) > 1 else "1 PROBLEM"]
     lines += [f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems]
     return [*lines, *rest]
 

@@ -195,7 +195,7 @@ def _term(word: _Word) -> tuple[Term, bool]:
             return _keyed(key, value, quoted=quoted_at is not None), wanted
         _refuse_misspelt(key, value)
     if not text:
-        raise UsageError("there is nothing to look for", advice="write some text, or a term such as age:>10m")
+        raise UsageError("empty search term", advice="write some text, or a term such as age:>10m")
     return Text(text), wanted
 
 
@@ -204,7 +204,7 @@ def _keyed(key: str, value: str, *, quoted: bool) -> Term:
     compare, rest = (found.group(1), found.group(2)) if found else (None, value)
     if key == "age":
         if compare in (None, "="):
-            raise UsageError(f"age:{value} says neither older nor younger", advice="write age:>10m or age:<5s")
+            raise UsageError(f"age:{value} needs > or <", advice="write age:>10m or age:<5s")
         return Age(str(compare), rest, parse_age(rest))
     if key == "tries":
         return Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
@@ -212,10 +212,10 @@ def _keyed(key: str, value: str, *, quoted: bool) -> Term:
         return Pid(_number("pid", value, "write pid:4312"))
     if key == "verdict":
         if value.lower() not in set(Verdict):
-            raise UsageError(f"{value!r} is no verdict", advice="one of " + ", ".join(Verdict))
+            raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(Verdict))
         return IsVerdict(Verdict(value.lower()))
     if not value and not quoted:
-        raise UsageError("src: names no source", advice='write src:imessage, or src:"" for messages of no known source')
+        raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value
     return Source(value.removeprefix("="), whole)
 
@@ -230,7 +230,7 @@ def _no_key(word: _Word) -> str:
 
 def _number(key: str, text: str, advice: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise UsageError(f"{key}:{text} has no number", advice=advice)
+        raise UsageError(f"invalid number in {key}:{text}", advice=advice)
     return int(text)
 
 
@@ -241,5 +241,5 @@ def _refuse_misspelt(key: str, value: str) -> None:
     if near or value[:1] in ("<", ">"):
         right = near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)
         raise UsageError(
-            f"{key}: is no key of the filter", advice=f'write {right}{":" if near else ""}, or "{key}:{value}" in quotes as text'
+            f"unknown filter key {key}:", advice=f'write {right}{":" if near else ""}, or "{key}:{value}" in quotes as text'
         )

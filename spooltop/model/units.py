@@ -218,7 +218,7 @@ def parse_age(text: str) -> float:
         # a number without a unit says seconds only where it stands alone: "1h30" is not a half minute past one for everybody
         if math.isfinite(total) and (len(parts) == 1 or all(unit for _, unit in parts)):
             return total
-    raise UsageError(f"{text!r} is no age", advice="write seconds (90) or a number with s, m, h, d or w (10m, 2h, 1.5d)")
+    raise UsageError(f"invalid duration {text!r}: use 90, 10m, 2h or 1d")
 
 
 def parse_rate(text: str) -> float:
@@ -233,7 +233,7 @@ def parse_rate(text: str) -> float:
     except (ValueError, KeyError):
         found = 0.0
     if not 0 < found <= 1e9:
-        raise UsageError(f"{text!r} is no rate: 50/s, 1000/m, above 0")
+        raise UsageError(f"invalid rate {text!r}: use 50/s or 1000/m, above 0")
     return found
 
 

@@ -72,7 +72,7 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
         if log.torn:
             troubles.append(f"the last line of the {where} is cut off: a crash or a full disk")
         if bad:
-            troubles.append(f"{bad} lines of the {where} are no audit lines and were left out")
+            troubles.append(f"{bad} lines of the {where} are not audit lines and were left out")
     return AuditTrail(tuple(sorted(found, key=lambda line: line.at)), tuple(troubles))
 
 
@@ -81,7 +81,7 @@ def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:
     line."""
     told = json.loads(line)
     if not isinstance(told, dict) or told.get("schema") != 1:
-        raise ValueError("no audit line")
+        raise ValueError("not an audit line")
     if told.get("operation") != operation:
         return None
     at, event = told.get("time"), told.get("event")
@@ -117,19 +117,19 @@ def _result(told: object) -> ItemResult:
 def _word(told: dict[str, object], field: str) -> str | None:
     value = told.get(field)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{field} is no text")
+        raise ValueError(f"{field} is not text")
     return value
 
 
 def _number(told: dict[str, object], field: str) -> int | None:
     value = told.get(field)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LATEST):
-        raise ValueError(f"{field} is no number")
+        raise ValueError(f"{field} is not a number")
     return value
 
 
 def _list(told: dict[str, object], field: str) -> list[object]:
     value = told.get(field, [])
     if not isinstance(value, list):
-        raise ValueError(f"{field} is no list")
+        raise ValueError(f"{field} is not a list")
     return value

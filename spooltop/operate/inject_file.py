@@ -24,14 +24,14 @@ def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
     if name is None:
         return dict(options)
     if not isinstance(name, str) or not name or "\0" in name:
-        raise UsageError("inject: the file has no name")
+        raise UsageError("inject: empty file name")
     if options.get("text") is not None or options.get("size") is not None:
-        raise UsageError("inject: a file and a text or a size at once", advice="give one of them")
+        raise UsageError("inject: a file cannot be combined with a text or a size", advice="give one of them")
     path = os.path.expanduser(name)
     try:
         data = read_small(path, limit=MOST_BYTES, whole=True, follow=True).data
     except NotRegular:
-        raise UsageError(f"inject: {escape(name)} is no plain file", advice="name one that holds the message") from None
+        raise UsageError(f"inject: {escape(name)} is not a regular file", advice="name one that holds the message") from None
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages") from None
