@@ -193,6 +193,16 @@ def test_only_safe_writers_are_never_accused(watching: Watching) -> None:
     assert {cursor.verdict for cursor in watching.look(121).cursors} == {"advancing"}
 
 
+def test_what_a_safe_writer_set_back_is_no_lost_update_though_an_unsafe_one_did_so_before(watching: Watching) -> None:
+    for n, value in enumerate((5, 6, 5, 6)):
+        watching.unsafe(10 * n, imessage=value, email=1)
+        watching.look(10 * n + 1)
+    watching.engine(40, "imessage", 5)
+    cursor = watching.cursor(41)
+    assert (cursor.verdict, cursor.reverts_recent) == ("rewound", 0)
+    assert [entry.writer is None for entry in cursor.history[:2]] == [False, True]
+
+
 def test_nobody_locks_is_told_where_the_lock_is_not_there(watching: Watching) -> None:
     watching.unsafe(0, imessage=5, email=1)
     assert watching.cursor(1).unsafe == ("nobody locks by .cursors.lock: it is not there",)
