@@ -1,4 +1,4 @@
-"""What is asked of the spool of ``values`` and what it answers: plans, results, operations, messages."""
+"""Answers to actions on the spool of ``values``: plans, results, operations, messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = Fals
 
 
 def result() -> Result:
-    """One done, one skipped, one failed."""
+    """Result with one message done, one skipped and one failed."""
     items = [
         ItemResult("a1", "a1", Outcome.DONE),
         ItemResult("a2", "a2", Outcome.SKIPPED, "gone or requeued by another"),

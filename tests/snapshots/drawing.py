@@ -48,7 +48,7 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
 
 
 async def _until(driver: Driver, holds: Callable[[], object], what: object) -> None:
-    """What looks and what draws take turns: that takes as long as it takes."""
+    """Waits until ``holds()`` is true. The parts that look and draw take turns, which takes no fixed time."""
     until = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > until:

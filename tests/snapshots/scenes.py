@@ -86,7 +86,7 @@ class SceneControl(FakeControl):
         return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
-        """Of what was put back the first was taken and done, the others wait."""
+        """Reports the first requeued message as taken and done, and the others as waiting."""
         done = values.NOW + 10
         found = {id: TrackedMessage(id, Box.NEW, place, 4309) for place, id in enumerate(ids)}
         return found | {id: TrackedMessage(id, claimed_at=done + 0.3, pid=5201, gone_at=done + 0.5) for id in ids[:1]}
@@ -103,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One picture in each of ``sizes``. ``pictures`` False: only its words are kept, no SVG."""
+    """Scene with a picture in each of ``sizes``. ``pictures`` False: only its words are kept, no SVG."""
 
     name: str
     snapshot: Callable[[], Snapshot] = values.trouble

@@ -21,7 +21,7 @@ MOST = 3_500_000
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, because a time zone belongs to a process."""
+    """Runs make.py in a process of its own, because a time zone belongs to a process."""
     return subprocess.run(
         [sys.executable, str(SCREENSHOTS / "make.py"), *words], capture_output=True, text=True, timeout=110, check=False
     )

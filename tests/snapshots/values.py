@@ -36,7 +36,7 @@ from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""
 TZ = "CET-1"
-"""That hour as a value of ``TZ`` that needs no table of zones."""
+"""Time zone of that hour as a value of ``TZ`` that needs no table of zones."""
 ZONE = datetime.timezone(datetime.timedelta(hours=1))
 
 TARGET = "/var/spool/memex"
@@ -53,7 +53,7 @@ def claim(
     held: float = 2466.0, micro: int = 446_548, pid: int = 4312, verdict: Verdict = Verdict.DEAD, evidence: str = "gone", *,
     waited: float = 2.0, attempt: int | None = 1,
 ) -> Row:  # fmt: skip
-    """One in ``cur``, ``held`` seconds after it had ``waited`` as many."""
+    """Row in ``cur``, claimed ``held`` seconds ago after ``waited`` seconds in ``new``."""
     id = _id(NOW - held - waited, micro, 4290)
     return Row(
         key=("cur", id), box=Box.CUR, id=id, name=id, size=1200, enqueued_at=NOW - held - waited, in_box_since=NOW - held,
@@ -73,7 +73,7 @@ def claims() -> tuple[Row, ...]:
 
 @cache
 def waiting(n: int = 4310, oldest: float = 424.0) -> tuple[Row, ...]:
-    """What waits in ``new``, oldest first: as they came over ``oldest`` seconds, in the last 300 of 424 as fast as now."""
+    """Messages in ``new``, oldest first: as they arrived over ``oldest`` seconds, in the last 300 of 424 as fast as now."""
     rows = []
     slow = n * 740 // 4310
     for i in range(n):
@@ -90,7 +90,7 @@ def waiting(n: int = 4310, oldest: float = 424.0) -> tuple[Row, ...]:
 
 @cache
 def ages(rows: tuple[Row, ...]) -> Ages:
-    """How long these have waited, each looked at."""
+    """Ages of these rows, all of which are examined."""
 
     def counts(some: list[Row]) -> tuple[int, ...]:
         edges = (float("-inf"), *AGE_BOUNDS, float("inf"))
@@ -229,7 +229,7 @@ def trouble() -> Snapshot:
 
 
 def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:
-    """What the lists of a snapshot hold."""
+    """Returns the rows in the lists of a snapshot."""
     new = snapshot.sight.boxes[Box.NEW]
     waits = waiting(new.count or 0, NOW - (new.oldest_at or NOW))
     return {Box.CUR: snapshot.sight.claims, Box.TMP: snapshot.sight.tmp, Box.NEW: waits, Box.TRASH: trash()}
