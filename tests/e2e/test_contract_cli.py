@@ -248,7 +248,7 @@ def test_ls_without_a_path_lists_here(path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert len(lines(finish(["ls", "--json"], cwd=path, env=env).out)) == 1
     nowhere = finish(["ls", "--json"], cwd=path.parent, env=env)
-    assert nowhere.code == 2 and "no spool was named" in nowhere.err
+    assert nowhere.code == 2 and "no spool given" in nowhere.err
 
 
 def test_a_mail_folder_is_looked_at_and_never_changed(path: Path) -> None:
