@@ -111,12 +111,13 @@ class Files:
             raise
         return True
 
-    def write_locked(self, fd: int) -> bool | None:
-        """True if another descriptor holds a write lock; takes no lock. ``fd`` must have been opened just before: through an
-        older descriptor an NFS server does not see the lock of its client. None if the system does not support the query."""
+    def write_locked(self, fd: int, *, or_read: bool = False) -> bool | None:
+        """True if another descriptor holds a write lock, with ``or_read`` any lock of fcntl(2); takes no lock. ``fd`` must have
+        been opened just before: through an older descriptor an NFS server does not see the lock of its client. None if the
+        system does not support the query."""
         if _SETLK is None:
             return None
-        answer = fcntl.fcntl(fd, _GETLK, _READ_LOCK)
+        answer = fcntl.fcntl(fd, _GETLK, _WRITE_LOCK if or_read else _READ_LOCK)
         return bool(_STRUCT_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
     # Contents

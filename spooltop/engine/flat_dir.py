@@ -6,10 +6,8 @@ They are not spools: attempts are not counted, and nothing is delivered again. U
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import struct
 import time
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -19,12 +17,11 @@ from spooltop.errors import Unreadable
 from .counters import lock_within
 from .files import Files
 from .host import this_machine
+from .small_files import open_regular
 
 __all__ = ["available", "read_and_delete"]
 
 _LOCK = ".lock"
-_F_OFD_GETLK = 36
-_FLOCK = "hhqqixxxx"
 _SOFT_CAP = 1024
 
 
@@ -140,19 +137,13 @@ def _exists(files: Files, folder: int, name: str) -> bool:
 
 def _held(files: Files, folder: int, lock: str) -> bool:
     try:
-        fd = files.open_read(lock, folder)
+        fd, found = open_regular(lock, folder, files=files)
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # not to be read, so not known to be free
+        return True  # it cannot be read, so it is not known to be free
     try:
-        found = files.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return True
-        if not files.lock(fd, shared=True):
-            return True
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        if struct.unpack(_FLOCK, fcntl.fcntl(fd, _F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK:
+        if not files.lock(fd, shared=True) or files.write_locked(fd, or_read=True):
             return True
         return _soft(files.read(fd, _SOFT_CAP)) if found.st_size else False
     finally:
