@@ -1,8 +1,9 @@
-"""The structure of the code: no cycles of modules inside a layer, and one module for the C library."""
+"""The structure of the code: no cycles of modules inside a layer, one module for the C library, one class for a name."""
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -92,3 +93,12 @@ def test_only_one_module_calls_the_c_library() -> None:
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
     }  # fmt: skip
     assert users == {"spooltop.engine.syscalls"}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places = defaultdict(list)
+    for name, (_, tree) in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

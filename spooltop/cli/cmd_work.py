@@ -34,7 +34,7 @@ from .terminal import Terminal, printable
 if TYPE_CHECKING:
     from spooltop.engine import Claim, Spool
 
-__all__ = ["Worker", "work"]
+__all__ = ["CommandWorker", "work"]
 
 REJECTS = (65, 100)
 """Exit codes that mean "never again": EX_DATAERR of sysexits.h, and the permanent failure of qmail-command(8)."""
@@ -55,7 +55,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
     with open_spool(args, what="work", hosts=load(context.terminal.environ).claims_hosts) as spool:
-        worker = Worker(
+        worker = CommandWorker(
             spool,
             args.command,
             context.terminal,
@@ -92,7 +92,7 @@ class _Job:
 
 
 @dataclass
-class Worker:
+class CommandWorker:
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
 
     ``tick`` returns monotonic seconds.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.cmd_work import Worker
+from spooltop.cli.cmd_work import CommandWorker
 from spooltop.cli.signals import signals_handled
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
@@ -192,7 +192,7 @@ def test_a_command_that_ended_before_it_was_told_to_is_acked(spool: Spool, tmp_p
     command = ["sh", "-c", f"echo $$ > {tmp_path}/pid; read x < {tmp_path}/go"]
     err = Stream()
     terminal = Terminal(Stream(), Stream(), err, dict(os.environ))
-    assert Worker(spool, command, terminal, timeout=5, drain=True, tick=tick).run() == 0
+    assert CommandWorker(spool, command, terminal, timeout=5, drain=True, tick=tick).run() == 0
     assert calls > 3 and " done after " in err.written
     assert boxes(spool) == EMPTY
 

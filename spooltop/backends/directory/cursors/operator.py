@@ -56,7 +56,7 @@ _TEXTS = ("file", "source", "user")
 
 
 @dataclass(frozen=True, slots=True)
-class CursorSet(ItemIntent):
+class CursorSetIntent(ItemIntent):
     """The intent to set one cursor. ``had`` is False where the source had no section."""
 
     file: str
@@ -73,7 +73,7 @@ class CursorSet(ItemIntent):
         return encode("intent", self.operation, members)
 
     @classmethod
-    def decode(cls, head: Head) -> CursorSet:
+    def decode(cls, head: Head) -> CursorSetIntent:
         action, undoes = intent_head(head, Action.SET_CURSOR, Action.UNDO)
         value = head.value
         if not all(isinstance(value.get(name), str) for name in _TEXTS) or not isinstance(value.get("had"), bool):
@@ -85,7 +85,7 @@ class CursorSet(ItemIntent):
         )  # fmt: skip
 
 
-CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSet.decode, ItemOutcome.decode)
+CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSetIntent.decode, ItemOutcome.decode)
 """The record type of the log of cursors."""
 
 
@@ -103,10 +103,10 @@ class CursorRef:
     after: Json
 
 
-_Change = TypeVar("_Change", CursorRef, CursorSet)
+_Change = TypeVar("_Change", CursorRef, CursorSetIntent)
 
 
-class CursorOperator(ItemOperator[CursorSet]):
+class CursorOperator(ItemOperator[CursorSetIntent]):
     """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in its
     parent directory, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is
     how many seconds a set waits for the lock. ``redactor`` hides values in texts; the stored value, and the journal that an
@@ -162,19 +162,19 @@ class CursorOperator(ItemOperator[CursorSet]):
             one = _chosen(source, options.get("file"), sources, self._path)
             return self._pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
 
-    def _intent(self, plan: Plan, place: int, item: Item) -> CursorSet:
+    def _intent(self, plan: Plan, place: int, item: Item) -> CursorSetIntent:
         ref = _ref_of(item)
-        return CursorSet(
+        return CursorSetIntent(
             plan.operation, 0, plan.action, self._clock(), self._user, plan.undoes, _real_path(ref.file), ref.source, ref.had,
             ref.before, ref.after,
         )  # fmt: skip
 
-    def _apply(self, item: Item, intent: CursorSet, stop: Callable[[], bool]) -> ItemResult:
+    def _apply(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> ItemResult:
         ref = _ref_of(item)
         outcome, reason = self._store_value(ref, stop)
         return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
 
-    def _records(self, operations: Mapping[str, LoggedOperation[CursorSet, ItemOutcome]]) -> list[OperationRecord]:
+    def _records(self, operations: Mapping[str, LoggedOperation[CursorSetIntent, ItemOutcome]]) -> list[OperationRecord]:
         files: dict[str, CursorSource] = {}
         if operations:
             with self._translate_errors(), self._folders() as folders:
@@ -292,7 +292,7 @@ class CursorOperator(ItemOperator[CursorSet]):
         found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
         return replace(found, notes=(*found.notes, *troubles))
 
-    def _too_late(self, one: CursorSet, file: CursorSource | None) -> str | None:
+    def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
         """Why ``one`` cannot be undone now, None where it can; ``file`` is its cursor file as it was just read."""
         if file is None:
             return f"{escape(one.file)} is no cursor file of this target now"
@@ -355,7 +355,7 @@ def _ref_of(item: Item) -> CursorRef:
     return item.ref
 
 
-def _changed(logged: LoggedOperation[CursorSet, ItemOutcome]) -> bool:
+def _changed(logged: LoggedOperation[CursorSetIntent, ItemOutcome]) -> bool:
     _, outcome = logged.steps[0]
     return outcome is not None and outcome.outcome is Outcome.DONE
 
@@ -394,7 +394,7 @@ def _stem(one: CursorSource) -> str:
     return os.path.basename(one.path).removesuffix(".json")
 
 
-def _change_words(one: CursorRef | CursorSet) -> str:
+def _change_words(one: CursorRef | CursorSetIntent) -> str:
     """The change in words: ``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
     before = _value_words(one.before) if one.had else "nothing"
     return f"{escape(one.source)}: {before} → {_value_words(one.after)} in {escape(one.file)}"

@@ -27,7 +27,7 @@ from .log_files import lines_of
 from .log_store import LogStore
 
 __all__ = [
-    "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "Result", "decode", "encode", "gather",
+    "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "StepResult", "decode", "encode", "gather",
     "intent_head", "is_time", "newest_first", "operation_record", "undone_by", "undos_of", "why_not_undo", "write_failed",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ class Intent:
     undoes: str | None
 
 
-class Result(NamedTuple, Generic[ResultT]):
+class StepResult(NamedTuple, Generic[ResultT]):
     """The record of a result line: ``told`` is what it holds about the step."""
 
     operation: str
@@ -134,7 +134,7 @@ def encode(line: str, operation: str, members: Mapping[str, Json]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | Result[ResultT]:
+def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepResult[ResultT]:
     """Reads one line. Raises ``ValueError`` for anything that is not exactly a line of such a log."""
     value = json.loads(line)
     if not isinstance(value, dict) or value.get("schema") != 1 or value.get("line") not in ("intent", "result"):
@@ -148,7 +148,7 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | Result[
     if type(step) is not int or not 0 <= step < _STEPS:
         raise ValueError(f"no {kind.step}")
     head = Head(value, operation, step, float(at), value["line"] == "result")
-    return Result(operation, step, kind.result(head)) if head.result else kind.intent(head)
+    return StepResult(operation, step, kind.result(head)) if head.result else kind.intent(head)
 
 
 def intent_head(head: Head, *actions: Action) -> tuple[Action, str | None]:
@@ -181,7 +181,7 @@ def gather(
             bad += 1
             continue
         known = found.get(record.operation)
-        if not isinstance(record, Result):
+        if not isinstance(record, StepResult):
             if known is None:
                 known = found[record.operation] = LoggedOperation(record, trusted)
             known.steps.setdefault(record.step, (record, None))

@@ -20,14 +20,14 @@ from spooltop.model.vocabulary import Box, Json
 from ..journal.journal import Places, encode_moves
 from ..journal.outcomes import MoveOutcome
 
-__all__ = ["Payload", "encoded_puts", "inject_one", "new_names"]
+__all__ = ["InjectedContent", "encoded_puts", "inject_one", "new_names"]
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60
 """Bytes of the first message that a plan shows."""
 
 
-class Payload:
+class InjectedContent:
     """The content of the messages, from the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes).
     Raises ``UsageError`` for invalid options."""
 
@@ -79,7 +79,7 @@ class Payload:
         return f"test message {number} by spooltop\n".encode()
 
 
-def new_names(payload: Payload, count: int, us: int) -> list[str]:
+def new_names(payload: InjectedContent, count: int, us: int) -> list[str]:
     """The names of ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as
     put."""
     return [payload.name(us + place) for place in range(count)]

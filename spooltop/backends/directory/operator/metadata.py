@@ -20,7 +20,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import mode_like
 from spooltop.model.vocabulary import Box, Json
 
-from ..storage.name_lookup import Sight
+from ..storage.name_lookup import NameLookup
 
 __all__ = ["MetaWriter"]
 
@@ -47,7 +47,7 @@ class MetaWriter:
         self._dirs = dirs
         self._files = dirs.files
         self._large = large
-        self._sight = Sight(dirs.files)
+        self._sight = NameLookup(dirs.files)
         self._fit: set[int] = set()
         self._beside: dict[tuple[int, str], str] = {}
         self._common: dict[tuple[Box, str], _Common] = {}

@@ -18,7 +18,7 @@ from spooltop.model.vocabulary import LIVE, Box
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..storage.folders import Folder, Folders, drop_folder
 from ..storage.location import is_pinned
-from ..storage.name_lookup import Sight
+from ..storage.name_lookup import NameLookup
 from .batches import Move, MoveBatch, MoveMode, UniformBatch
 from .metadata import MetaWriter
 from .recheck import Recheck
@@ -45,7 +45,7 @@ class Mover:
         self._recheck = recheck
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
-        self._sight = Sight(dirs.files)
+        self._sight = NameLookup(dirs.files)
         self._metas = MetaWriter(dirs, large=large)
         self._touched: dict[Folder, bool] = {}
         """The changed folders in the order of the last change, and whether each was a target."""

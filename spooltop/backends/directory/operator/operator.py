@@ -33,7 +33,7 @@ from ..journal.record_log import RecordLog
 from ..storage.access import user_name
 from .batches import all_done, batch_of
 from .candidates import Rows, choose
-from .inject import Payload, encoded_puts, inject_one, new_names
+from .inject import InjectedContent, encoded_puts, inject_one, new_names
 from .mover import Mover
 from .permission import can_change
 from .recheck import JudgeAgain, Recheck
@@ -104,7 +104,7 @@ class DirectoryOperator:
         self._allowed(action)
         with self._translate_errors(), self._open() as dirs:
             if action is Action.INJECT:
-                return Candidates((), notes=Payload(options).notes(int(now * 1e6), self._redactor))
+                return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), self._redactor))
             if action is Action.UNDO:
                 operations, troubles = self._read(dirs, progress)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
@@ -199,7 +199,7 @@ class DirectoryOperator:
     def _inject(
         self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
-        payload = Payload(plan.options)
+        payload = InjectedContent(plan.options)
         for start in range(0, plan.count, size):
             if stop():
                 return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from spooltop.engine.files import Files
 
-__all__ = ["Sight"]
+__all__ = ["NameLookup"]
 
 
-class Sight:
+class NameLookup:
     """Lookups that never raise ``OSError``."""
 
     def __init__(self, files: Files) -> None:
