@@ -84,8 +84,8 @@ def test_a_look_is_due_as_soon_as_a_cursor_file_is_replaced(spool: Path, place: 
     for value, target in enumerate((spool, spool / place) if place == "cursors.json" else (spool,), 2):
         with open_control(str(target), settings={}) as control:
             control.look()
-            while control.changes(0.05):  # what was heard of the boxes, and of the turn before
-                continue
+            while control.changes(0.05):  # events of the boxes and of the turn before; what is due stays due
+                control.look()
             CursorFile(spool / place).advance("imessage", value)
             end = time.monotonic() + 30
             while not control.changes(0.2):
