@@ -16,6 +16,9 @@ from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.observation import CursorSource
 
+from .conftest import Opened
+from .test_locks import holder
+
 
 class Looking:
     def __init__(self, folder: Path) -> None:
@@ -153,6 +156,13 @@ def test_what_is_no_plain_file_is_not_opened(look: Looking, kind: str) -> None:
     else:
         path.mkdir()
     assert [source.error for source in look()] == ["not a plain file"]
+
+
+def test_who_holds_the_lock_beside_the_cursors_is_seen(spool: Path, opened: Opened) -> None:
+    (spool.parent / "cursors.json").write_text('{"imessage": 5}')
+    with holder("flock", spool.parent / ".cursors.lock") as pid:
+        assert [one.pid for one in opened(spool).see().cursors[0].lock_holders] == [pid]
+    assert opened(spool).see().cursors[0].lock_holders == ()
 
 
 def test_no_cursors(look: Looking) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -469,3 +471,22 @@ def test_of_a_storm_every_message_is_counted_once(spool: Path, opened: Opened) -
                     break
                 reader.changes(0.2)
     assert (arrived, claimed, done, exact) == (1_600, 1_600, 1_600, True)
+
+
+def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened) -> None:
+    """A dashboard runs for weeks."""
+    reader = opened(spool)
+    kept = []
+    tracemalloc.start()
+    try:
+        for turn in range(12):
+            for path in (spool / "cur").iterdir():
+                path.unlink()
+            for number in range(500):
+                (spool / "cur" / f"turn{turn:03d}number{number:03d}:2,P4242").touch()
+            assert reader.see().boxes[Box.CUR].count == 500
+            gc.collect()
+            kept.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert kept[11] - kept[3] < 100_000  # the names alone of the claims of eight looks would take three times that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -170,6 +171,12 @@ def test_where_the_kernel_does_not_tell_it_is_refused_in_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "only root hears from the kernel who writes" in done.stdout
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_lost_queue_at_the_end_of_what_was_read_is_an_event() -> None:
+    """It may stand there without anything of a file."""
+    lost = struct.pack("=IBBHQii", 24, 3, 0, 24, 0x4000, -1, 0)
+    assert parse_events(lost * 2) == [(0x4000, 0, "", None)] * 2
 
 
 @given(st.binary(max_size=300))
