@@ -86,7 +86,7 @@ class CursorWatch:
         self._looked_at = 0.0
 
     def add(
-        self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll] = (), arrived: Mapping[str, int] | None = None
+        self, sources: Sequence[CursorSource], now: float, polls: Sequence[Poll], arrived: Mapping[str, int]
     ) -> tuple[Cursor, ...]:
         """Takes one look at ``now`` (epoch seconds); ``arrived``: source → messages that came into ``new`` since the previous
         look. Never raises for the content of a file or a log."""
@@ -94,7 +94,7 @@ class CursorWatch:
             self._polls.setdefault(poll.source, PollHistory()).add(poll)
         for file in self._files.values():
             for name, history in file.histories.items():
-                history.arrived((arrived or {}).get(name, 0))
+                history.arrived(arrived.get(name, 0))
         there = set()
         for source in sources:
             there.add(source.path)

@@ -158,3 +158,14 @@ def test_a_dot_file_is_no_message(tmp_path: Path, clock: Clock) -> None:
         assert (spool.depth(), spool.peek(), spool.claim()) == (0, None, None)
         id = spool.put(b"x")
         assert (spool.depth(), spool.peek()) == (1, id)
+
+
+def test_a_claim_of_another_boot_is_put_back_where_no_other_machine_mounts_the_spool(tmp_path: Path) -> None:
+    with Spool.create(tmp_path / "spool", False) as spool:
+        id = spool.put(b"x")
+    dies_holding(tmp_path)
+    [presence] = (tmp_path / "spool" / ".spooltop" / "consumers").iterdir()
+    presence.write_text(json.dumps({**json.loads(presence.read_text()), "boot_id": "another", "host": "client-b"}))
+    for hosts, found in (("any", []), ("this-machine", [id])):
+        with Spool(tmp_path / "spool", False, hosts=hosts) as spool:
+            assert spool.recover() == found

@@ -61,14 +61,16 @@ def test_links_and_fifos_are_refused_and_stay(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["fifo", "link", "real"]
 
 
-def test_a_full_disk_leaves_the_old_content_and_no_litter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_old_content_and_no_litter(tmp_path: Path, code: int) -> None:
     def full(_number: int, name: str) -> None:
         if name == "write":
-            raise OSError(errno.ENOSPC, "full")
+            raise OSError(code, "full")
 
     (tmp_path / "state").write_bytes(b"old")
-    with pytest.raises(SpoolFull):
+    with pytest.raises(SpoolFull) as failed:
         write_atomic(tmp_path / "state", b"new", files=Interposed(full))
+    assert failed.value.path == str(tmp_path / "state")
     assert os.listdir(tmp_path) == ["state"] and (tmp_path / "state").read_bytes() == b"old"
 
 
@@ -215,3 +217,17 @@ def test_a_counter_file_that_has_grown_is_summed_up_and_keeps_its_totals(tmp_pat
         assert sum(since.values()) == 60
     finally:
         os.close(fd)
+
+
+# Files
+
+
+def test_a_sync_reaches_the_system_and_tells_its_error() -> None:
+    reads, writes = os.pipe()  # fsync(2): what cannot be synced gives EINVAL
+    try:
+        for sync in (Files().sync, Files().sync_dir):
+            with pytest.raises(OSError, match="Invalid argument"):
+                sync(writes)
+    finally:
+        os.close(reads)
+        os.close(writes)

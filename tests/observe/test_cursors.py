@@ -145,7 +145,7 @@ def heard_of() -> tuple[Watcher, CursorDisk]:
 
 
 def line(at: float, source: str, old: Json, new: Json) -> CursorWrite:
-    return CursorWrite(T0 + at, source, old, new, LockParty(1111))
+    return CursorWrite(T0 + at, source, old, new, LockHolder(1111))
 
 
 def test_a_line_of_a_write_that_was_seen_by_the_look_before_names_its_writer() -> None:
@@ -153,7 +153,7 @@ def test_a_line_of_a_write_that_was_seen_by_the_look_before_names_its_writer() -
     disk.put(5, {"imessage": 6})
     assert watcher.look(6, unread=0).cursors[0].history[0].writer is None
     history = watcher.look(7, unread=0, journal=(line(5, "imessage", 5, 6),)).cursors[0].history
-    assert [(one.at - T0, one.value, one.writer) for one in history] == [(5, 6, LockParty(1111)), (0, 5, None)]
+    assert [(one.at - T0, one.value, one.writer) for one in history] == [(5, 6, LockHolder(1111)), (0, 5, None)]
 
 
 def test_a_line_of_a_write_that_was_not_read_tells_what_it_was() -> None:
@@ -161,7 +161,7 @@ def test_a_line_of_a_write_that_was_not_read_tells_what_it_was() -> None:
     disk.put(5, {"imessage": 7})
     lines = (line(3, "of no section", 1, 2), line(4, "imessage", 5, 6))
     cursor = watcher.look(6, unread=1, journal=lines).cursors[0]
-    assert [(one.value, one.writer) for one in cursor.history] == [(7, None), (6, LockParty(1111)), (5, None)]
+    assert [(one.value, one.writer) for one in cursor.history] == [(7, None), (6, LockHolder(1111)), (5, None)]
     assert cursor.writes_unread == 0
 
 
@@ -169,8 +169,21 @@ def test_a_line_of_the_write_that_was_read_tells_nothing_of_another() -> None:
     watcher, disk = heard_of()
     disk.put(5, {"imessage": 6})
     cursor = watcher.look(6, unread=1, journal=(line(5, "imessage", 5, 6),)).cursors[0]
-    assert [(one.value, one.writer) for one in cursor.history] == [(6, LockParty(1111)), (5, None)]
+    assert [(one.value, one.writer) for one in cursor.history] == [(6, LockHolder(1111)), (5, None)]
     assert cursor.writes_unread == 1
+
+
+def test_steps_back_that_the_journal_tells_of_prove_none_before_them_lost() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 5, "email": 1})
+    watcher = Watcher(disk)
+    watcher.look(1)
+    for at, value in ((5, 6), (10, 5), (15, 6)):
+        disk.put(at, {"imessage": value})
+        watcher.look(at + 1)
+    disk.put(20, {"imessage": 5})
+    cursor = watcher.look(21, journal=(line(20, "imessage", 6, 5),)).cursors[0]
+    assert (cursor.value, cursor.reverts_recent) == (5, 0)
 
 
 def test_lost_twice_within_the_window_is_reverted_though_it_went_past_both() -> None:

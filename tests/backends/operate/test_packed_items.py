@@ -26,8 +26,9 @@ from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 def item(number):
     """All that an item can hold, names that are no text among it."""
     name = f"{1795222800000000 + number:016d}\udcff\x1b[31m\n,n=1:2,P{number}"
+    since = 2.5 + abs(number - 101) if number % 2 else None
     row = Row(
-        ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, 2.5 + abs(number - 101) if number % 2 else None, True, "mail", number % 5,
+        ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, since, True, "mail", number % 5,
         Verdict.DEAD if number % 3 else None, "gone", Owner("vm", number, 3.5, "cmd", None) if number % 7 else None, "note",
         4.5, number % 11 == 0, 5.5, "reason", 6.5, "exit-1",
     )  # fmt: skip

@@ -250,6 +250,25 @@ def test_of_a_purge_of_what_was_held_that_was_cut_off_the_name_in_the_trash_goes
     assert purged.with_name(".job.meta").exists() is bool(moved)
 
 
+@pytest.mark.parametrize("left", [[], ["another"]])
+def test_what_was_known_in_common_goes_with_the_last_message_of_a_cut_off_emptying(desk, in_common, left):
+    for name in ("job", *left):
+        desk.put(name)
+    operations = desk.operations()
+    assert operations.apply(operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))).count(Outcome.DONE)
+    [folder] = (desk.path / ".spooltop" / "trash").glob("*/")
+    before = sorted(os.listdir(folder.parent))
+    kept = {name: (folder.parent / name).read_bytes() for name in before if (folder.parent / name).is_file()}
+    operations.apply(operations.plan(Action.EMPTY, Selection(box=Box.TRASH, ids=("job",))))
+    cut_off(desk)
+    folder.mkdir(exist_ok=True)
+    for name, data in kept.items():
+        (folder.parent / name).write_bytes(data)
+    change(desk)
+    assert kept and folder.exists() is bool(left)
+    assert {name for name in kept if (folder.parent / name).exists()} == (set(kept) if left else set())
+
+
 def change(desk, **more):
     """Any change: before the first one, what was cut off is repaired."""
     desk.put("last")

@@ -16,7 +16,7 @@ from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
 from spooltop.model.holders import Holders
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, Verdict
 
 from .conftest import Opened
 from .table import FakeProcesses
@@ -84,6 +84,45 @@ def test_of_what_was_set_aside(tmp_path: Path) -> None:
         (file,) = [found for found in (path / ".spooltop" / "rejected").rglob("*") if found.name == row.name]
         with opener(file, "r") as pid:
             assert how(control.holders(row.key)) == {(pid, "open for reading")}
+
+
+INHERITS = """
+import os, subprocess, sys
+from spooltop.engine import Spool
+spool = Spool(sys.argv[1], durable=False)
+spool.put(b"x")
+claim = spool.claim()
+command = subprocess.Popen(["cat"], pass_fds=(spool.presence_fd(),))
+print(command.pid, flush=True)
+if sys.argv[2] == "exits":
+    os._exit(0)
+os.close(spool.presence_fd())
+print("lives", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("exits", "worker {0} has exited; its command {1} (cat) still runs and holds the claim; stop {1}"),
+        ("lives", "its command {1} (cat) holds the claim; stop {1}"),
+    ],
+)
+def test_the_command_that_holds_a_claim_for_its_worker_is_named(tmp_path: Path, opened: Opened, how: str, words: str) -> None:
+    Spool.create(tmp_path / "spool").close()
+    script = [sys.executable, "-c", INHERITS, str(tmp_path / "spool"), how]
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdin is not None and worker.stdout is not None
+        command = int(worker.stdout.readline())
+        if how == "exits":
+            worker.wait()
+        else:
+            assert worker.stdout.readline() == "lives\n"
+        [row] = opened(tmp_path / "spool").see().claims
+        worker.stdin.close()
+    assert (row.verdict, row.evidence) == (Verdict.ALIVE, words.format(worker.pid, command))
 
 
 def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
