@@ -156,6 +156,20 @@ async def test_a_change_under_way_is_stopped_by_escape() -> None:
         assert len(driver.control.of(Box.CUR)) == 8
 
 
+async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was_not_painted_yet() -> None:
+    """As just after the window has changed its size."""
+    async with dashboard(dead(9)) as driver:
+        await planned(driver, "r")
+        driver.control.gate.clear()
+        await driver.press("y")
+        await driver.see("Esc stops")
+        panel = driver.app.screen.query_one(Panel)
+        panel.readable = lambda: False
+        panel.renew()
+        await driver.press("c")
+        await driver.see("it is being done")
+
+
 async def test_purging_what_is_abandoned_in_tmp() -> None:
     async with dashboard(FakeControl([written(1)])) as driver:
         await driver.press("4")
@@ -355,7 +369,7 @@ async def test_a_rate_is_typed_into_the_plan_and_applied() -> None:
         await driver.press("s")
         await driver.see("at most: _", "Enter set it")
         await driver.press(*"y5", "enter")
-        await driver.see("'y5' is no rate")
+        await driver.see("invalid rate 'y5'")
         await driver.press("ctrl+u", *"50", "slash", "s", "enter")
         await driver.see("at most 50/s: takes 2.4s or longer", "--rate 50", "type 120")
         await planned(driver)
