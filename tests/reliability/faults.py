@@ -157,12 +157,12 @@ FAULTS = (
     Fault("the ack of a claim that was taken away", MissingIsGone, taken_away),
     Fault(
         "the record of a key on the disk before its message",
-        Change("engine/putting.py", "                    self._drafts.sync_names()\n", "                    pass\n"),
+        Change("engine/producer.py", "                    self._writer.sync_names()\n", "                    pass\n"),
         power_cut,
     ),
     Fault(
         "a message set aside on the disk before its claim",
-        Change("engine/aside.py", "        dirs.files.sync_dir(dirs.box(Box.NEW))\n", "        pass\n"),
+        Change("engine/set_aside.py", "        dirs.files.sync_dir(dirs.box(Box.NEW))\n", "        pass\n"),
         power_cut,
     ),
     Fault(
