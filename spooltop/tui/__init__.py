@@ -28,7 +28,7 @@ TURN = 0.001
 def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
     """Why a plain report has to do; None where the dashboard can run. ``terminal``: stdin and stderr are one."""
     if not terminal:
-        return "stdin or stderr is no terminal"
+        return "stdin or stderr is not a terminal"
     if environ.get("TERM", "") in ("", "dumb"):
         return f"TERM={environ.get('TERM', '')} cannot place a cursor"
     return None

@@ -188,7 +188,7 @@ def unlock(context: CommandContext) -> str | None:
     if lock.kind not in ("soft", "ticket"):
         return "remove: a kernel lock ends with its holder and a mere file is not held; without the file two could hold it"
     if lock.verdict in ("held", "blocked"):
-        return "remove: its holder lives; end that, and it turns stale"
+        return "remove: its holder is running; end it, and the lock turns stale"
     return "remove: nobody holds it" if lock.verdict == "free" else None
 
 
@@ -207,7 +207,7 @@ def has_file(context: CommandContext) -> str | None:
 
 def followable(context: CommandContext) -> str | None:
     if context.view is View.RESULT:
-        return None if context.followed else "nothing of it goes on by itself"
+        return None if context.followed else "none of its messages moves on by itself"
     return None if context.row is not None else "nothing is chosen: the list is empty"
 
 
@@ -247,8 +247,8 @@ def confirmable(grammar: str) -> Callable[[CommandContext], str | None]:
             return "the plan has only just been shown: read it, then confirm"
         if context.confirm != grammar:
             return {
-                "y": f"y does {_things(context)}",
-                "Y": f"Y, in capitals, does {_things(context)}",
+                "y": f"press y to {_things(context)}",
+                "Y": f"press Shift-Y to {_things(context)}",
                 "number": f"type the number {context.plan.count if context.plan else ''} and Enter",
             }.get(context.confirm, "there is nothing to do; Esc leaves")
         return None
@@ -270,9 +270,9 @@ def holds_poison(context: CommandContext) -> str | None:
     if reason := plan_there(context):
         return reason
     if context.plan is not None and context.plan.options.get("hold_poison"):
-        return "what may be what kills is held already"
+        return "messages that may kill their consumers are held already"
     if context.plan is None or context.plan.action is not Action.REQUEUE or not context.plan.poison:
-        return "nothing here was in work at so many deaths that it should be held"
+        return "no consumer died often enough while processing one of these messages"
     return _allowed(context, Action.HOLD)
 
 
@@ -280,9 +280,9 @@ def paceable(context: CommandContext) -> str | None:
     if reason := plan_there(context):
         return reason
     if context.plan is None or context.plan.count < 2:
-        return "there are not many of them to do slowly"
+        return "a rate limit needs at least 2 items"
     if context.plan.items and context.plan.items[0].words:
-        return f"{context.plan.action}: it is not done at a rate"
+        return f"{context.plan.action}: has no rate limit"
     return None
 
 
@@ -300,7 +300,7 @@ def _allowed(context: CommandContext, action: Action) -> str | None:
 def _chosen(context: CommandContext, action: Action) -> str | None:
     if context.view is View.OVERVIEW:
         if context.problem is None:
-            return f"{action}: choose a line of trouble, or a message in 2, 3 or 4"
+            return f"{action}: choose a problem, or a message in 2, 3 or 4"
         if context.problem.selection is None:
             return f"{action}: this line is not about messages; Enter shows what it is about"
         return None

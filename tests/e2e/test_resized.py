@@ -84,7 +84,7 @@ def test_a_plan_stays_a_plan_while_the_size_changes(spool_path: Path, dashboard:
     person.sees(all_of("Requeue 1 claim", "y requeue 1"))
     assert len(list((spool_path / "cur").iterdir())) == 1
     person.press("y", "Requeued 1")
-    person.press(ESC, "nothing wrong")
+    person.press(ESC, "no problems detected")
     assert person.leaves() == 0
 
 
@@ -98,8 +98,8 @@ def test_what_the_terminal_scrolled_while_its_size_went_and_came_back_is_painted
 ) -> None:
     screen = dashboard(str(spool_path))
     person = Person(screen)
-    person.sees(all_of("live · as of", "nothing wrong"))
-    for key, sign in ((None, "nothing wrong"), ("2", "New 3"), ("?", "keys")):
+    person.sees(all_of("live · as of", "no problems detected"))
+    for key, sign in ((None, "no problems detected"), ("2", "New 3"), ("?", "keys")):
         if key is not None:
             person.press(key, sign)
         while screen.pump(0.2):

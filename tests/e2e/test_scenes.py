@@ -48,7 +48,7 @@ def test_the_depth_rises_and_two_consumers_are_dead(spool_path: Path, dashboard:
         person.sees(all_of(*(f"claimed by {consumer.pid}" for consumer in again)))
         assert [consumer.end("ack") for consumer in again] == [0, 0]
         person.sees(lambda text: text.count("done after") == 2)
-        person.press(ESC, lambda text: "nothing wrong" in text and depth(text) == 46)
+        person.press(ESC, lambda text: "no problems detected" in text and depth(text) == 46)
         assert person.leaves() == 0
     assert b"requeued 2; undo: spooltop undo" in person.screen.raw
     assert [consumer.got and consumer.got["attempt"] for consumer in again] == [2, 2]
@@ -92,7 +92,7 @@ def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboa
         person.press("y", "done 3 · skipped 0 · failed 0")
         person.press(ESC, all_of("Tmp 1 ", "WRITING"))
         assert len(os.listdir(spool_path / "tmp")) == 1
-        person.press("q", all_of("nothing wrong", "trash 3"))
+        person.press("q", all_of("no problems detected", "trash 3"))
         assert person.leaves() == 0
     assert person.keys == 7
 
@@ -106,7 +106,7 @@ def test_litter_in_tmp_is_purged_from_its_line(spool_path: Path, dashboard: Dash
         text = person.press("d", all_of("Purge 3 files", "y purge 3"))
         assert "Refused" not in text  # the line was about the three, and nothing else is asked for
         person.press("y", "done 3 · skipped 0 · failed 0")
-        person.press(ESC, all_of("nothing wrong", "1 writing 0 abandoned"))
+        person.press(ESC, all_of("no problems detected", "1 writing 0 abandoned"))
         assert person.leaves() == 0
     assert person.keys == 4
 

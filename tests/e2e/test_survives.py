@@ -55,7 +55,7 @@ def test_a_name_that_is_not_utf8_and_what_comes_after_it(spool_path: Path, dashb
 @pytest.mark.parametrize("box", ["tmp", "new", "cur"])
 def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard, box: str) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for(all_of("live · as of", "nothing wrong"))
+    screen.wait_for(all_of("live · as of", "no problems detected"))
     (spool_path / box).rename(spool_path / f".{box}")
     screen.wait_for(lambda text: f"{box} is missing" in text or f"no {box}" in text)
     (spool_path / box).mkdir()
@@ -316,11 +316,11 @@ def test_a_terminal_that_takes_nothing_any_more_keeps_nobody(spool_path: Path, d
 )
 def test_any_kind_of_terminal(spool_path: Path, dashboard: Dashboard, term: str, lang: str) -> None:
     screen = dashboard(str(spool_path), env={"TERM": term, "LANG": lang, "LC_ALL": "", "LC_CTYPE": ""})
-    screen.wait_for(all_of("live", "nothing wrong"))
+    screen.wait_for(all_of("live", "no problems detected"))
     screen.type("2")
     screen.wait_for("New 3")
     screen.type("q")
-    screen.wait_for("nothing wrong")
+    screen.wait_for("no problems detected")
     leaves(screen)
     assert bytes(screen.raw).isascii() == (lang == "C" or term == "linux")
 
@@ -328,7 +328,7 @@ def test_any_kind_of_terminal(spool_path: Path, dashboard: Dashboard, term: str,
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: Dashboard, term: str) -> None:
     screen = dashboard(str(spool_path), env={"TERM": term})
-    screen.wait_for(all_of("one look", "nothing wrong"))
+    screen.wait_for(all_of("one look", "no problems detected"))
     assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw
 
 
@@ -385,7 +385,7 @@ def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> N
         taken = spool.claim()
         assert taken is not None
         with Terminal([sys.executable, "-m", "tests.e2e.clocked", str(setting), str(spool_path)]) as screen:
-            screen.wait_for(all_of("live · as of", "nothing wrong"))
+            screen.wait_for(all_of("live · as of", "no problems detected"))
             setting.write_text("-3600")
             screen.wait_for("from the future, by up to")
             spool.put(b"x")
@@ -395,6 +395,6 @@ def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> N
                 text = screen.wait_for(word)
                 assert not NEGATIVE.search(text), text
             setting.write_text("0")
-            screen.wait_for("nothing wrong")
+            screen.wait_for("no problems detected")
             leaves(screen)
         taken.ack()

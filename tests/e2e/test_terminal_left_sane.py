@@ -46,7 +46,7 @@ def test_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard, how: 
 def test_stopped_and_continued_from_outside_it_leaves_a_sane_terminal(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
     screen.wait_for("live · as of")
-    for view, shown in (("2", "New 3 ·"), ("4", "Tmp 0 ·"), ("1", "nothing wrong")):
+    for view, shown in (("2", "New 3 ·"), ("4", "Tmp 0 ·"), ("1", "no problems detected")):
         begun = screen.raw.count(ALTERNATE)
         screen.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, screen.process.pid, os.WSTOPPED)

@@ -101,7 +101,7 @@ def test_a_dead_claim_is_requeued_in_sixteen_colours_by_four_keys(tmux: Tmux, sp
     tmux.wait_for(lambda text: "done 1 · skipped 0" in text and "1 waits in new" in text)
     assert "\x1b[38;2;" not in tmux.screen("-e") and "\x1b[38;5;" not in tmux.screen("-e")
     tmux.type("", "Escape")
-    tmux.wait_for("nothing wrong")
+    tmux.wait_for("no problems detected")
     tmux.type("q")
     tmux.wait_for("requeued 1; undo: spooltop undo")
     assert tmux.value("alternate_on") == "0"

@@ -64,7 +64,7 @@ def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
     command, why = command_for("r", locked)
     assert command is not None and command.id == "requeue"
     assert why == f"requeue: {reason}"
-    assert ("r", "requeue: put claims back to new (opens a plan)", why) in help_lines(locked)
+    assert ("r", "requeue: move claims back to new (opens a plan)", why) in help_lines(locked)
     assert "r" in [key for key, _ in footer(claims_scene())]
 
 
@@ -85,7 +85,7 @@ def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None
     _, why = command_for("r", context(View.OVERVIEW, problem=other, rows=1))
     assert why == "requeue: this line is not about messages; Enter shows what it is about"
     _, why = command_for("r", context(View.OVERVIEW))
-    assert why is not None and why.startswith("requeue: choose a line of trouble")
+    assert why is not None and why.startswith("requeue: choose a problem")
 
 
 def test_the_shape_of_a_footer() -> None:

@@ -98,7 +98,7 @@ async def test_following_a_message_keeps_each_step() -> None:
         assert fake.follows[-1] == ((id,), 0.0)
         fake.whereabouts[id] = TrackedMessage(id, claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
-        await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s in work")
+        await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s")
         await driver.press("y")
         await driver.see("copied: 3 steps")
         assert "claimed by 77" in driver.app.clipboard
@@ -129,7 +129,7 @@ async def test_what_was_purged_goes_nowhere() -> None:
         await driver.press("y")
         await driver.see("Purged 1")
         await driver.press("F")
-        await driver.see("nothing of it goes on by itself")
+        await driver.see("none of its messages moves on by itself")
 
 
 async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
@@ -175,9 +175,9 @@ async def test_a_source_is_muted_for_an_hour_and_no_longer() -> None:
         await driver.see("imessage is muted until")
         assert fake.muted == {"imessage": NOW + 3600}
         await driver.press("g")
-        await driver.see("m unmute", "its trouble is not told")
+        await driver.see("m unmute", "its problems are not shown")
         await driver.press("m")
-        await driver.see("imessage is muted no longer")
+        await driver.see("imessage is no longer muted")
         assert fake.muted == {}
 
 
@@ -277,7 +277,7 @@ async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
         await driver.press("z")
         await driver.see("Operations 4")
         await driver.press("enter")
-        await driver.see("Operation a0", "3 of 3 done", "1 can be put back", claim(99).id, "undo     spooltop undo")
+        await driver.see("Operation a0", "3 of 3 done", "1 can be undone", claim(99).id, "undo     spooltop undo")
         await driver.press("enter")
         await driver.see("Operation a0")
         await driver.press("y")

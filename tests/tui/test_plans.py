@@ -39,7 +39,7 @@ async def test_a_line_of_trouble_is_requeued_by_r_and_y() -> None:
         await driver.press("y")
         await driver.see("Requeued 2", "done 2")
         await driver.press("escape")
-        await driver.see("nothing wrong in what was seen")
+        await driver.see("no problems detected")
         assert [plan.count for plan in driver.control.applied] == [2]
         assert driver.app.goodbye() == ["op1: requeued 2; undo: spooltop undo /var/spool/memex op1"]
 
@@ -78,7 +78,7 @@ async def test_ten_and_more_take_a_capital() -> None:
     async with dashboard(dead(12)) as driver:
         await planned(driver, "r")
         await driver.press("y")
-        await driver.see("Y, in capitals, does requeue 12")
+        await driver.see("press Shift-Y to requeue 12")
         assert driver.control.applied == []
         await driver.press("Y")
         await driver.see("Requeued 12")
@@ -202,7 +202,7 @@ async def test_injecting_by_the_form() -> None:
         await driver.press("y")
         await driver.see("Injected")
         await driver.press("escape")
-        await driver.see("nothing wrong")
+        await driver.see("no problems detected")
 
 
 async def test_the_form_takes_a_file_or_a_size() -> None:
@@ -210,7 +210,7 @@ async def test_the_form_takes_a_file_or_a_size() -> None:
         await driver.press("i")
         await driver.see("Inject test messages")
         await driver.press("down", "down", *"/tmp/m", "down", "9", "enter")
-        await driver.see("a file and a size at once")
+        await driver.see("give a file or a size, not both")
         assert driver.control.planned == []
         await driver.press("backspace")
         await planned(driver, "enter")
@@ -239,7 +239,7 @@ async def test_undo_from_the_result_of_a_form_opens_a_plan_that_can_be_confirmed
     control = FakeControl()
     control.cursors = (a_cursor(),)
     async with dashboard(control) as driver:
-        await driver.see("nothing wrong")
+        await driver.see("no problems detected")
         await driver.press(*form.split())
         await planned(driver, "enter")
         await driver.press("y")
@@ -269,7 +269,7 @@ async def test_a_plan_that_ends_beneath_its_help_leaves_the_keyboard_alive() -> 
         await driver.press("escape")
         await driver.gone("operation op1")
         await driver.press("escape")
-        await driver.see("nothing wrong")
+        await driver.see("no problems detected")
         await driver.press("2")
         await driver.see("New 2")
 
@@ -365,9 +365,9 @@ async def test_escape_ends_the_making_of_a_plan_and_the_next_one_is_made_at_once
 async def test_a_rate_is_typed_into_the_plan_and_applied() -> None:
     async with dashboard(dead(120)) as driver:
         await planned(driver, "r")
-        await driver.see("s slower")
+        await driver.see("s rate limit")
         await driver.press("s")
-        await driver.see("at most: _", "Enter set it")
+        await driver.see("rate limit: _", "Enter set it")
         await driver.press(*"y5", "enter")
         await driver.see("invalid rate 'y5'")
         await driver.press("ctrl+u", *"50", "slash", "s", "enter")
@@ -389,7 +389,7 @@ async def test_a_rate_is_left_as_it_is_changed_and_taken_away() -> None:
         await driver.see("at most 16.7/s")
         await planned(driver)
         await driver.press("s")
-        await driver.see("at most: 16.7/s_")
+        await driver.see("rate limit: 16.7/s_")
         await driver.press("ctrl+u", "enter")
         await planned(driver)
         await driver.see("y requeue 3")
@@ -417,4 +417,4 @@ async def test_one_alone_is_not_done_at_a_rate() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
         await driver.press("s")
-        await driver.see("not many of them to do slowly")
+        await driver.see("a rate limit needs at least 2 items")

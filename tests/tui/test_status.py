@@ -36,11 +36,11 @@ def said(*found: TrackedMessage, after: float = 12.0, action: Action = Action.RE
         ([TrackedMessage("a", Box.NEW, 1, 4309)], "1 waits in new, place 1 of 4,309, nobody took it for 10s"),
         ([TrackedMessage("a", Box.NEW, 1, 9), TrackedMessage("b", Box.NEW, 3, 9)],
          "2 wait in new, place 1 to 3 of 9, nobody took them for 10s"),
-        ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, in work for 10s"),
+        ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, being processed for 10s"),
         ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1, pid=7, verdict=Verdict.DEAD)],
-         "1 claimed by 7 after 1.0s, which is DEAD now and holds it still"),
+         "1 claimed by 7 after 1.0s, now DEAD and still holding it"),
         ([TrackedMessage("a", Box.CUR, claimed_at=NOW + 1)],
-         "1 claimed by somebody who is not visible after 1.0s, in work for 10s"),
+         "1 claimed by somebody who is not visible after 1.0s, being processed for 10s"),
         ([TrackedMessage("a", Box.NEW, 1, 1, claimed_at=NOW + 1, pid=7)],
          "1 claimed by 7 after 1.0s, given back, waits in new again"),
         ([TrackedMessage("a", Box.REJECTED, claimed_at=NOW + 1, pid=7)], "1 claimed by 7 after 1.0s, then set aside in rejected"),
@@ -69,7 +69,7 @@ def test_what_was_put_aside_by_the_operation_is_not_waited_for() -> None:
 
 def test_what_is_not_followed_is_counted() -> None:
     tracked = MessagesTracked(NOW + 5, {"a": TrackedMessage("a", Box.NEW, 1, 2)})
-    assert since_then(result("a", "b", "c"), tracked)[-1] == "so much of the first 1; 2 more are not followed"
+    assert since_then(result("a", "b", "c"), tracked)[-1] == "first 1 only; 2 more are not followed"
 
 
 def cursor(value: Json, *history: CursorSection, verdict: str = "advancing") -> Cursor:
@@ -105,7 +105,7 @@ async def test_the_panel_of_a_cursor_says_when_it_is_overwritten() -> None:
     control = FakeControl()
     control.cursors = (cursor(5),)
     async with dashboard(control) as driver:
-        await driver.see("nothing wrong")
+        await driver.see("no problems detected")
         await driver.press(*"5e9")
         await planned(driver, "enter")
         control.cursors = (cursor(9),)

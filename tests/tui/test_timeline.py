@@ -44,7 +44,7 @@ def test_a_whole_life() -> None:
     assert told.timeline.now["m"] == "waits in new, place 1 of 8"
     assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == ["claimed by 7 worker.py, attempt 1"]
     assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == []
-    assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == ["gone, done after 2.5s in work"]
+    assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == ["gone, done after 2.5s"]
     assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == []
     assert told.timeline.now["m"] == "gone"
     assert [step.at for step in told.timeline.steps] == [T + 1, T + 2.5, T + 5.0]
@@ -66,7 +66,7 @@ def test_a_holder_that_dies_and_the_next_one() -> None:
 def test_claimed_and_done_between_two_looks_is_told_in_its_order() -> None:
     told = Told()
     told.look(box=Box.NEW, place=1, of=1)
-    assert told.look(claimed_at=T + 1.2, pid=7, gone_at=T + 1.4) == ["claimed by 7", "gone, done after 0.2s in work"]
+    assert told.look(claimed_at=T + 1.2, pid=7, gone_at=T + 1.4) == ["claimed by 7", "gone, done after 0.2s"]
 
 
 def test_claimed_and_given_back_between_two_looks_is_told() -> None:

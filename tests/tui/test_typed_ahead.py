@@ -217,7 +217,7 @@ async def test_cursors_and_locks_are_filtered_by_text() -> None:
     control = FakeControl()
     control.cursors = (a_cursor(), a_cursor("email", "advancing"))
     async with dashboard(control) as driver:
-        await driver.see("nothing wrong")
+        await driver.see("no problems detected")
         at_once(driver, "5", "slash", *"adv")
         await driver.see("1 match", "email")
         assert "imessage" not in driver.text

@@ -306,7 +306,7 @@ async def test_the_palette_runs_what_is_chosen_and_q_quits() -> None:
 
 async def test_an_empty_spool() -> None:
     async with dashboard(FakeControl()) as driver:
-        await driver.see("nothing wrong in what was seen")
+        await driver.see("no problems detected")
         for key in "234567":
             await driver.press(key)
             await driver.pilot.pause()
@@ -471,7 +471,7 @@ async def test_a_list_of_nothing_says_why() -> None:
         await driver.see("Claims › claims-dead 1")
         driver.control.rows.clear()
         driver.control.change()
-        await driver.see("it is over: nothing of this trouble is left")
+        await driver.see("nothing of this problem is left")
 
 
 async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:

@@ -124,7 +124,7 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
     lines = [_title(width), *(_row(cursor, width, now, muted=snapshot.muted.get(cursor.source)) for cursor in cursors)]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
-        tail = f", {loud} of them in trouble" if loud else ""
+        tail = f", {loud} of them with problems" if loud else ""
         lines.append(crop((Span(f"   {len(hidden)} more{tail}, "), Span("5", Style.KEY), Span(" shows all")), width))
     return lines
 
@@ -146,10 +146,10 @@ def cursor_table(
     """The list of sources with one chosen, and below it what is known of that one."""
     cursors = snapshot.cursors
     if not cursors:
-        return [plain(" no cursor file was found in the spool or beside it", width)][:height]
+        return [plain(" no cursor file was found in the spool or next to it", width)][:height]
     chosen = max(0, min(chosen, len(cursors) - 1))
     loud = sum(one.verdict in LOUD for one in cursors)
-    trouble = Span(f" · {loud:,} in trouble" if loud else "", Style.BAD)
+    trouble = Span(f" · {loud:,} with problems" if loud else "", Style.BAD)
     title = [crop(join(Span(f" Cursors {len(cursors):,}", Style.TITLE), trouble), width)] if height >= _TITLED else []
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0

@@ -117,7 +117,7 @@ def _facts(
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"
     if row.attempt:
-        history += f" · in work {row.attempt}×"
+        history += f" · attempts: {row.attempt}"
     if row.box is Box.CUR and worked is not None and worked.p99 is not None:
         history += f" · others {units.duration(worked.p99)} (p99 of {worked.samples:,})"
     lines += _wrapped("age" if put else "enqueued", history, width)

@@ -44,19 +44,19 @@ LEGEND = (
     ),
     _legend(
         "Claims", alive="its consumer is running", DEAD="its consumer has exited: r",
-        unknown="cannot be told from here",
+        unknown="not known from here",
     ),
     _legend(
-        "Tmp", WRITING="locked, open or growing", abandoned="its writer has exited: d", unknown="cannot be told from here",
+        "Tmp", WRITING="locked, open or growing", abandoned="its writer has exited: d", unknown="not known from here",
     ),
     _legend(
-        "Cursors", advancing="moves as it usually does", unmoved="idle, or stopped", REVERTED="an old value overwrote it",
-        REWOUND="set back once, on purpose?", STALLED="polls, and does not advance", STOPPED="polls no more",
+        "Cursors", advancing="advances as usual", unmoved="idle, or stalled", REVERTED="an old value overwrote it",
+        REWOUND="set back once, on purpose?", STALLED="polls, and does not advance", STOPPED="no longer polls",
         MISSING="its section or file is gone", UNREADABLE="its file does not parse",
     ),
     _legend(
         "Locks", held="somebody has it", BLOCKED="held long, others wait", STALE="its holder has exited: d", free="nobody has it",
-        unknown="cannot be told from here",
+        unknown="not known from here",
     ),
 )  # fmt: skip
 """What the signs and the verdicts mean."""

@@ -100,7 +100,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     chosen one in sight where there is room."""
     locks = ranked(snapshot)
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
-    tail = f" · {troubled:,} in trouble, first" if troubled else ""
+    tail = f" · {troubled:,} with problems, first" if troubled else ""
     lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
     lines += [used] if (used := _used(snapshot, width)) else []
     at = end = 0
@@ -147,7 +147,7 @@ def _parties(label: str, parties: tuple[LockHolder, ...], now: float) -> list[tu
     for i, one in enumerate(parties[:_PARTIES]):
         user = f" of {safe(one.user)}" if one.user else ""
         since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
-        gone = ", gone" if one.alive is False else ""
+        gone = ", exited" if one.alive is False else ""
         facts.append(("" if i else label, f"{clip(holder_info(one), 40)}{user}{gone}{since}"))
     if len(parties) > _PARTIES:
         facts.append(("", f"{len(parties) - _PARTIES:,} more"))

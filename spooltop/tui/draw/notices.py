@@ -32,7 +32,7 @@ def palette_lines(
         )
         lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
     if not found:
-        lines.append(plain("  no action has these words", width, Style.DIM))
+        lines.append(plain("  no action matches these words", width, Style.DIM))
     lines += [()] * (height - 1 - len(lines))
     lines.append(plain(shown(message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
     return lines

@@ -104,7 +104,7 @@ def _title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
 def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
-    every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "its rhythm is not learnt yet"
+    every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
@@ -115,7 +115,7 @@ def _labelled(label: str, words: str, width: int) -> Line:
 def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
     """What is known of who wrote, the most telling first."""
     if (end := snapshot.muted.get(cursor.source)) is not None:
-        yield "muted", f"until {when(end, zone)}; its trouble is not told"
+        yield "muted", f"until {when(end, zone)}; its problems are not shown"
     lost = [write for write in cursor.history if write.lost][: cursor.reverts_recent]
     if lost:
         yield "suspects", _suspects(cursor, lost)
@@ -142,7 +142,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
     writes = cursor.history[:-1]
     if writes and not any(write.writer for write in writes):
         if snapshot.sight.writers_watched:
-            yield "writer", "watched for from the next write on"
+            yield "writer", "known from the next write on"
         elif snapshot.sight.who.uid == 0:
             yield "writer", "not seen; with --who-writes the kernel tells the pid of each write"
         else:

@@ -42,7 +42,7 @@ def operation_lines(
         if command:
             body += [BLANK, *_labelled("undo", shown(command), inner)]
     elif not why_not:
-        body.append(plain("looking for its messages…", inner, Style.DIM))
+        body.append(plain("looking up its messages…", inner, Style.DIM))
     if trail is not None:
         body += _audit(trail, inner, zone)
     return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
@@ -52,9 +52,9 @@ def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: 
     done = f"{record.done:,} of {record.count:,} done"
     done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
     ago = units.age(max(0.0, now - record.at))
-    lines = _labelled("did", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
+    lines = _labelled("action", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
     lines += _labelled("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
-    lines += _labelled("came of", done, inner)
+    lines += _labelled("outcome", done, inner)
     if record.open:
         lines += _labelled("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
     if why_not:
@@ -64,7 +64,7 @@ def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: 
 
 def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> list[Line]:
     """Those that an undo can have, then those that it cannot, by reason."""
-    lines = [plain(f"{len(items):,} can be put back" if items else "nothing of it can be put back now", inner, Style.STRONG)]
+    lines = [plain(f"{len(items):,} can be undone" if items else "nothing can be undone now", inner, Style.STRONG)]
     for item in items:
         if item.words:
             lines += [plain(f"  {part}", inner) for part in wrap(shown(item.words), max(1, inner - 2))]
@@ -85,7 +85,7 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
 
 def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
     """The lines of the log, each with those items that did not come out as they should."""
-    head = "The audit log" if trail.lines else "The audit log has no line of it"
+    head = "The audit log" if trail.lines else "The audit log has no line about it"
     lines = [BLANK, plain(head, inner, Style.STRONG)]
     for line in trail.lines:
         told = f"{when(line.at, zone)} {line.event}: {said(line)}"

@@ -36,27 +36,27 @@ from .spans import (
 __all__ = ["plan_lines", "plan_title", "plan_words", "poison_words"]
 
 _WHAT = {
-    Action.REQUEUE: ("goes back to new under its own name, next to be taken.",
-                     "go back to new under their own names, oldest first, next to be taken."),
-    Action.PURGE: ("goes to the trash.", "go to the trash."),
+    Action.REQUEUE: ("moves back to new with the same id; claimed next.",
+                     "move back to new with the same ids, oldest first; claimed next."),
+    Action.PURGE: ("moves to the trash.", "move to the trash."),
     Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
                   "are set aside into held, where no consumer takes them, until released."),
-    Action.RELEASE: ("goes back to new under its own name.", "go back to new under their own names."),
-    Action.RESTORE: ("goes back to the box it came from; what was claimed goes to new.",
-                     "go back to the boxes they came from; what was claimed goes to new."),
+    Action.RELEASE: ("moves back to new with the same id.", "move back to new with the same ids."),
+    Action.RESTORE: ("moves back to the box it came from; a claim moves to new.",
+                     "move back to the boxes they came from; claims move to new."),
     Action.EMPTY: ("is deleted for good. Nothing brings it back.", "are deleted for good. Nothing brings them back."),
 }  # fmt: skip
 
 _WHATEVER = {
-    Action.INJECT: "Test messages are put into new; the consumers that run take them.",
-    Action.UNDO: "Each message goes back to the box it was in, if nothing has touched it since.",
+    Action.INJECT: "Test messages are put into new; running consumers claim them.",
+    Action.UNDO: "Each message moves back to the box it was in, unless it was changed since.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
-    Action.UNLOCK: "What the dead left is removed; an undo puts it back where its place is free.",
+    Action.UNLOCK: "Locks of exited holders are removed; undo restores them where the path is free.",
 }
 
 _UNDONE = {
-    Action.SET_CURSOR: "The value it had before is set again, if nobody has written it since.",
-    Action.UNLOCK: "The lock file is put back, if its place is free.",
+    Action.SET_CURSOR: "The earlier value is set again, unless it was written since.",
+    Action.UNLOCK: "The lock file is restored, if its path is free.",
 }
 
 _MOST_REFUSALS = 4
@@ -98,7 +98,7 @@ def _what(plan: Plan) -> str:
     if _holds_poison(plan):
         held = "1 is" if plan.poison == 1 else f"{plan.poison:,} are"
         left = plan.count - plan.poison
-        goes = f"; the other {left:,} {'goes' if left == 1 else 'go'} back to new, next to be taken" if left else ""
+        goes = f"; the other {left:,} {'moves' if left == 1 else 'move'} back to new, claimed next" if left else ""
         it = "it" if plan.poison == 1 else "them"
         return f"{held} set aside into held, where no consumer takes {it}, until released{goes}."
     one, many = _WHAT[Action.EMPTY if plan.options.get("now") else plan.action]
@@ -163,9 +163,9 @@ def plan_lines(
     table = _table(plan.items, inner, max(2, room - len(head) - len(tail)), now, scroll, undoes=undoes) if plan.items else []
     middle = [*head, *table, *tail]
     if len(middle) > room:
-        middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a higher screen shows them", inner)]
+        middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
     body = [*middle, *foot]
-    return panel_frame(plan_title(plan), f"list made {when(plan.made_at, zone)}", body, width)[:height]
+    return panel_frame(plan_title(plan), f"as of {when(plan.made_at, zone)}", body, width)[:height]
 
 
 def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> list[Line]:
@@ -177,8 +177,8 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early
             parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
         lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
     if rate is not None:
-        asked = join("at most: ", Span(f"{shown(rate)}_", Style.STRONG))
-        lines.append(crop(join(asked, Span("   50, 50/s, 1000/m; nothing: as fast as it goes", Style.DIM)), inner))
+        asked = join("rate limit: ", Span(f"{shown(rate)}_", Style.STRONG))
+        lines.append(crop(join(asked, Span("   50, 50/s, 1000/m; empty: no limit", Style.DIM)), inner))
         return lines
     if plan.pace:
         lines.append(crop(join(Span("s ", Style.KEY), plan.pace), inner))

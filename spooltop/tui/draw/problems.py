@@ -57,7 +57,7 @@ def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) 
         lines = _nothing(snapshot, width, rows + 2)
         return lines + [BLANK] * (rows + 2 - len(lines))
     n = len(problems)
-    title = f" {n} PROBLEM{'S, first things first' if n > 1 else ''}"
+    title = f" {n} PROBLEM{'S, worst first' if n > 1 else ''}"
     lines = [_ends((Span(title, Style.TITLE),), "↑↓ choose · Enter shows them" if n > 1 else "Enter shows it", width)]
     top = max(0, min(chosen - rows + 1, n - rows))
     visible = range(top, min(n, top + rows))
@@ -106,7 +106,7 @@ def _more(rest: list[Problem], width: int) -> Line:
 def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
     """Never a bare "OK": for how long, and what cannot be judged or seen."""
     sentences = (
-        f"nothing wrong in what was seen for {units.span(snapshot.watched_for)}.",
+        f"no problems detected (watched for {units.span(snapshot.watched_for)}).",
         f"Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}.",
         f"Not visible: {', '.join(snapshot.not_visible) or 'nothing'}.",
     )

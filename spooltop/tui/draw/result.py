@@ -50,7 +50,7 @@ def result_lines(
     middle += _not_done(result, inner)
     middle += note_lines(result.notes, inner)
     foot: list[Line] = [BLANK]
-    keys: list[Span | str] = [Span("[Esc Close, it is over]", Style.KEY)]
+    keys: list[Span | str] = [Span("[Esc Close]", Style.KEY)]
     if result.undo:
         foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
         which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"

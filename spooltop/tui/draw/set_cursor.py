@@ -30,7 +30,7 @@ def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width
         crop(join(Span(f"{'verdict':<{_LABEL}}", Style.DIM), verdict_words(cursor)), inner),
         BLANK,
     ]
-    advice = "Only this section of the file changes, under the lock beside it. Enter opens a plan first."
+    advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
     if cursor.shared:
         advice += " Its poller may write what it holds in memory over it: stop that first."
     body += [plain(part, inner) for part in wrap(advice, inner)]

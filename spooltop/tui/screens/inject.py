@@ -24,10 +24,10 @@ MOST = 100_000
 HINTS = {
     "count": "how many, at most 100,000",
     "text": "{n} {id} {time} are filled in",
-    "file": "what it holds, in place of that",
-    "size": "so many bytes, in place of that",
-    "source": "who they are from, or nobody",
-    "rate": "a second at most, or all at once",
+    "file": "a file's content instead of text",
+    "size": "that many bytes instead of text",
+    "source": "the source, or empty for none",
+    "rate": "messages per second, or empty for no limit",
 }
 
 
@@ -84,7 +84,7 @@ class InjectScreen(TableScreen[None]):
             return
         options: dict[str, Json] = {"count": count, "canary": True}  # as the form says: marked as tests
         if self.fields["file"].text and self.fields["size"].text:
-            self.show_notice("a file and a size at once: empty one of them")
+            self.show_notice("give a file or a size, not both")
             return
         if self.fields["size"].text:
             options["size"] = int(self.fields["size"].text)

@@ -42,7 +42,7 @@ class ResultScreen(ScrollingScreen[bool]):
         self.session.snapshot_thread.follow(())
 
     def context(self) -> CommandContext:
-        why = "" if self.result.undo else "nothing of it can be undone"
+        why = "" if self.result.undo else "nothing can be undone"
         return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
 
     def take(self, found: Found) -> None:

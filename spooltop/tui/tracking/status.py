@@ -98,7 +98,7 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
     if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
         lines.append(f"{unseen:,} on the way, not seen in any box yet")
     if len(found) < len(ids):
-        lines.append(f"so much of the first {len(found):,}; {len(ids) - len(found):,} more are not followed")
+        lines.append(f"first {len(found):,} only; {len(ids) - len(found):,} more are not followed")
     return tuple(lines)
 
 
@@ -129,11 +129,11 @@ def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]
             case "gone":
                 words += f", done after {_times(ones, lambda one: (one.gone_at or end) - end)}"
             case Verdict.DEAD:
-                words += ", which is DEAD now and holds " + ("it still" if len(ones) == 1 else "them still")
+                words += ", now DEAD and still holding " + ("it" if len(ones) == 1 else "them")
             case Verdict.UNKNOWN:
-                words += "; whether that lives nobody here can tell"
+                words += "; whether it is running is not known here"
             case Box.CUR:
-                words += f", in work for {age(max(now - (one.claimed_at or now) for one in ones))}"
+                words += f", being processed for {age(max(now - (one.claimed_at or now) for one in ones))}"
             case Box.NEW:
                 words += ", given back, waits in new again"
             case "":

@@ -68,7 +68,7 @@ def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at:
     if new.gone_at is not None and (old is None or old.gone_at is None):
         steps.append(_gone(new))
     elif new.box is Box.CUR and not claimed and where is not Box.CUR:
-        steps.append(TimelineStep(at, new.id, f"in work {_by(new, row)}"))
+        steps.append(TimelineStep(at, new.id, f"being processed {_by(new, row)}"))
     elif new.box is Box.NEW and (where is not Box.NEW or claimed):
         again = "back in new" if where not in (None, Box.TMP, Box.NEW) or claimed else "waits in new"
         steps.append(TimelineStep(at, new.id, f"{again}{_place(new)}"))
@@ -89,7 +89,7 @@ def _gone(new: TrackedMessage) -> TimelineStep:
     gone = new.gone_at or 0.0
     if new.claimed_at is None:
         return TimelineStep(gone, new.id, "gone; by whom was not seen", seen=False)
-    return TimelineStep(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))} in work", seen=False)
+    return TimelineStep(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))}", seen=False)
 
 
 def _by(new: TrackedMessage, row: Row | None) -> str:
@@ -122,7 +122,7 @@ def _now(one: TrackedMessage, row: Row | None, at: float) -> str:
             since = one.claimed_at if one.claimed_at is not None else row.in_box_since if row is not None else None
             held = f" for {age(max(0.0, at - since))}" if since is not None else ""
             verdict = " · DEAD" if one.verdict is Verdict.DEAD else " · unknown" if one.verdict is Verdict.UNKNOWN else ""
-            return f"in work {_by(one, row)}{held}{verdict}"
+            return f"being processed {_by(one, row)}{held}{verdict}"
         case Box.TMP:
             return "being written in tmp" if one.verdict is not Verdict.ABANDONED else "in tmp, abandoned"
         case None:

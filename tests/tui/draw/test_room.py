@@ -83,7 +83,7 @@ def test_cursors_keep_their_places_whatever_their_verdicts() -> None:
 
 
 def test_cursors_and_locks_have_a_title() -> None:
-    assert line_text(cursor_table(values.trouble(), 80, 18, now=NOW)[0]) == " Cursors 5 · 1 in trouble"
+    assert line_text(cursor_table(values.trouble(), 80, 18, now=NOW)[0]) == " Cursors 5 · 1 with problems"
     assert line_text(lock_table(values.trouble(), 80, 18, now=NOW)[0]).startswith(" Locks 3")
     for height in (3, 12, 18, 40):
         assert len(cursor_table(values.trouble(), 80, height, now=NOW)) <= height

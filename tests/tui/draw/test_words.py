@@ -80,7 +80,7 @@ def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
 
 def test_the_overview_shows_four_troubles_and_counts_the_rest() -> None:
     lines = text(overview(values.trouble(), 80, 20, now=NOW)).splitlines()
-    assert lines[0].startswith(" 6 PROBLEMS, first things first")
+    assert lines[0].startswith(" 6 PROBLEMS, worst first")
     assert lines[1].startswith("▌✗ 2 claims of dead consumers") and lines[1].endswith("r requeue 2")
     assert lines[5].startswith("   2 more, ! shows all: tmp abandoned 3")
 
@@ -101,7 +101,7 @@ def test_figures_say_over_what() -> None:
 
 def test_what_is_not_measured_is_not_zero() -> None:
     words = text(overview(states.first_seconds(), 80, 20, now=NOW))
-    assert "✓ nothing wrong in what was seen for 12s.\n   Not judged yet: rates (need 60s)," in words
+    assert "✓ no problems detected (watched for 12s).\n   Not judged yet: rates (need 60s)," in words
     assert "\n   Not visible: nothing." in words
     assert "growth not measured yet" in words
     assert "···················▁" in words
@@ -221,7 +221,7 @@ def test_a_detail_tells_the_whole_story() -> None:
     payload = Payload(b'{\n  "rowid": 1\n}\n\x1b[31m', 1200, True, (("owner", "pid 4312 of this host is gone"),))
     words = text(detail(values.claims()[1], payload, 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[0].startswith(" ─ 1795222801446548.P4290R00000cf8e525dd13.vm ─") and words[0].endswith("1.2kB imessage ─")
-    assert words[1] == " enqueued 02:00:01, 41m ago · claimed 02:00:03, held 41m · in work 1×"
+    assert words[1] == " enqueued 02:00:01, 41m ago · claimed 02:00:03, held 41m · attempts: 1"
     assert words[2] == " verdict  DEAD: gone"
     assert words[3] == " owner    pid 4312 of this host is gone"
     assert "   \"rowid\": 1" in words
@@ -235,7 +235,7 @@ def test_what_a_reader_tells_is_not_told_twice() -> None:
     words = text(detail(values.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[1:] == [
         f" enqueued {put}",
-        " age      41m since put · held 41m · in work 1×",
+        " age      41m since put · held 41m · attempts: 1",
         " verdict  DEAD: gone",
         " owner    4312 worker.py on vm, memex",
         " file     root 0644",
@@ -284,7 +284,7 @@ def test_a_plan_says_how_fast_it_is_done_and_how_long_that_takes(height: int) ->
 
 def test_a_plan_for_one_speaks_of_one() -> None:
     words = text(plan_lines(asked.plan(items=1), 80, 20, now=NOW))
-    assert "It goes back to new under its own name, next to be taken." in words
+    assert "It moves back to new with the same id; claimed next." in words
 
 
 def test_a_long_plan_counts_what_is_above_and_below() -> None:
@@ -498,7 +498,7 @@ PROBLEM_VERDICTS = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/
 
 @pytest.mark.parametrize("many", range(len(LOCKS) + 1))
 def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> None:
-    """Never "nothing wrong" above a lock that is BLOCKED or STALE, and the Locks view counts what the problems are about."""
+    """Never "no problems detected" above a lock that is BLOCKED or STALE. The Locks view counts the locks with problems."""
     for locks in itertools.combinations(LOCKS, many):
         snapshot = Observer().add(look(0, locks=locks))
         loud = {lock.path: PROBLEM_VERDICTS[lock.path] for lock in locks if lock.path in PROBLEM_VERDICTS}
@@ -511,6 +511,6 @@ def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> No
             words = [(line, word) for line in shown.splitlines() for word in ("BLOCKED", "STALE") if word in line]
             assert {path: word for line, word in words for path in loud if path in line} == loud
             assert len(re.findall("BLOCKED|STALE", shown)) == len(loud)
-        assert (f"{len(loud)} in trouble" in table) is bool(loud)
-        assert ("nothing wrong" in text(overview(snapshot, 80, 20, now=T0))) is not bool(loud)
-        assert ("nothing wrong" in "\n".join(render_text.status(snapshot, "/s"))) is not bool(loud)
+        assert (f"{len(loud)} with problems" in table) is bool(loud)
+        assert ("no problems detected" in text(overview(snapshot, 80, 20, now=T0))) is not bool(loud)
+        assert ("no problems detected" in "\n".join(render_text.status(snapshot, "/s"))) is not bool(loud)

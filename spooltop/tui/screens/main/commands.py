@@ -138,7 +138,7 @@ def do_mute(view: MainView) -> None:
     if context.muted is not None:
         worker.submit(
             lambda: control.unmute(source),
-            lambda was: view.post_notice(str(was) if isinstance(was, SpooltopError) else f"{name} is muted no longer"),
+            lambda was: view.post_notice(str(was) if isinstance(was, SpooltopError) else f"{name} is no longer muted"),
         )
         return
 
@@ -147,7 +147,7 @@ def do_mute(view: MainView) -> None:
             view.post_notice(str(end))
         else:
             until = when(end, view.state.zone)
-            view.post_notice(f"{name} is muted until {until}: its trouble is not told; m ends that")
+            view.post_notice(f"{name} is muted until {until}: its problems are not shown; m unmutes it")
 
     worker.submit(lambda: control.mute(source, MUTED_FOR), muted)
 

@@ -135,7 +135,7 @@ def _why_empty(state: MainState) -> str:
     if chosen.filter:
         return f"nothing matches {shown(chosen.filter)}; Esc clears the filter"
     if chosen.problem is not None:
-        return "it is over: nothing of this trouble is left; Esc goes back"
+        return "nothing of this problem is left; Esc goes back"
     if chosen.problems_only:
         return "nothing here is dead or abandoned; ! shows all"
     return EMPTY[chosen.box] + ("; 7 goes on to the next box" if state.root is View.ASIDE else "")
@@ -179,13 +179,13 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
     if state.root is View.CURSORS:
         return cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
     lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, context.rows))
-    return lines or [plain(" no lock file was found in the spool or beside it", width)]
+    return lines or [plain(" no lock file was found in the spool or next to it", width)]
 
 
 def _message(view: MainView, width: int, height: int) -> list[Line]:
     state, row = view.state, view.row
     if row is None:
-        return [plain(" it is not there any more", width)]
+        return [plain(" it is no longer there", width)]
     payload, error = state.payload_of(row)
     lines, state.scroll = message_lines(
         row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.zone, error=error
