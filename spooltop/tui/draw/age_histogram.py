@@ -1,4 +1,4 @@
-"""How long what waits in ``new`` has been there: a column a class of age, a line a source."""
+"""Draws how long the messages in ``new`` have waited: one column per class of age, one line per source."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["HISTOGRAM_LINES", "age_histogram"]
 _SOURCE, _TOTAL, _CELL = 12, 10, 9
 _BARS, _SOURCES = 3, 5
 HISTOGRAM_LINES = _BARS + _SOURCES + 4
-"""Lines that the histogram takes, whatever it shows: title, bars, the titles of its columns, all together, sources, a blank."""
+"""Lines of the histogram, whatever it shows: title, bars, column titles, totals, sources and a blank line."""
 
 
 def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
-    """Always ``HISTOGRAM_LINES`` lines, none where nothing is known of it. Figures of a sample are scaled up and say ``~``."""
+    """Always ``HISTOGRAM_LINES`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
     ages = snapshot.sight.ages
     if ages is None:
         return []
@@ -58,13 +58,13 @@ def _title(ages: Ages, width: int) -> Line:
 
 
 def _classes(bounds: Sequence[float]) -> list[str]:
-    """``<10s 10s-1m … over 1d``: the youngest first."""
+    """Titles of the classes, ``<10s 10s-1m … over 1d``, youngest first."""
     words = [units.interval(bound) if bound < 60 else units.duration(bound) for bound in bounds]
     return [f"<{words[0]}", *(f"{a}–{b}" for a, b in pairwise(words)), f"≥{words[-1]}"]
 
 
 def _cells(width: int) -> tuple[int, int]:
-    """Cells of the total and of each class."""
+    """Widths in cells of the total and of each class."""
     return _TOTAL, max(7, min(_CELL, (width - 1 - _SOURCE - _TOTAL) // 6))
 
 
@@ -74,7 +74,7 @@ def _words(words: Sequence[str], width: int) -> str:
 
 
 def _row(name: str, figures: Sequence[str], width: int) -> Line:
-    """A 0 steps back, so that the eye finds what is there."""
+    """A line of the table. Zeros are dim, so that the other figures stand out."""
     total, cell = _cells(width)
     spans = [Span(f" {pad(name, _SOURCE)}")]
     for i, figure in enumerate(figures):
@@ -83,7 +83,7 @@ def _row(name: str, figures: Sequence[str], width: int) -> Line:
 
 
 def _figures(counts: Sequence[int], scale: float) -> list[str]:
-    """Scaled figures have two digits that mean something."""
+    """Scaled figures are rounded to two significant digits."""
     if scale == 1.0:
         return [f"{n:,}" for n in counts]
     about = [float(f"{n * scale:.2g}") for n in counts]
@@ -91,7 +91,7 @@ def _figures(counts: Sequence[int], scale: float) -> list[str]:
 
 
 def _bars(counts: Sequence[int], width: int) -> list[Line]:
-    """The classes as bars over their columns, the highest as high as there is room."""
+    """Draws the classes as bars above their columns; the highest bar fills the height."""
     total, cell = _cells(width)
     top = max(counts, default=0)
     lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""The boxes of a spool with their depth, age and history, and what flows through them."""
+"""Draws the boxes of a spool with depth, age and history, and the flow of messages through them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CELLS = 20
 
 
 def spark(values: Sequence[float | None], cells: int) -> str:
-    """One character a value, oldest first, the height in sevenths of the highest: an eighth is left free, so that bars of two
-    lines never meet. ``·`` where nothing was watched."""
+    """Draws one character per value, oldest first. The height is in sevenths of the highest value: an eighth stays free, so that
+    bars of two lines never touch. ``·`` marks cells that were not watched."""
     drawn = list(values[-cells:]) if cells else []
     top = max((value for value in drawn if value is not None), default=0.0)
     out = [UNWATCHED] * (cells - len(drawn))
@@ -34,7 +34,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
 
 
 def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
-    """A title and a line for each box; the ones set aside share one."""
+    """A title and one line per box; the boxes of messages set aside share a line."""
     boxes = snapshot.sight.boxes
     if not any(box in boxes for box in Box):
         return []
@@ -55,7 +55,7 @@ def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
 
 
 def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
-    """``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``: where there is room for no more."""
+    """A single line for small windows: ``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``."""
     boxes, counts = snapshot.sight.boxes, snapshot.sight.counts
     loud = {
         Box.CUR: Span(f", {counts.dead} DEAD", Style.BAD) if counts.dead else Span(""),
@@ -167,7 +167,7 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: 
 
 
 def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
-    """What came and went, over which time; how long it waited and was worked on, of how many."""
+    """Draws how many messages came and went, over which time, how long they waited and how long they were processed."""
     rates = snapshot.rates
     least = "≥" if rates.lower_bound else ""
     over = units.duration(rates.window) if rates.window > 0 else "—"
@@ -194,7 +194,7 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
 
 
 def suppressed_line(snapshot: Snapshot, width: int) -> list[Line]:
-    """Which duplicates were not put, since their message was there already; no line where there are none."""
+    """Draws how many duplicates were suppressed because their message existed already; no line where there were none."""
     words = suppressed_words(snapshot.sight.suppressed)
     return [crop((Span(f" {shown(words)}"),), width)] if words else []
 

@@ -1,4 +1,4 @@
-"""The columns of the lists, as data: what changes stands leftmost, numbers to the right, names last and cut at the left."""
+"""Defines the columns of the lists: changing values leftmost, numbers aligned right, names last and cut at the left."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_
 
 GAP = 2
 MARGIN = 3
-"""Cells at the left of each row: the cursor, the mark, and one between."""
+"""Cells at the left of each row: the cursor, the mark, and a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a row is drawn, and how its times are written."""
+    """Time and format for drawing the times of a row."""
 
     now: float
     zone: datetime.tzinfo | None = None
@@ -34,10 +34,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``width`` is in cells; what is left of the screen goes to the columns that ``grow``, by their weight, up to
-    ``most`` cells. A screen narrower than ``min_screen`` goes without. ``align`` is "left" or "right"; ``cut`` is the side
-    where too long text is cut. ``sort`` is the word for this column in a ``Sort``, "" where one cannot sort by it.
-    """
+    """A column of a list. ``width`` is in cells; free space goes to the columns that ``grow``, by their weight, up to ``most``
+    cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right"; ``cut`` is the side at which
+    too long text is cut. ``sort`` is the name of this column in a ``Sort``, "" where the list cannot be sorted by it."""
 
     key: str
     title: str
@@ -51,14 +50,14 @@ class Column:
     most: int = 1000
     is_time: bool = False
     shorten: Callable[[str, int], str] | None = None
-    """Cuts too long text, in place of ``cut``."""
+    """Cuts too long text, instead of ``cut``."""
     least: int = 0
-    """Cells to which it shrinks before a column is left out; 0: it keeps its width."""
+    """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
 
 
 def short_id(id: str, width: int) -> str:
-    """An id, already ``safe``, in at most ``width`` cells, cut so that what differs between messages is seen: our own ids differ
-    in their random part, those of others in their time; host and pid are the same in most.
+    """Shortens an id, already ``safe``, to at most ``width`` cells, so that the part that differs between messages stays: ids of
+    spooltop differ in their random part, other ids in their time; host and pid are the same in most.
 
     >>> short_id("1795222801446548.P4290R00000cf8e525dd13.vm", 10), short_id("1795222801446548.4290.vm", 10)
     ('…8e525dd13', '…801446548')
@@ -74,12 +73,12 @@ def short_id(id: str, width: int) -> str:
 
 _OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]+R([0-9a-f]{16})\..+")
 _TIME_DIGITS = 13
-"""So many digits tell a time of their own; fewer (a Maildir's seconds) are the same for many messages."""
+"""Digits from which on a time is distinct; a shorter one (a Maildir's seconds) is shared by many messages."""
 
 
 def owner_text(owner: Owner | None) -> str:
-    """``5200 worker.py``, the program without its path, interpreter and arguments; the host where no process is known; ``—`` for
-    nobody."""
+    """``5200 worker.py``: the pid and the program without path, interpreter and arguments. The host where no process is known;
+    ``—`` where there is no owner."""
     if owner is None:
         return "—"
     words = [str(owner.pid)] if owner.pid is not None else []
@@ -91,7 +90,7 @@ def owner_text(owner: Owner | None) -> str:
 
 
 def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str:
-    """An age, or with ``times`` LOCAL or UTC the moment itself; ``≤`` in front of an age that is an upper bound."""
+    """An age, or with ``times`` LOCAL or UTC the time itself; ``≤`` precedes an age that is an upper bound."""
     if since is None:
         return "—"
     if moment.times is Times.AGE:
@@ -215,7 +214,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
     Box.REJECTED: _ASIDE,
     Box.TRASH: _ASIDE,
 }
-"""All columns of each list, in their order."""
+"""All columns of each list, in order."""
 
 READ_MAIL = (
     _AGE,
@@ -223,17 +222,17 @@ READ_MAIL = (
     _SIZE,
     _MESSAGE,
 )
-"""The columns of ``cur`` in a mail folder: nobody holds what has been read."""
+"""The columns of ``cur`` in a mail folder: read mail has no holder."""
 
 _TIME_WIDTH = {Times.LOCAL: 11, Times.UTC: 12}
 _TIME_TITLE = {"age": "enqueued", "held": "claimed", "in-cur": "in cur", "aside": "set aside", "written": "written"}
-"""Titles of columns that show the time instead of the age, by their key."""
+"""Titles of the columns that show a time instead of an age, by their key."""
 
 
 @lru_cache(maxsize=64)
 def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = False) -> tuple[Column, ...]:
-    """Those that a screen of ``width`` cells has room for, with their widths there. Names and evidence share what is left.
-    ``mail``: of a mail folder."""
+    """The columns that fit into ``width`` cells, with their widths. Names and evidence share the space that is left. ``mail``:
+    for a mail folder."""
     columns = [column for column in (READ_MAIL if mail and box is Box.CUR else COLUMNS[box]) if column.min_screen <= width]
     if times is not Times.AGE:
         columns = [_with_time(one, times) if one.is_time else one for one in columns]
@@ -256,7 +255,7 @@ def _total(columns: Sequence[Column]) -> int:
 
 
 def _grown(columns: list[Column], room: int) -> list[Column]:
-    """Shares ``room`` among the columns that grow; what one cannot take goes to the others, the last one takes the rest."""
+    """Shares ``room`` among the columns that grow. Columns take what others cannot use; the last one takes the rest."""
     grown = list(columns)
     weight = sum(column.grow for column in grown)
     left = max(0, room)

@@ -1,4 +1,4 @@
-"""Where each source's poller stands: at a glance, as a list, and one with the writes that were seen."""
+"""Draws the cursors: as a short table, as a list, and a single one with the writes that were seen."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ __all__ = ["cursor_glance", "cursor_table"]
 _TITLED = 12
 """Lines from which on the list has a title."""
 _CLAUSE = re.compile(r"[,;] |(?<=\?) ")
-"""Where what a verdict rests on may end."""
+"""Boundaries at which the evidence of a verdict may be cut."""
 _ASKED = re.compile(r"idle or \w+\?")
-"""What cannot be told: of more use in a short line than since when, which stands in its column."""
+"""Text for what is not known: in a short line more useful than the time, which has a column of its own."""
 
 
 def _widths(width: int) -> tuple[int, int]:
-    """Cells for the source and for the value."""
+    """Widths in cells of the source and of the value."""
     extra = max(0, width - 80)
     return 11 + min(6, extra // 8), 12 + min(12, extra // 4)
 
@@ -57,7 +57,7 @@ def _title(width: int) -> Line:
 
 
 def _verdict_in(cursor: Cursor, room: int) -> Line:
-    """The verdict in a line of the list: of what it rests on the clauses that fit, and none where the columns say it."""
+    """The verdict as the list shows it, with the clauses of its evidence that fit; without evidence where the columns show it."""
     whole = verdict_words(cursor)
     if cursor.verdict == "advancing":
         return verdict_words(replace(cursor, evidence=""))
@@ -106,14 +106,14 @@ def _row(
 
 
 def _end(at: float, now: float, zone: datetime.tzinfo | None) -> str:
-    """The time of day; from a day on the month and the day, as it ends within a year."""
+    """The time of day; month and day where the time is a day or more away (it is always within a year)."""
     if at - now < 86_400:
         return when(at, zone)[:5]
     return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%m-%d")
 
 
 def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
-    """A title and a line a source, in at most ``rows``. Where not all have room, the troubled ones do first."""
+    """A title and one line per source, at most ``rows`` lines. Where not all fit, sources with problems come first."""
     cursors = list(snapshot.cursors)
     if not cursors or rows < 2:
         return []
@@ -130,8 +130,8 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
 
 
 def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Cursor]]:
-    """Those that are listed, and those that have no room: one in trouble takes the place of one that is not, and all others
-    keep theirs, whatever the verdicts."""
+    """Splits the cursors into those that are listed and those that do not fit. A cursor with a problem replaces one without; all
+    others keep their place, whatever their verdicts."""
     listed, rest = cursors[:most], cursors[most:]
     for place in reversed(range(len(listed))):
         loud = next((one for one in rest if one.verdict in LOUD), None)
@@ -143,7 +143,7 @@ def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Curso
 def cursor_table(
     snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0, zone: datetime.tzinfo | None = None
 ) -> list[Line]:
-    """The list of sources with one chosen, and below it what is known of that one."""
+    """The list of sources with one chosen, and below it the facts about that one."""
     cursors = snapshot.cursors
     if not cursors:
         return [plain(" no cursor file was found in the spool or next to it", width)][:height]

@@ -1,4 +1,4 @@
-"""One message: where it came from, who holds it and what that rests on, and its payload, safely escaped."""
+"""Draws a message: its origin, its holder and the evidence for that, and its payload, safely escaped."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["PayloadLines", "detail", "message_lines"]
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
-"""Facts of a reader that are drawn from the row, or at their own place."""
+"""Facts of a reader that are drawn from the row, or at a place of their own."""
 _SHORT = {"set aside": "reason"}
 """Labels of a reader that are wider than their column."""
 _BARE = ("gone", "lives")
 """Evidence that says no more than the verdict does."""
 LONGEST = 5000
-"""Lines of one message that can be scrolled through."""
+"""Lines of a message that can be scrolled through."""
 _COUNTED = 4096
-"""Bytes that are drawn to say how many lines of them do not fit."""
+"""Bytes that are drawn to count the lines that do not fit."""
 
 
 def detail(
@@ -43,8 +43,8 @@ def detail(
     scroll: int = 0,
     worked: Percentiles | None = None,
 ) -> list[Line]:
-    """At most ``height`` lines. ``payload`` None: being read, or ``error`` says why not. ``scroll`` lines of what is below the
-    title are passed over. ``worked`` is how long others took, to compare with."""
+    """At most ``height`` lines. ``payload`` None: it is being read, or ``error`` says why it cannot be. ``scroll`` lines below
+    the title are skipped. ``worked`` is how long other messages took, for comparison."""
     if row is None:
         return []
     room = max(0, height - 1)
@@ -65,8 +65,8 @@ def message_lines(
     row: Row, payload: Payload | None, width: int, height: int, *, scroll: int, now: float, zone: datetime.tzinfo | None = None,
     error: str = "",
 ) -> tuple[list[Line], int]:  # fmt: skip
-    """A message in full, from line ``scroll`` on; with the line that it begins with, which is the last page's where that is
-    less."""
+    """A message in full, from line ``scroll`` on, and the line it begins with: that of the last page where ``scroll`` is beyond
+    it."""
     top = [_rule(row, payload, width), *_facts(row, payload, width, now, zone, None)]
     body = _body(payload, width, error)
     if not body.note:
@@ -146,7 +146,7 @@ def _facts(
 
 
 def _once(put: str) -> str:
-    """``2026-11-21 02:00:01 +0100 · claimed 02:00:03``: what both moments share is said once."""
+    """Shortens ``2026-11-21 02:00:01 +0100 · claimed 02:00:03``: the part that both times share is written once."""
     first, stop, second = put.partition(" · claimed ")
     a, b = first.split(" "), second.split(" ")
     same = stop and len(a) == len(b) == 3 and (a[0], a[2]) == (b[0], b[2])
@@ -154,8 +154,8 @@ def _once(put: str) -> str:
 
 
 def _why(row: Row, facts: dict[str, str]) -> str:
-    """What the verdict rests on, once: the reader's sentence without whom it is about (the owner's own line says that), and what
-    the list knows besides."""
+    """The evidence for the verdict without repetitions: the reader's sentence without its subject, which the owner's line names,
+    and what the list knows in addition."""
     told = facts.get("holder") or facts.get("writer") or ""
     if row.owner is not None and row.owner.pid is not None:
         told = told.removeprefix(f"pid {row.owner.pid} ")
@@ -165,8 +165,8 @@ def _why(row: Row, facts: dict[str, str]) -> str:
 
 
 class PayloadLines:
-    """The lines of a payload with everything escaped that is no text, long ones broken; it is drawn as far as they are asked for
-    and no further. Says where it is not all of it. ``note``: it is one line that says why there is nothing to read."""
+    """The lines of a payload: non-text is escaped, long lines are broken. Only as much is drawn as is asked for; a last line says
+    where the payload is incomplete. ``note``: a single line that says why there is nothing to read."""
 
     def __init__(self, payload: Payload, width: int) -> None:
         self.note = False
@@ -185,12 +185,12 @@ class PayloadLines:
         return self._lines[: max(0, count)]
 
     def known(self, least: int) -> int:
-        """How many lines there are, or any number from ``least`` on where there are more."""
+        """The number of lines, or any number from ``least`` on where there are more."""
         self.lines(least)
         return len(self._lines)
 
     def more(self, shown: int) -> str:
-        """What follows the first ``shown`` lines, in words; "" where nothing does."""
+        """A text about the lines after the first ``shown`` ones; "" where there are none."""
         left = len(self._payload.data) - self.drawn
         if left > _COUNTED:
             return f"{units.size(left)} more"
@@ -231,5 +231,5 @@ def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
 
 @lru_cache(maxsize=2)
 def _drawn(payload: Payload, width: int) -> PayloadLines:
-    """Kept for the next looks, which mostly find the same payload."""
+    """Cached: most looks find the same payload again."""
     return PayloadLines(payload, width)

@@ -1,5 +1,5 @@
-"""What of a line must be painted again. A terminal is written from the left edge of a widget up to a region's right edge, so
-only that right edge matters."""
+"""Finds the part of a line that must be painted again. A terminal is written from the left edge of a widget up to a region's
+right edge, so only that right edge matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _cells(line: Line) -> list[tuple[str, Style]]:
 
 
 def changed_until(old: Line | None, new: Line) -> int:
-    """Right edge in cells of the last cell that differs; 0 where none does. ``old`` None: nothing was there."""
+    """The right edge in cells of the last cell that differs; 0 where none does. ``old`` None: nothing was painted before."""
     if old == new:
         return 0
     width = max(line_width(old or ()), line_width(new), 1)
@@ -31,7 +31,7 @@ def changed_until(old: Line | None, new: Line) -> int:
 
 
 def changed_rows(old: Sequence[Line], new: Sequence[Line], height: int) -> list[tuple[int, int]]:
-    """(row, right edge in cells) of each of the first ``height`` rows that differ; rows that are missing are blank."""
+    """(row, right edge in cells) of each of the first ``height`` rows that differ; missing rows are blank."""
     out = []
     for y in range(min(height, max(len(old), len(new)))):
         before = old[y] if y < len(old) else ()

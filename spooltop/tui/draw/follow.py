@@ -1,4 +1,4 @@
-"""Where a message is and where it was, step by step."""
+"""Draws where a followed message is and was, step by step."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def follow_lines(
     zone: datetime.tzinfo | None = None,
     scroll: int = 0,
 ) -> list[Line]:
-    """A panel of at most ``height`` lines: where it is now, and below it the steps, oldest first, the newest in sight; ``scroll``
-    lines back from there. ``since`` is when following began (None: not yet). Of several the ends of their ids stand beside the
-    steps."""
+    """A panel of at most ``height`` lines: the current place, and below it the steps, oldest first, the newest visible;
+    ``scroll`` lines back from there. ``since`` is when following began (None: not yet). With several messages the end of its
+    id precedes each step."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
@@ -47,7 +47,7 @@ def follow_lines(
 
 
 def _now(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> list[Line]:
-    """Where they are; of many those that are not gone, as far as there is room, and how many are."""
+    """The places of the messages. Where there are many: those that still exist, as far as they fit, and their number."""
     if len(ids) == 1:
         return [crop(join(Span("now  ", Style.DIM), Span(shown(now.get(ids[0], "not found")), Style.STRONG)), inner)]
     left = [id for id in ids if now.get(id, "gone") != "gone"]

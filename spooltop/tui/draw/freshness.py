@@ -1,4 +1,4 @@
-"""How fresh the picture is, in the words of the header."""
+"""Says how fresh the screen is, in the words of the header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Freshness", "Times", "freshness_line", "stale", "stale_line", "when"
 
 
 class Times(StrEnum):
-    """How a moment is written in lists (``t``)."""
+    """The format of times in lists (``t``)."""
 
     AGE = "age"
     LOCAL = "local"
@@ -24,9 +24,8 @@ class Times(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What the screen knows of its own picture: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for``
-    seconds since a look was begun that has not come back, with ``stale_why``: what does not answer.
-    """
+    """The age of what the screen shows: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a
+    look began that has not finished, and ``stale_why``, the part that does not answer."""
 
     frozen_at: float | None = None
     stale_for: float | None = None
@@ -45,7 +44,7 @@ def stale_line(freshness: Freshness) -> Line:
 
 
 def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool = False) -> str:
-    """Time of day, ``—`` where not known."""
+    """The time of day; ``—`` where it is not known."""
     return units.clock_time(at, zone, offset=offset)
 
 
@@ -53,7 +52,8 @@ def freshness_line(
     snapshot: Snapshot | None, *, freshness: Freshness, zone: datetime.tzinfo | None = None, short: bool = False,
     offset: bool = True,
 ) -> Line:
-    """``live · as of 02:41:09 +0100``; FROZEN and STALE take its place, because nothing moves then. ``short`` without words."""
+    """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
+    """
     if snapshot is None:
         if freshness.stale_for is not None:
             why = shown(freshness.stale_why) or "the first look is not back"

@@ -1,4 +1,4 @@
-"""Signs, and what stands for them where a terminal has none (``--ascii``, ``TERM=linux``, ``LANG=C``)."""
+"""Signs, and their replacements where a terminal has none (``--ascii``, ``TERM=linux``, ``LANG=C``)."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Which signs a terminal can show. Lines are drawn with all signs and go through here last, so that widths stay."""
+    """The signs that a terminal can show. Lines are drawn with all signs and converted last, so that widths stay the same."""
 
     name: str
     ascii: bool = False
     signs: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, text: str) -> str:
-        """The same text, as wide; what has no stand-in becomes ``?``, once a cell."""
+        """The same text in the same width; a character without a replacement becomes one ``?`` per cell."""
         if not self.ascii or text.isascii():
             return text
         text = text.replace(" ≥", ">=")  # two signs for one, where there is room for them
         return "".join(c if c.isascii() else self.signs.get(c, "?" * cell_len(c)) for c in text)
 
     def line(self, line: Line) -> Line:
-        """The same line, as wide."""
+        """The same line in the same width."""
         return merge(Span(self.text(span.text), span.style) for span in line) if self.ascii else line
 
 

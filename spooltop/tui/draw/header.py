@@ -1,4 +1,4 @@
-"""The two lines on top of every screen: which spool, how fresh, how much room, who looks."""
+"""Draws the two lines on top of every screen: the spool, how fresh the figures are, free disk space, and the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def header(
     freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """Which spool and how fresh; then the room on its file system and what whoever runs this may do."""
+    """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
     if snapshot is not None and freshness.stale_for is not None:  # what does not answer has the first line
         seen = f" as of {when(snapshot.taken_at, zone, offset=True)} ·"

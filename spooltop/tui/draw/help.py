@@ -1,4 +1,4 @@
-"""The keys of one view."""
+"""Draws the help: the keys of a view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TWO_COLUMNS = 76
 
 @dataclass(frozen=True, slots=True)
 class HelpEntry:
-    """One line of help: ``why_not`` says why it is not available now, "" where it is."""
+    """A line of help. ``why_not`` says why the command is not available now, "" where it is."""
 
     keys: str
     words: str
@@ -59,11 +59,12 @@ LEGEND = (
         unknown="not known from here",
     ),
 )  # fmt: skip
-"""What the signs and the verdicts mean."""
+"""The meaning of the signs and of the verdicts."""
 
 
 def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:
-    """At most ``height`` lines from ``scroll`` on. Two columns where there is room; what is not available is dim, with why."""
+    """At most ``height`` lines from ``scroll`` on, in two columns where they fit. Commands that are not available are dim and say
+    why."""
     every = [text_width(entry.keys) for section in sections for entry in section.entries]
     keys = min(max(every, default=0), 18, max(8, width // 4))
     lines: list[Line] = []
@@ -109,7 +110,7 @@ def _entry(entry: HelpEntry, keys: int) -> Line:
 
 
 def _words(entry: HelpEntry) -> str:
-    """What it does, and why not here: without its name, which a reason given alone begins with."""
+    """The help of a command and why it is not available here. A reason may begin with the command's name, which is left out."""
     words, reason = shown(entry.words), shown(entry.why_not)
     name, colon, rest = reason.partition(": ")
     if colon and words.startswith(name):
@@ -118,7 +119,7 @@ def _words(entry: HelpEntry) -> str:
 
 
 def _keys(names: str, room: int) -> str:
-    """As many of the keys as fit, each in full."""
+    """As many of the keys as fit, none of them cut."""
     while text_width(names) > room and " " in names:
         names = names.rpartition(" ")[0]
     return clip(names, room)

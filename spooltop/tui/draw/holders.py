@@ -1,4 +1,4 @@
-"""Who has a file open or locked."""
+"""Draws the processes that have a file open or locked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_lef
 __all__ = ["holders_lines"]
 
 _NARROW = 56
-"""Cells inside from which on the user has a column."""
+"""Inner width in cells from which on the user has a column."""
 
 
 def holders_lines(
@@ -27,8 +27,8 @@ def holders_lines(
     error: str = "",
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """A panel, as many lines as it takes. ``name`` is what was asked about (raw); ``holders`` None: being asked, or
-    ``error`` says why not. ``at``: when it was looked."""
+    """A panel of as many lines as are needed. ``name`` is the raw name that was asked about; ``holders`` None: not answered yet,
+    or ``error`` says why there is no answer. ``at``: the time of the answer."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     body: list[Line]
@@ -64,7 +64,7 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
 
 
 def _party(one: Holding, inner: int, at: float | None) -> list[Line]:
-    """``at`` None: without the column for how long."""
+    """``at`` None: without the column of durations."""
     pid = "?" if one.pid is None else str(one.pid)
     held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))
     since = "" if at is None else f"{pad_left(held, 6)}  "

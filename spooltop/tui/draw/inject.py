@@ -1,4 +1,4 @@
-"""The form for test messages: what they are, field by field."""
+"""Draws the form for test messages: their properties, field by field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDEST, _NAME, _VALUE = 100, 8, 34
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field as it stands; ``hint`` says what it is."""
+    """A field of the form; ``hint`` explains it."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class Field:
 
 
 def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
-    """A panel of at most ``height`` lines. A hint stands behind its field, or below it where that is too narrow."""
+    """A panel of at most ``height`` lines. A hint follows its field, on the next line where it does not fit."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
     beside = inner >= 2 + _NAME + _VALUE + 30

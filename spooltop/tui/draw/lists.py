@@ -1,4 +1,4 @@
-"""The lists: the line above them, the titles, and one row."""
+"""Draws the lists: the line above them, the titles, and a row."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def list_header(
     freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> Line:
-    """``Claims 4 · sorted by held ↓ · 0 marked      new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412
-    match src:email``, ``total`` being all that stand in the box. ``pending``: what is asked for is not there yet, the rows are
-    those of before, and ``length`` None says that nobody knows how many there will be. ``share`` of the work on it is done,
+    """``Claims 4 · sorted by held ↓ · 0 marked new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412 match
+    src:email``, where ``total`` is the number of messages in the box. ``pending``: the list asked for is not ready, the rows
+    are older ones, and ``length`` None means that the number of matches is not known. ``share`` of the work is done,
     ``length`` match so far: ``New ≥1,234 … of 12,412 match src:email · sorting by age ↓ 45%``."""
     counted = "…" if pending and length is None else units.count(length, complete=complete)
     if share is not None and not pending:
@@ -82,7 +82,7 @@ def list_header(
 
 
 def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = None) -> Line:
-    """The titles over their columns; the one that is sorted by carries an arrow."""
+    """The titles above their columns; the column of the order has an arrow."""
     parts: list[Span] = [Span(" " * MARGIN)]
     for i, column in enumerate(columns):
         sorted_by = sort is not None and column.sort == sort.column and column.sort != ""
@@ -106,7 +106,7 @@ def row_line(
     zone: datetime.tzinfo | None = None,
     times: Times = Times.AGE,
 ) -> Line:
-    """One row, exactly ``width`` cells where it is selected."""
+    """A row of the list; exactly ``width`` cells where it is selected."""
     moment = Moment(now, zone, times)
     parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
     for i, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""Who holds which lock file, and who waits for it."""
+"""Draws the lock files, their holders and their waiters."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ _STALE = "; the file itself is the lock, so nobody else gets it"
 _INDENT = 11
 _PARTIES = 6
 _TRIES = 20
-"""Of fewer no share is told."""
+"""Fewer tries than this give no percentage."""
 
 
 def holder_info(one: LockHolder) -> str:
-    """``5201 worker.py``; ``ticket 7 1e6f71c9`` where only that is known; ``not visible`` where the kernel does not tell."""
+    """``5201 worker.py``; ``ticket 7 1e6f71c9`` where only the ticket is known; ``not visible`` where the kernel does not tell
+    the holder."""
     if one.pid is None:
         return safe(one.command) if one.command else "not visible"
     return " ".join(part for part in (str(one.pid), safe(program(one.command or ""))) if part)
 
 
 def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
-    """As they are listed: troubled ones first, then those that are taken."""
+    """The locks in the order of the list: those with problems first, then the held ones."""
 
     def rank(lock: Lock) -> int:
         return 0 if lock.path in snapshot.lock_problems else {"stale": 1, "free": 3}.get(lock.verdict, 2)
@@ -46,8 +47,8 @@ def _held(lock: Lock, now: float) -> str:
 
 
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
-    """A title and a line for each lock, troubled ones first, at most ``rows``; what has no room is counted. In a single line it
-    is said which are held."""
+    """A title and one line per lock, those with problems first, at most ``rows`` lines; locks that do not fit are counted. Where
+    there is a single line, it names the held locks."""
     locks = ranked(snapshot)
     if not locks or rows < 1:
         return []
@@ -96,8 +97,8 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int
 
 
 def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0) -> list[Line]:
-    """Each lock with what it is, who holds it and who waits, troubled ones first; at most ``height`` lines, with all of the
-    chosen one in sight where there is room."""
+    """All locks with their kind, holders and waiters, those with problems first; at most ``height`` lines, in which the chosen
+    one is shown completely where it fits."""
     locks = ranked(snapshot)
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} with problems, first" if troubled else ""
@@ -114,7 +115,8 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
 
 
 def _used(snapshot: Snapshot, width: int) -> Line:
-    """How often the engine's own locks were waited for in vain, where any were asked for: it counts them, others do not."""
+    """The share of tries on the engine's own locks that timed out, where any were made: the engine counts these, other programs
+    do not."""
     had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
     tries = had + in_vain
     if not tries:

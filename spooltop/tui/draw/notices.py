@@ -1,4 +1,4 @@
-"""What was said to the person, and the actions that a palette finds."""
+"""Draws the notice to the user, and the commands that the palette finds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .spans import Line, Span, Style, crop, join, pad, plain, restyle, shown, wr
 __all__ = ["NOTICE_LINES", "notice_lines", "palette_lines"]
 
 NOTICE_LINES = 3
-"""Most lines for what was said."""
+"""Maximum number of lines of a notice."""
 
 
 def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Line]:
-    """A message in place of the keys. What is longer goes on in the last line, which is cut."""
+    """A notice in place of the keys. Longer text continues on the last line, which is cut."""
     lines = wrap(shown(words), max(1, width - 2))
     return [plain(f" {line}", width, style) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
 
@@ -21,7 +21,7 @@ def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Li
 def palette_lines(
     typed: str, found: Sequence[tuple[str, str, str, str]], width: int, height: int, *, chosen: int = 0, message: str = ""
 ) -> list[Line]:
-    """``found`` is (id, keys, help, why it is not available or "") of each action that has the words ``typed``."""
+    """``found`` holds (id, keys, help, why it is not available or "") of each command that matches the words ``typed``."""
     lines: list[Line] = [crop(join(Span(" :", Style.KEY), shown(typed), Span("█", Style.KEY)), width)]
     room = height - 2
     top = max(0, chosen - room + 1)

@@ -1,4 +1,4 @@
-"""One source's cursor: its verdict, the writes that were seen row by row, and what is known of who wrote them."""
+"""Draws one source's cursor: its verdict, the writes that were seen, and what is known of their writers."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _STOPS = (
 )
 _LABEL = 11
 _ROWS = 4
-"""So many writes are shown before anything is said of who wrote them."""
+"""Writes that are shown before anything is said about their writers."""
 _STAMPED = re.compile(r"\[?\d")
 
 
 def verdict_words(cursor: Cursor) -> Line:
-    """The verdict, loud where it is trouble, and in the same line what it rests on."""
+    """The verdict, highlighted where it is a problem, and its evidence on the same line."""
     loud = LOUD.get(cursor.verdict)
     word = cursor.verdict.upper() if loud else cursor.verdict
     evidence = shown(cursor.evidence)
@@ -76,7 +76,8 @@ def cursor_detail(
     chosen: int = 0,
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """One source: its file, what it rests on, and the ring of writes that were seen, newest first. ``chosen`` -1: none is."""
+    """A source: its file, the evidence of its verdict, and the writes that were seen, newest first. ``chosen`` -1: none is
+    chosen."""
     head = [_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
     head.append(_labelled("now", _stand(cursor, now, zone), width))
     facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
@@ -113,7 +114,7 @@ def _labelled(label: str, words: str, width: int) -> Line:
 
 
 def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
-    """What is known of who wrote, the most telling first."""
+    """The facts about the writers, the most telling first."""
     if (end := snapshot.muted.get(cursor.source)) is not None:
         yield "muted", f"until {when(end, zone)}; its problems are not shown"
     lost = [write for write in cursor.history if write.lost][: cursor.reverts_recent]
@@ -157,7 +158,7 @@ def _suspects(cursor: Cursor, lost: list[CursorSection]) -> str:
 
 
 def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
-    """The verdict over at most so many lines, its word as loud as it is."""
+    """The verdict over a limited number of lines, with its word highlighted."""
     head = verdict[0] if verdict else Span("")
     parts = wrap(line_text(verdict), max(1, width - 2))
     if len(parts) > most or not parts[0].startswith(head.text):
@@ -167,7 +168,7 @@ def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
 
 
 class _Columns:
-    """Cells of each column: the values take what the longest needs, what else changed takes what is left."""
+    """Widths of the columns in cells: the values take what the longest needs, the other changes take the rest."""
 
     def __init__(self, cursor: Cursor, width: int) -> None:
         longest = max((text_width(written(write)) for write in cursor.history[:40]), default=0)
@@ -202,7 +203,7 @@ def _ring(
 
 
 def written(write: CursorSection) -> str:
-    """The cursor that a write left, as it is drawn."""
+    """The value that a write left, as it is drawn."""
     return shown(write.shown or cursor_text(write.value))
 
 
@@ -245,7 +246,7 @@ def _write_line(
 
 
 def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -> str:
-    """``email 204510 → 204511``, where that source's own history still has it."""
+    """``email 204510 → 204511``, where that source's own history still has the write."""
     for other in snapshot.cursors:
         if other.source == name and other.file == cursor.file:
             for place, one in enumerate(other.history[:-1]):
@@ -255,7 +256,8 @@ def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -
 
 
 def _lock(write: CursorSection) -> str:
-    """Who was seen to hold it. A look comes after the write, so that nobody seen is not nobody, but where there is no lock."""
+    """The holder of the lock at a write. A look comes after the write: no visible holder does not mean that there was none,
+    unless there is no lock file."""
     if write.held_by and write.writer is not None and {one.pid for one in write.held_by} == {write.writer.pid}:
         return "by writer"
     if write.held_by:

@@ -1,4 +1,4 @@
-"""One operation in full."""
+"""Draws a finished operation in full."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def operation_lines(
     zone: datetime.tzinfo | None = None,
     trail: AuditTrail | None = None,
 ) -> list[Line]:
-    """A panel, as many lines as it takes. ``plan`` is one that undoes it (None: being made, or ``why_not`` there is none);
-    ``command`` is that as words of a shell; ``trail`` what the audit log tells (None: not read yet)."""
+    """A panel of as many lines as are needed. ``plan`` is the plan to undo it (None: being made, or ``why_not`` says why there is
+    none); ``command`` is the same as a shell command; ``trail`` holds the lines of the audit log (None: not read yet)."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     body = _facts(record, why_not, inner, now, zone)
@@ -63,7 +63,7 @@ def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: 
 
 
 def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> list[Line]:
-    """Those that an undo can have, then those that it cannot, by reason."""
+    """The messages that an undo can move, then those that it cannot, by reason."""
     lines = [plain(f"{len(items):,} can be undone" if items else "nothing can be undone now", inner, Style.STRONG)]
     for item in items:
         if item.words:
@@ -84,7 +84,7 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
 
 
 def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
-    """The lines of the log, each with those items that did not come out as they should."""
+    """The lines of the audit log, each with the items that were not done."""
     head = "The audit log" if trail.lines else "The audit log has no line about it"
     lines = [BLANK, plain(head, inner, Style.STRONG)]
     for line in trail.lines:

@@ -1,4 +1,4 @@
-"""What was done here, newest first."""
+"""Draws the list of operations, newest first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def operations_lines(
     chosen: int = 0,
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
-    """A title and one line an operation, at most ``height``, with the chosen one in sight; why one cannot be undone last."""
+    """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it cannot
+    be undone."""
     if not records:
         return [plain(" no operation has been done here", width)][:height]
     chosen = max(0, min(chosen, len(records) - 1))
@@ -84,7 +85,7 @@ def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzin
 
 
 def _outcome(record: OperationRecord) -> Line:
-    """What went wrong with it, and whether it can be undone."""
+    """The failures of an operation, and whether it can be undone."""
     parts: list[Span] = []
     if record.open:
         parts.append(Span("NOT FINISHED · ", Style.BAD))

@@ -1,4 +1,4 @@
-"""The first view: trouble on top, then the boxes, what flows, the cursors and the locks at a glance."""
+"""Draws the first view: problems on top, then the boxes, the flow, the cursors and the locks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .spans import BLANK, Line, Span, Style, crop, join, line_width, restyle, sa
 __all__ = ["overview", "problem_rows"]
 
 _TINY = 14
-"""Lines. Below that no room is kept for trouble that is not there."""
+"""Lines from which on space is reserved for problems that do not exist."""
 
 _WIDE, _HIGH = 150, 30
-"""From this size on there are two columns."""
+"""The size from which on there are two columns."""
 
 _NO_BOXES = ("cursors", "tickets", "locks")
-"""Layouts that are no spool: a cursor file, tickets or lock files alone."""
+"""Layouts that are not spools: a cursor file, tickets or lock files alone."""
 
 
 def problem_rows(height: int) -> int:
-    """How many lines of trouble have room: by the height alone, so that it never changes under one's eyes."""
+    """The number of problems that fit. It depends on the height alone, so that nothing moves while one reads."""
     return max(1, min(4, height - 3)) if height < 40 else 8
 
 
@@ -46,9 +46,9 @@ def overview(
     counted: int | None = None,
     alone: bool = True,
 ) -> list[Line]:
-    """At most ``height`` lines; before the first look ``counted`` messages in ``new`` are all there is to tell. Where there is no
-    room, panels go from the bottom up; the trouble stays. A wide screen has the same at its left, and at its right what it is
-    about; a high one that is not wide (``alone``) has some of that below."""
+    """At most ``height`` lines. Before the first look only the number of messages in ``new``, ``counted``, is known. Where space
+    is short, panels are omitted from the bottom up; the problems stay. A wide window shows the same at its left and details at
+    its right; a high and narrow one (``alone``) shows some of the details below."""
     if snapshot is None:
         known = join(f" new {counted:,} · ") if counted is not None else join(" ")
         return [BLANK, crop(join(known, Span("looking for the first time…", Style.DIM)), width)][:height]

@@ -1,4 +1,4 @@
-"""A panel with a border, for what lies over a view."""
+"""Draws a panel with a border, on top of a view."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .spans import Line, Span, Style, clip, crop, join, line_width, merge, plain
 __all__ = ["WIDEST", "inner_width", "note_lines", "panel_frame"]
 
 WIDEST = 120
-"""Cells: beyond that an eye loses the line."""
+"""Maximum width in cells: longer lines are hard to read."""
 
 
 def inner_width(width: int) -> int:
-    """Cells for text inside of a panel that is ``width`` wide."""
+    """Cells for text inside a panel of ``width`` cells."""
     return max(1, width - 4)
 
 
 def panel_frame(title: str, right: str, body: Sequence[Line], width: int) -> list[Line]:
-    """``body`` between borders; the title stands in the upper one at the left, ``right`` at its end."""
+    """``body`` between borders, with the title at the left of the upper border and ``right`` at its end."""
     room = max(0, width - 6)
     right = f" {right} " if right and text_width(title) + text_width(right) + 4 <= room else ""
     title = f" {clip(title, max(1, room - text_width(right)))} "
@@ -37,5 +37,5 @@ def _row(line: Line, width: int) -> Line:
 
 
 def note_lines(notes: Sequence[str], inner: int) -> list[Line]:
-    """Sentences of ours, over as many lines as they take."""
+    """Notes, wrapped over as many lines as they need."""
     return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]

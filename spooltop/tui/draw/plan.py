@@ -1,4 +1,4 @@
-"""A plan before it is confirmed."""
+"""Draws a plan before it is confirmed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _noun(box: Box | None, n: int) -> str:
 
 
 def plan_words(plan: Plan) -> str:
-    """What confirming it does: ``requeue 2``, ``delete 12 for good``."""
+    """The effect of confirming: ``requeue 2``, ``delete 12 for good``."""
     if plan.action is Action.SET_CURSOR:
         return "set it"
     if plan.action is Action.UNLOCK:
@@ -81,7 +81,7 @@ def plan_words(plan: Plan) -> str:
 
 
 def poison_words(plan: Plan) -> str:
-    """``hold 1, requeue 3``: what was in work at many deaths is held."""
+    """``hold 1, requeue 3``: messages whose consumers died too often are held."""
     left = plan.count - plan.poison
     return f"hold {plan.poison:,}, requeue {left:,}" if left else f"hold {plan.poison:,}"
 
@@ -147,9 +147,9 @@ def plan_lines(
     rate: str | None = None,
     early: bool = False,
 ) -> list[Line]:
-    """A panel of at most ``height`` lines. How it is confirmed always stands in it, at the bottom; the items give way first,
-    from ``scroll`` on. ``typed`` is the number typed so far; ``busy`` words of how far it has come, once confirmed;
-    ``rate`` what is typed of a rate, None where none is being typed. ``early``: no key confirms it yet."""
+    """A panel of at most ``height`` lines. The way to confirm is always at the bottom; the items are shortened first, shown from
+    ``scroll`` on. ``typed`` is the number typed so far; ``busy`` says how far the work is, once confirmed; ``rate`` is the
+    text of a rate being typed, else None. ``early``: no key confirms yet."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
@@ -207,8 +207,8 @@ def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
 
 
 def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int, *, undoes: bool) -> list[Line]:
-    """A title and as many items as fit, from ``scroll`` on, the others counted. Of what is no message its words. ``undoes``: with
-    the box that each goes back to."""
+    """A title and as many items as fit, from ``scroll`` on; the others are counted. Items that are not messages show their
+    description. ``undoes``: with the box that each item moves back to."""
     if items[0].words:
         return [plain(part, inner, Style.STRONG) for item in items for part in wrap(shown(item.words), inner)][:rows]
     in_cur = items[0].row.box is Box.CUR and not undoes
@@ -274,7 +274,7 @@ def _warnings(plan: Plan, inner: int) -> list[Line]:
 
 
 def _refusals(plan: Plan, inner: int) -> list[Line]:
-    """Grouped by reason, with a name of each."""
+    """The refused items, grouped by reason, with a name from each group."""
     groups: dict[str, list[Refusal]] = {}
     for refusal in plan.refused:
         groups.setdefault(refusal.reason, []).append(refusal)
@@ -297,7 +297,7 @@ def _refusals(plan: Plan, inner: int) -> list[Line]:
 
 
 def _how_else(rows: Sequence[Row]) -> str:
-    """``End 5200 and it turns DEAD by itself; `` where living processes are all that is in the way."""
+    """``End 5200 and it turns DEAD by itself; `` where running processes are the only obstacle."""
     if any(row.verdict is not Verdict.ALIVE for row in rows):
         return ""
     # Of a process that is not visible here, the number may be another's by now; whose user is known was seen.

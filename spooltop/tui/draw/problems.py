@@ -1,4 +1,4 @@
-"""What is wrong, worst first; and when nothing is, what that rests on."""
+"""Draws the problems, worst first; where there are none, the evidence for that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _SIGNS = {
 
 
 def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str]:
-    """The key that does most about it, and its words: ("r", "requeue 2"). Enter where it only shows, ("", "") where nothing."""
+    """The key for the most useful command and its label: ("r", "requeue 2"). Enter where it only opens a view, ("", "") where
+    there is none."""
     box, chosen = problem.box, problem.selection
     if chosen is not None and problem.count:
         action: Action | None = None
@@ -51,7 +52,7 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
 
 
 def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
-    """The top of the Overview: always ``rows`` + 2 lines, so that nothing below moves when trouble comes or goes."""
+    """The top of the Overview: always ``rows`` + 2 lines, so that nothing below moves when problems appear or end."""
     problems = snapshot.problems
     if not problems:
         lines = _nothing(snapshot, width, rows + 2)
@@ -69,7 +70,7 @@ def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) 
 
 
 def _ends(left: Line, right: str, width: int) -> Line:
-    """Both ends of the line where there is room, else the left one."""
+    """Both ends of the line where they fit, else the left one."""
     if sum(text_width(span.text) for span in left) + text_width(right) + 3 > width:
         return crop(left, width)
     return spread(left, (Span(right, Style.DIM),), width - 1)
@@ -104,7 +105,7 @@ def _more(rest: list[Problem], width: int) -> Line:
 
 
 def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
-    """Never a bare "OK": for how long, and what cannot be judged or seen."""
+    """Says since when no problem was seen, and what cannot be judged or seen; never a bare "OK"."""
     sentences = (
         f"no problems detected (watched for {units.span(snapshot.watched_for)}).",
         f"Not judged yet: {', '.join(snapshot.not_judged) or 'nothing'}.",

@@ -1,4 +1,4 @@
-"""What came of a plan."""
+"""Draws the result of an operation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def result_lines(
     zone: datetime.tzinfo | None = None,
     scroll: int = 0,
 ) -> list[Line]:
-    """A panel of at most ``height`` lines: how many were done, skipped and failed, and of the last two why and which.
-    ``since`` are words on what became of the messages, of which an undo can have ``waiting``. ``scroll`` passes over what
-    stands between."""
+    """A panel of at most ``height`` lines: how many items were done, skipped and failed, and the reasons and names of the last
+    two. ``since`` tells what happened to the messages since, of which an undo can move ``waiting``. ``scroll`` skips lines in
+    the middle."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     counts = {outcome: result.count(outcome) for outcome in Outcome}
@@ -72,7 +72,7 @@ def _name(name: str, inner: int) -> Line:
 
 
 def _not_done(result: Result, inner: int) -> list[Line | str]:
-    """Each that was skipped or failed by its name, under the reason that it shares with others; failures first."""
+    """The skipped and failed items by name, grouped by reason; failures first."""
     if result.count(Outcome.DONE) == len(result.items):
         return []
     groups: dict[tuple[Outcome, str], list[str]] = {}

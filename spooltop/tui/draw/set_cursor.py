@@ -1,4 +1,4 @@
-"""The form for the value of one cursor."""
+"""Draws the form for the value of a cursor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL = 8
 
 
 def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width: int, height: int) -> list[Line]:
-    """A panel of at most ``height`` lines. ``text`` is what was typed so far (raw), ``value`` what it means."""
+    """A panel of at most ``height`` lines. ``text`` is the raw text typed so far, ``value`` its meaning."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
     room = max(1, inner - _LABEL)
@@ -38,7 +38,7 @@ def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width
 
 
 def _stored(value: ParsedValue, room: int) -> str:
-    """The value as it will stand in the file, and how the text was read."""
+    """The value as it will be stored in the file, and how the text was read."""
     text = shown(json.dumps(value.value, ensure_ascii=False))
     words = f", {value.words}"
     return f"{clip_left(text, max(8, room - len(words)))}{words}"

@@ -1,5 +1,5 @@
-"""What a wide screen shows besides the Overview: what is in work and in ``tmp``, how long what waits has been there, the writes
-of the cursors, the depth of ``new`` as a chart. Each has its fixed room, so that nothing moves when one of them fills."""
+"""Draws what a wide window shows next to the Overview: claims, files in ``tmp``, ages of the messages in ``new``, writes of the
+cursors, and the depth of ``new`` as a chart. Each has a fixed height, so that nothing moves when one of them fills."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge,
 __all__ = ["depth_chart", "side_claims", "side_column"]
 
 _CLAIMS, _TMP, _WRITES, _CHART = 8, 5, 5, 6
+"""Rows of each table; a minimum for the writes and the chart."""
 _HIGHEST = 16
-"""Lines of the chart at most."""
+"""Maximum height of the chart in lines."""
 _AROUND = 4
-"""Lines of a table besides its rows."""
-"""Lines for what each is about; of the writes at least so many."""
+"""Lines of a table in addition to its rows."""
 _RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
 
 
@@ -53,7 +53,7 @@ def side_column(
 def side_claims(
     snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
 ) -> list[Line]:
-    """The claims that matter most, in at most ``height`` lines; none where these are too few."""
+    """The most important claims, in at most ``height`` lines; none where that is too few."""
     room = min(_CLAIMS, height - _AROUND)
     if Box.CUR not in snapshot.sight.boxes or room < 1:
         return []
@@ -64,7 +64,7 @@ def _rows(
     title: str, key: str, box: Box, rows: Sequence[Row], room: int, snapshot: Snapshot, width: int, now: float,
     zone: datetime.tzinfo | None,
 ) -> list[Line]:  # fmt: skip
-    """A title, the titles of the columns, the rows, and how many more there are: always as many lines."""
+    """A title, the column titles, the rows, and the number of rows left out: always the same number of lines."""
     state = snapshot.sight.boxes[box]
     columns = columns_for(box, width)
     lines: list[Line] = [join(Span(f" {title}", Style.TITLE), Span(" · ", Style.DIM), Span(key, Style.KEY), " shows all")]
@@ -81,7 +81,7 @@ def _rows(
 
 
 def _writes(snapshot: Snapshot, width: int, room: int, zone: datetime.tzinfo | None) -> list[Line]:
-    """The newest writes of all cursors, with what each changed."""
+    """The newest writes of all cursors, and the other sections that each changed."""
     seen: list[tuple[CursorSection, CursorSection | None, str]] = []
     for cursor in snapshot.cursors:
         ring: list[CursorSection | None] = [*cursor.history, None]
@@ -113,7 +113,7 @@ def _write(
 
 
 def depth_chart(snapshot: Snapshot, width: int, height: int) -> list[Line]:
-    """The depth of ``new`` from 0 on, a column a cell; nothing where ``height`` lines are too few."""
+    """The depth of ``new`` as a chart that begins at 0, one column per cell; empty where ``height`` is too small."""
     values = list(snapshot.history.get(Box.NEW, ()))
     if not values or height < _CHART + 2:
         return []
@@ -134,7 +134,7 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> list[Line]:
 
 
 def _cell(value: float | None, top: float, row: int, high: int) -> str:
-    """What a column shows in one of the ``high`` lines of the chart, ``row`` 1 the lowest."""
+    """The character of a column in line ``row`` of the chart's ``high`` lines; ``row`` 1 is the lowest."""
     if value is None:
         return UNWATCHED if row == 1 else " "
     eighths = round(value / top * high * 8) if top else 0

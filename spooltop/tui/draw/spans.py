@@ -1,6 +1,6 @@
-"""What every drawing is made of: lines of styled spans, measured in cells.
+"""The elements of every drawing: lines of styled spans, measured in cells.
 
-Nothing here knows Textual. Text that came from a spool goes through ``safe`` once; what is drawn by us needs it not.
+Nothing here knows Textual. Text from a spool passes through ``safe`` once; text of the program does not need it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Style(StrEnum):
-    """What a piece of text means. A colour only repeats what a word or a sign beside it says."""
+    """The meaning of a piece of text. A colour only repeats what a word or a sign next to it says."""
 
     NORMAL = "normal"
     DIM = "dim"
@@ -41,7 +41,7 @@ class Style(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of one line; ``text`` holds printable characters only."""
+    """A piece of a line; ``text`` holds printable characters only."""
 
     text: str
     style: Style = Style.NORMAL
@@ -52,9 +52,9 @@ Line: TypeAlias = tuple[Span, ...]
 BLANK: Line = ()
 _ELLIPSIS = "…"
 _LONGEST = 2048
-"""Characters of one text that are drawn."""
+"""Maximum number of characters that are drawn of a text."""
 _CHUNK = 512
-"""Bytes of a payload that are drawn at once."""
+"""Bytes of a payload that are decoded at once."""
 
 
 def text_width(text: str) -> int:
@@ -68,13 +68,13 @@ def line_width(line: Line) -> int:
 
 
 def line_text(line: Line) -> str:
-    """The words of a line without their styles."""
+    """The text of a line without its styles."""
     return "".join(span.text for span in line)
 
 
 def safe(name: str) -> str:
-    r"""A raw name or value from a spool as it is drawn: ``escape``, and what ``shown`` escapes besides. ``unescape`` reads it,
-    unless it is longer than any name of a file: of such a one the middle is left out."""
+    r"""Escapes a raw name or value from a spool for display: ``escape``, and what ``shown`` escapes in addition. ``unescape``
+    reverses it, unless the text is longer than any file name: then its middle is left out."""
     return _safe(_elided(name))
 
 
@@ -84,11 +84,10 @@ def _safe(name: str) -> str:
 
 
 def shown(words: str) -> str:
-    r"""Words of ours with names in them that are escaped already: as they are, but for what no terminal should get all the
-    same. Besides what is not printable, that is every mark without a cell of its own beyond one on a character: terminals
-    disagree about their width, and a thousand of them on one letter cover the lines around. A letter without a cell of its own
-    (a Hangul vowel), and a mark beside its letter (a vowel of Devanagari), is a cell for some terminals, and for others nothing.
-    """
+    r"""Escapes what no terminal should get in text of the program whose names are escaped already. Besides non-printable
+    characters, that is every mark without a cell of its own beyond the first on a character: terminals disagree about their
+    width, and a thousand of them on one letter cover the lines around it. A letter without a cell of its own (a Hangul
+    vowel), and a mark next to its letter (a vowel of Devanagari), takes a cell in some terminals and none in others."""
     words = _elided(words)
     return words if words.isascii() and words.isprintable() else _shown(words)
 
@@ -99,7 +98,7 @@ def _shown(words: str) -> str:
 
 
 def _elided(text: str) -> str:
-    """As much of a text as any screen shows: what somebody else wrote may have any length."""
+    """As much of a text as any screen shows: text from a spool may have any length."""
     if len(text) <= _LONGEST:
         return text
     left_out = len(text) - _LONGEST
@@ -111,8 +110,8 @@ def _hex(char: str) -> str:
 
 
 class _Form(NamedTuple):
-    """How a character is drawn. ``mark``: it may stand on the one before it, and ``text`` is what is drawn where it may not.
-    ``cells``: what is drawn has cells of its own that a mark may stand on."""
+    """The drawing of a character. ``mark``: it may combine with the one before it, and ``text`` is drawn where it may not.
+    ``cells``: the drawing has cells of its own that a mark may combine with."""
 
     text: str
     mark: bool
@@ -133,7 +132,8 @@ def _unstack(text: str) -> str:
 
 
 def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:
-    """``stacked``: a mark at the beginning may not stand on what was before; given back for what follows."""
+    """``stacked``: a mark at the beginning may not combine with the text before; the new value is returned for the text that
+    follows."""
     if text.isascii():
         return text, stacked and not text
     out: list[str] = []
@@ -150,15 +150,15 @@ def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:
 
 
 def cut(text: str, width: int) -> tuple[str, str]:
-    """The longest beginning of at most ``width`` cells, and the rest. Nothing is lost: a wide character is not halved, a mark
-    stays with what it stands on. (Rich halves into spaces.) ``text`` is ``safe``, so that characters add up. Takes no longer
-    where the rest is long."""
+    """Splits a text into the longest beginning of at most ``width`` cells, and the rest. Nothing is lost: a wide character is not
+    halved, a mark stays with its letter. (Rich halves into spaces.) ``text`` is ``safe``, so that widths add up. The time does
+    not depend on the length of the rest."""
     at = _cut_at(text, 0, width)
     return text[:at], text[at:]
 
 
 def _cut_at(text: str, start: int, width: int) -> int:
-    """Where a piece of at most ``width`` cells that begins at ``start`` ends."""
+    """The end of a piece of at most ``width`` cells that begins at ``start``."""
     stop = start + max(0, width)
     if text[start : stop + 1].isascii():
         return min(stop, len(text))
@@ -170,7 +170,7 @@ def _cut_at(text: str, start: int, width: int) -> int:
 
 
 def pieces(text: str, width: int) -> Iterator[str]:
-    """All of a ``safe`` text in pieces of at most ``width`` cells (at least one character), one after the other."""
+    """All of a ``safe`` text in pieces of at most ``width`` cells (at least one character)."""
     at = 0
     while at < len(text):
         stop = max(at + 1, _cut_at(text, at, width))
@@ -179,8 +179,8 @@ def pieces(text: str, width: int) -> Iterator[str]:
 
 
 def safe_pieces(data: bytes, width: int, chunk: int = _CHUNK) -> Iterator[tuple[str, int]]:
-    """Lines of a payload, as ``safe`` draws it but for tabs (four blanks), in pieces of at most ``width`` cells; each with
-    how many bytes were drawn by its end, at most. Reads no further than it is asked to go."""
+    """Lines of a payload, escaped like ``safe`` but with four blanks for a tab, in pieces of at most ``width`` cells; each with
+    the number of bytes that were drawn up to its end, at most. Reads no further than it is iterated."""
     at, size = 0, len(data) - data.endswith(b"\n")
     while at <= size:
         end = data.find(b"\n", at, size)
@@ -224,19 +224,19 @@ def clip_left(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """Exactly ``width`` cells, to the left, cut at the right."""
+    """Exactly ``width`` cells, aligned left, cut at the right."""
     text = clip(text, width)
     return text + " " * (width - cell_len(text))
 
 
 def pad_left(text: str, width: int) -> str:
-    """Exactly ``width`` cells, to the right: numbers."""
+    """Exactly ``width`` cells, aligned right, for numbers."""
     text = clip(text, width)
     return " " * (width - cell_len(text)) + text
 
 
 def merge(spans: Iterable[Span]) -> Line:
-    """Neighbours of one style become one span: a span costs bytes on the wire. Empty ones go."""
+    """Joins neighbours of the same style into one span, because each span costs bytes on the wire. Drops empty ones."""
     out: list[Span] = []
     for span in spans:
         if not span.text:
@@ -249,7 +249,7 @@ def merge(spans: Iterable[Span]) -> Line:
 
 
 def join(*parts: str | Span | Line) -> Line:
-    """One line of strings (NORMAL), spans and lines."""
+    """Joins strings (NORMAL), spans and lines into a line."""
     spans: list[Span] = []
     for part in parts:
         if isinstance(part, Span):
@@ -262,12 +262,12 @@ def join(*parts: str | Span | Line) -> Line:
 
 
 def plain(text: str, width: int, style: Style = Style.NORMAL) -> Line:
-    """One line of one style, cut to ``width`` cells."""
+    """A line of one style, cut to ``width`` cells."""
     return merge((Span(clip(text, width), style),))
 
 
 def crop(line: Line, width: int) -> Line:
-    """At most ``width`` cells; what was cut ends in ``…``."""
+    """At most ``width`` cells; a cut line ends in ``…``."""
     if line_width(line) <= width:
         return merge(line)
     out: list[Span] = []
@@ -283,7 +283,7 @@ def crop(line: Line, width: int) -> Line:
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
-    """``left`` and ``right`` at both ends of ``width`` cells. The left one is cut first, but keeps half of the room."""
+    """``left`` and ``right`` at both ends of ``width`` cells. The left one is cut first, but keeps half of the width."""
     gap = 1 if left and right else 0
     right = crop(right, max(width - gap - line_width(left), width // 2))
     left = crop(left, max(0, width - gap - line_width(right)))
@@ -291,12 +291,12 @@ def spread(left: Line, right: Line, width: int) -> Line:
 
 
 def restyle(line: Line, style: Style) -> Line:
-    """The same words in one style: a selected row, figures that are stale."""
+    """The same text in one style: a selected row, stale figures."""
     return merge(Span(span.text, style) for span in line)
 
 
 def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
-    """Words broken over lines of at most ``width`` cells, the second and later ones indented. Too long words are cut apart."""
+    """Wraps words over lines of at most ``width`` cells, the second and later ones indented. Too long words are broken."""
     lines: list[str] = []
     room = max(1, width)
     current = ""
