@@ -22,11 +22,12 @@ __all__ = ["Options", "run", "why_no_dashboard"]
 
 
 TURN = 0.001
-"""Seconds for which one thread may keep others from their turn (Python's own: 0.005)."""
+"""Seconds for which a thread may hold the interpreter while others wait (Python's default: 0.005)."""
 
 
 def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
-    """Why a plain report has to do; None where the dashboard can run. ``terminal``: stdin and stderr are one."""
+    """Says why the dashboard cannot run and a plain report is printed instead; None where it can. ``terminal``: stdin and stderr
+    are a terminal."""
     if not terminal:
         return "stdin or stderr is not a terminal"
     if environ.get("TERM", "") in ("", "dumb"):
@@ -41,14 +42,14 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
-    # Read when textual is imported: a sliding page costs 272 kB, and a key waits for a frame.
+    # Textual reads these when it is imported. An animated page costs 272 kB, and a key waits for a frame.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ.setdefault("TEXTUAL_FPS", "60")
-    os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # or places of the mouse were taken for pixels
+    os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # otherwise mouse coordinates would be taken for pixels
     from .threads.snapshot_thread import SnapshotThread
 
     snapshot_thread = SnapshotThread(control)
-    snapshot_thread.start()  # what it waits for, the disk, is waited for while Textual is loaded
+    snapshot_thread.start()  # waits for the disk while Textual is loaded
     try:
         from .app import SpooltopApp
         from .terminal.lifecycle import require_descriptors, silence_output
@@ -56,15 +57,15 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
         require_descriptors()
         app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread)
     except BaseException:
-        # A thread that outlives the interpreter aborts the process where no descriptor is left to load what ends threads.
+        # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
         snapshot_thread.stop(timeout=1.0)
         raise
     opening()
-    # What was loaded stays: a collection that walks through it would hold up keys for some 50 ms, again and again in a storm.
+    # Loaded objects stay alive: a collection that visits them would delay keys by some 50 ms, again and again under load.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
-    # While the thread that looks has much to count, each thread that a key passes through waits for its turn.
+    # While the snapshot thread counts much, each thread that handles a key waits for the interpreter.
     sys.setswitchinterval(TURN)
     app.run(mouse=app.options.mouse)
     app.finish()

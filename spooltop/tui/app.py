@@ -1,4 +1,4 @@
-"""The application: owns the two threads, keeps the newest snapshot, hands what was found to the screen in front."""
+"""The application: owns the two threads, keeps the newest snapshot, and hands what was found to the screen in front."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from .threads.worker import Worker
 __all__ = ["SpooltopApp"]
 
 MOMENT = 0.4
-"""Seconds that a plan is on the screen, and nothing is typed that means nothing there, before a key confirms it: what is typed
-as a word is no answer to a plan."""
+"""Seconds that a plan must have been shown, with no key typed that has no meaning there, before a key confirms it: a typed word
+must not confirm a plan."""
 STALE_AFTER = 5.0
-"""Seconds after which a look that has not come back is called stale."""
+"""Seconds after which a look that has not finished is called stale."""
 
 
 def first_view(layout: str) -> View:
-    """Where a target of this layout has something to show."""
+    """The first view of a target with this layout: one that has something to show."""
     return {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}.get(layout, View.OVERVIEW)
 
 
 def load_rest() -> None:
-    """Loads what the first look did not need, so that the first key does not wait for it."""
+    """Imports what the first look did not need, so that the first key does not wait for it."""
     for name in OPENED:
         import_module(f".screens.{name}", __package__)
 
 
 class SpooltopApp(App[int], inherit_bindings=False):
-    """The dashboard on one control. Keys are looked up in ``commands`` by the screens; Textual's own bindings are off."""
+    """The dashboard on one control. The screens look up keys in ``commands``; Textual's own bindings are off."""
 
     CSS_PATH = "spooltop.tcss"
     TITLE = "spooltop"
@@ -56,15 +56,15 @@ class SpooltopApp(App[int], inherit_bindings=False):
     ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
 
     class Arrived(Message):
-        """There is something in the inbox."""
+        """Something is in the mailbox."""
 
     def __init__(
         self, control: ControlProtocol, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         moment: float = MOMENT,
     ) -> None:
-        """``snapshot_thread`` is one on the same control that looks already."""
-        # Said at once, not by the theme set below: NO_COLOR would else be drawn as black on black.
+        """``snapshot_thread`` is a thread on the same control that is started already."""
+        # Set here, not by the theme below: otherwise NO_COLOR would be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.options = options or Options()
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
@@ -92,7 +92,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, self._resumed)
 
     def _put(self, found: Found) -> None:
-        """Called by the thread that looks."""
+        """Called by the snapshot thread."""
         if self.mailbox.put(found):
             deliver(self, self.Arrived())
 
@@ -106,13 +106,13 @@ class SpooltopApp(App[int], inherit_bindings=False):
                 threading.Thread(target=load_rest, name="load", daemon=True).start()
             self.session.state.snapshot = found.snapshot
         self.main.take(found)
-        front = self.screen_stack[-1] if self.screen_stack else None  # none any more: what comes while it ends is nobody's
+        front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
         take = getattr(front, "take", None)
         if front is not self.main and take is not None:
             take(found)
 
     def leave(self, code: int = 0) -> None:
-        """Ends with this exit code; what is being done is stopped after its current item."""
+        """Ends with this exit code; an operation under way stops after its current item."""
         self.session.leaving.set()
         self.exit(return_code=code)
 
@@ -122,26 +122,26 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.push_screen(HelpScreen(self.session, about))
 
     def finish(self) -> None:
-        """After the screen is restored: lets the operation under way come to its end, leaves a look that hangs alone."""
+        """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
         self.worker.stop(timeout=5.0)
         self.snapshot_thread.stop(timeout=0.2)
 
     def terminal_kept_up(self) -> bool:
-        """False where the terminal took nothing any more as it was left."""
+        """False where the terminal did not take the last output."""
         return getattr(self._driver, "heard", True)
 
     def goodbye(self) -> list[str]:
-        """What is said on leaving."""
+        """The lines that are printed on leaving."""
         return goodbye(self.session.state.results)
 
     def _resumed(self, _: object) -> None:
-        # The terminal was the shell's meanwhile, and events were lost while we were stopped.
+        # The shell used the terminal meanwhile, and events were lost while the process was stopped.
         self.refresh(layout=True)
         self.screen.refresh(layout=True)
         self.snapshot_thread.look_again()
 
     def _paint_counted(self) -> None:
-        """Until the first look is done, what was counted before is shown."""
+        """Shows the messages counted so far until the first look is done."""
         if self.session.snapshot is None and self.options.counted() is None:
             return
         self._waiting.stop()

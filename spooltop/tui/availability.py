@@ -1,4 +1,5 @@
-"""Why a command is not available, in words that say what to do; None where it is. Pure: a Scene in, a reason out."""
+"""Says why a command is not available, and what to do instead; None where it is available. Pure functions of a
+``CommandContext``."""
 
 from __future__ import annotations
 
@@ -172,7 +173,7 @@ def set_cursor(context: CommandContext) -> str | None:
 
 
 def unlock(context: CommandContext) -> str | None:
-    """Only what is stale: a kernel lock ends with its holder, and what lives is not taken."""
+    """Only stale locks: a kernel lock ends with its holder, and a lock of a running holder is not taken away."""
     if reason := _allowed(context, Action.UNLOCK):
         return reason
     if context.view is View.OVERVIEW:
@@ -197,7 +198,7 @@ def on_a_source(context: CommandContext) -> str | None:
 
 
 def has_file(context: CommandContext) -> str | None:
-    """Who has it is asked of a message, a lock or a cursor file."""
+    """Holders are asked for a message, a lock or a cursor file."""
     if context.view in (View.CURSORS, View.CURSOR):
         return on_a_source(context)
     if context.view is View.LOCKS:
@@ -236,7 +237,7 @@ def not_applying(context: CommandContext) -> str | None:
 
 
 def confirmable(grammar: str) -> Callable[[CommandContext], str | None]:
-    """Available where the plan in front is confirmed just so."""
+    """Available where the plan in front is confirmed with this key (a ``Confirm``)."""
 
     def why_not(context: CommandContext) -> str | None:
         if reason := plan_there(context):

@@ -1,4 +1,4 @@
-"""What makes a new snapshot worth painting. A spool where nothing happens must cost the terminal nothing."""
+"""Decides whether a new snapshot is worth painting. A spool where nothing happens must cost the terminal nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from spooltop.model.snapshot import Snapshot
 __all__ = ["TICK", "ChangeFilter", "clock_period", "signature"]
 
 TICK = 10.0
-"""Seconds after which ages are painted again though nothing else changed: their step below a minute."""
+"""Seconds after which ages are painted again although nothing else changed: their step below a minute."""
 SOON = 1.0
-"""The same in the first ``TICK`` seconds after a change, in which ages are whole seconds."""
+"""The same during the first ``TICK`` seconds after a change, when ages are whole seconds."""
 
 
 def clock_period(width: int) -> float:
-    """Seconds between two moves of the clock in the header where nothing else changes: as a whole line of ``width`` cells is
-    written each time, under a hundred bytes a second.
+    """Seconds between two updates of the clock in the header where nothing else changes. Each writes a whole line of ``width``
+    cells; this keeps it under a hundred bytes a second.
 
     >>> clock_period(80), clock_period(200)
     (2.0, 4.0)
@@ -25,8 +25,8 @@ def clock_period(width: int) -> float:
 
 
 def signature(snapshot: Snapshot) -> Hashable:
-    """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, room on the disk). That a
-    rate can be told now is news: after a stop (Ctrl-Z) the first look cannot tell all of them, the second can."""
+    """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, free disk space). A rate that
+    becomes known is a change: after a stop (Ctrl-Z) the first look does not know all of them, the second does."""
     sight = snapshot.sight
     return (
         sight.generation,
@@ -57,8 +57,8 @@ def signature(snapshot: Snapshot) -> Hashable:
 
 
 class ChangeFilter:
-    """Lets a snapshot through where it says something new, or where ages have a new step: each ``soon`` seconds until ``tick``
-    went by since the last news, then each ``tick``."""
+    """Passes a snapshot that has changes, or in which ages have a new step: every ``soon`` seconds until ``tick`` seconds after
+    the last change, then every ``tick`` seconds."""
 
     def __init__(self, tick: float = TICK, soon: float = SOON) -> None:
         self._tick = tick

@@ -1,4 +1,4 @@
-"""THE table of commands. Bindings, footer, help, palette and the README's key list all come from it and from nothing else.
+"""The table of commands. Bindings, footer, help, palette and the key tables come from it and from nothing else.
 
 A command has an id, its keys as the terminal's events name them, a label for the footer, one sentence of help, the views it
 lives in, a function that says why it is not available now, and the name of its handler. The screen in front finds that handler:
@@ -32,16 +32,15 @@ SOURCES = frozenset({View.CURSORS, View.CURSOR})
 UNLOCKING = frozenset({View.LOCKS, View.OVERVIEW})
 WITH_FILE = LISTS | SOURCES | {View.MESSAGE, View.LOCKS}
 TEXTS = PANELS - {View.PLAN, View.RESULT}
-"""Panels that change nothing and may be left for another view by its key."""
+"""Panels that change nothing and may be left with the key of a view."""
 GOES = ROOTS | OVER | TEXTS
-"""Where the key of a view goes there."""
+"""The views from which the key of a view leads to it."""
 EVERYWHERE = frozenset(View)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCommand:
-    """One thing that a key does. ``rank`` orders the footer, 0: not shown there. ``typed``: its key is a letter or sign, so it
-    is no command where text is typed (filter, palette, a form)."""
+    """A command and its keys. ``rank`` orders the footer; 0: not in the footer."""
 
     id: str
     keys: tuple[str, ...]
@@ -53,9 +52,9 @@ class KeyCommand:
     rank: int = 0
     group: str = "look"
     also: str = ""
-    """Words that the palette finds it by, besides its own."""
+    """Words by which the palette finds it, in addition to its own."""
     does: str = ""
-    """The name of its handler, where that is not ``do_`` and its id."""
+    """The name of its handler, where it differs from ``do_`` and the id."""
     args: tuple[object, ...] = ()
     """The arguments that the handler gets."""
 
@@ -65,7 +64,7 @@ class KeyCommand:
 
     @property
     def key(self) -> str:
-        """Its first key, as a person calls it."""
+        """Its first key, as users call it."""
         return shown(self.keys[0])
 
     @property
@@ -74,7 +73,7 @@ class KeyCommand:
 
 
 COMMANDS: tuple[KeyCommand, ...] = (
-    # What a plan is answered with stands first: nothing else may take these keys there.
+    # The answers to a plan come first: nothing else may take these keys there.
     KeyCommand("confirm-small", ("y", "Y"), "do it", "apply the plan (1 to 9 items)", frozenset({View.PLAN}),
             why.confirmable("y"), dangerous=True, rank=1, group="plan", does="do_confirm"),
     KeyCommand("confirm-large", ("Y",), "do it", "apply the plan (10 to 99 items)", frozenset({View.PLAN}),
@@ -261,7 +260,7 @@ GROUPS = {
 }  # fmt: skip
 
 COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
-"""Commands whose label says how many messages they would be about."""
+"""Commands whose label includes the number of messages that they act on."""
 
 TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside")
 
@@ -281,8 +280,8 @@ def commands_in(view: View) -> list[KeyCommand]:
 
 
 def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
-    """What a key does here, and why not if it is not available. The first command that is available wins; where none is,
-    the first one says why."""
+    """Returns the command of a key in this context, and why it is not available, else None. The first available command wins;
+    where none is available, the first one gives the reason."""
     refused: tuple[KeyCommand, str] | None = None
     for command in COMMANDS:
         if key in command.keys and context.view in command.views:
@@ -294,7 +293,7 @@ def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, s
 
 
 def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
-    """A key that means something in other views says in which."""
+    """A key that has a meaning in other views says in which."""
     if context.view in ROOTS | OVER:
         for command in COMMANDS:
             if key in command.keys and (places := [view for view in TABS if View(view) in command.views]):
@@ -304,13 +303,13 @@ def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, st
 
 
 def footer(context: CommandContext) -> list[tuple[str, str]]:
-    """(key, label) of what can be done here now, the most wanted first. What is not available is not there."""
+    """(key, label) of the commands that are available now, the most important first."""
     wanted = sorted((c for c in commands_in(context.view) if c.rank and c.why_not(context) is None), key=lambda c: c.rank)
     return [(command.key, label(command, context)) for command in wanted]
 
 
 def label(command: KeyCommand, context: CommandContext) -> str:
-    """A command's label, with the number of things it would be about."""
+    """The label of a command, with the number of items that it acts on."""
     count = context.target_count
     if command.id in COUNTED:
         if count == 1 and not context.marked:
@@ -351,7 +350,8 @@ def help_lines(context: CommandContext) -> list[tuple[str, str, str]]:
 
 
 def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:
-    """The commands of this view whose name or help has all words of ``text``, each with why it is not available (or "")."""
+    """The commands of this view whose name or help contains all words of ``text``, each with the reason why it is not available
+    (or "")."""
     words = text.lower().split()
     return [
         (command, command.why_not(context) or "")

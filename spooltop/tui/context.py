@@ -1,4 +1,4 @@
-"""Where a person stands: the view, and what is chosen in it. Commands are judged by a Scene; a Scene knows nothing of drawing."""
+"""The view in front and the choices made in it. Commands are judged by a ``CommandContext``, which knows nothing of drawing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 
 
 class View(StrEnum):
-    """What can be in front. The first seven are reached by their number; the others lie on top of one of them."""
+    """The views and panels. The first seven are reached by their number; the others lie on top of one of them."""
 
     OVERVIEW = "overview"
     NEW = "new"
@@ -47,20 +47,20 @@ LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 """The views that list messages."""
 
 ORDER = {Box.CUR: Sort("verdict"), Box.TMP: Sort("verdict")}
-"""How a list is sorted at first, where not by age."""
+"""The first order of a list, where it is not by age."""
 
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
 
 
 @dataclass(slots=True)
 class ListState:
-    """What a person set in one list. The cursor and the marks are kept by key, so a refresh never moves the target."""
+    """The choices of the user in one list. The cursor and the marks are kept by key, so that a refresh never moves the target."""
 
     box: Box
     sort: Sort = field(default_factory=Sort)
     filter: str = ""
     problem: Problem | None = None
-    """The line of trouble that this list was narrowed to."""
+    """The problem that the list was opened from, whose messages it shows."""
     problems_only: bool = False
     cursor: Key | None = None
     index: int = 0
@@ -69,7 +69,7 @@ class ListState:
 
     @property
     def selection(self) -> Selection | None:
-        """What narrows the list besides the filter."""
+        """The selection that limits the list in addition to the filter."""
         if self.problem is not None:
             return self.problem.selection
         if self.problems_only:
@@ -78,18 +78,18 @@ class ListState:
 
 
 PROBLEM_VERDICTS = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
-"""What "problems only" leaves of a box."""
+"""The verdict that "problems only" shows, by box."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """All that the commands of the table are judged by.
+    """The facts that the commands of the table are judged by.
 
-    ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` how many views lie under
-    this one. ``last_filter`` is the filter that was set last. ``plan`` is the plan in front; ``applying`` while it is being done,
-    ``early`` while no key confirms it yet;
-    ``undoable`` says why what is chosen cannot be undone ("" where it can). ``followed`` counts the messages that a result or a
-    chronicle follows.
+    ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that
+    lead back to the Overview. ``last_filter`` is the filter that was set last; ``refined`` is True where a filter or a
+    selection limits the list. ``plan`` is the plan in front; ``applying`` while it is being applied, ``early`` while no key
+    confirms it yet. ``undoable`` says why the chosen operation cannot be undone ("" where it can). ``followed`` counts the
+    messages that a result or a timeline follows.
     """
 
     view: View
@@ -120,14 +120,14 @@ class CommandContext:
 
     @property
     def target_box(self) -> Box | None:
-        """The box of what an operation would be about."""
+        """The box that an operation would act on."""
         if self.view is View.OVERVIEW:
             return self.problem.box if self.problem is not None else None
         return self.box
 
     @property
     def target_count(self) -> int:
-        """How many messages an operation would be about."""
+        """The number of messages that an operation would act on."""
         if self.view is View.OVERVIEW:
             return self.problem.count if self.problem is not None else 0
         return self.marked or (1 if self.row is not None else 0)
@@ -138,7 +138,7 @@ class CommandContext:
 
     @property
     def muted(self) -> float | None:
-        """Until when the chosen source is muted, epoch seconds; None where it is not."""
+        """The end of the mute of the chosen source, epoch seconds; None where it is not muted."""
         if self.snapshot is None or self.cursor is None:
             return None
         return self.snapshot.muted.get(self.cursor.source)
@@ -149,7 +149,7 @@ class CommandContext:
 
     @property
     def expired(self) -> int:
-        """How many in the trash have been there for longer than they are kept."""
+        """The number of messages in the trash whose retention is over."""
         return self.trash.expired if self.trash is not None else 0
 
     @property

@@ -1,4 +1,4 @@
-"""What the dashboard asks of the one door, so that tests can stand behind it."""
+"""The part of the application's API that the dashboard uses, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAYLOAD_LIMIT = 65536
 
 
 class ControlProtocol(Protocol):
-    """What the dashboard asks of ``spooltop.control.ControlProtocol``."""
+    """The part of ``spooltop.control.Control`` that the dashboard uses."""
 
     target: str
     layout: str

@@ -1,4 +1,4 @@
-"""How keys are called: the terminal's events name them one way, people another."""
+"""Names of keys: those of the terminal's events, and those that users read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = {
 
 
 def character_of(key: str) -> str | None:
-    """What a key types.
+    """The character that a key types; None where it types none.
 
     >>> character_of("y"), character_of("slash"), character_of("enter")
     ('y', '/', None)
@@ -25,7 +25,7 @@ def character_of(key: str) -> str | None:
 
 
 def named(word: str, keys: Iterable[str]) -> str | None:
-    """The one of ``keys`` that a person calls so.
+    """The key among ``keys`` that users call ``word``; None where there is none.
 
     >>> named("Enter", ["j", "enter"]), named("x", ["j"])
     ('enter', None)
@@ -34,7 +34,7 @@ def named(word: str, keys: Iterable[str]) -> str | None:
 
 
 def shown(key: str) -> str:
-    """What a person calls a key.
+    """The name of a key that users read.
 
     >>> shown("ctrl+f"), shown("f5"), shown("question_mark"), shown("G")
     ('Ctrl-F', 'F5', '?', 'G')

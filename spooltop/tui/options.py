@@ -1,4 +1,4 @@
-"""How the dashboard is drawn."""
+"""Options for drawing the dashboard."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Options"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How it is drawn. ``light``: for a light terminal that does not follow its own palette. ``view``: the one to begin with
-    (empty: the one that fits the target). ``banner``: stands on the last line in place of the views (the demo's); then nothing
-    is said on leaving. ``counted``: how many messages were counted in ``new`` so far, shown until the first look is done."""
+    """Options for drawing. ``light``: for a light terminal that does not use its own palette. ``view``: the first view (empty:
+    the one that fits the target). ``banner``: replaces the views on the last line (in the demo); nothing is printed on leaving
+    then. ``counted``: gives the number of messages counted in ``new`` so far, shown until the first look is done."""
 
     light: bool = False
     ascii: bool = False
@@ -26,6 +26,6 @@ class Options:
 
     @staticmethod
     def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:
-        """Options as the environment asks for them: ``NO_COLOR`` (no-color.org), ``TERM=linux`` and a C locale mean ASCII."""
+        """The options that the environment asks for: ``NO_COLOR`` (no-color.org); ``TERM=linux`` and a C locale mean ASCII."""
         poor = environ.get("TERM") == "linux" or plain_locale(environ)
         return Options(light=light, ascii=ascii or poor, colour=not environ.get("NO_COLOR"), mouse=mouse)

@@ -28,7 +28,7 @@ class SessionState:
     results: list[Result] = field(default_factory=list)
     """The results of all operations so far, oldest first. The worker appends to it."""
     next_view: str | None = None
-    """The id of the view command that the panels on the stack are being left for."""
+    """The id of the command of the view for which the panels on the stack are being left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Session:
 
     ``now`` gives the time that ages are shown for (epoch seconds: that of the snapshot on the main screen), ``zone`` the time
     zone that times are shown in (None: local). ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for
-    the scene in front. ``moment``: seconds that a plan is shown before a key confirms it.
+    the screen in front. ``moment``: seconds that a plan is shown before a key confirms it.
     """
 
     control: ControlProtocol

@@ -1,4 +1,4 @@
-"""Driving the dashboard in a test: press keys, wait until something holds, read the screen."""
+"""Drives the dashboard in a test: presses keys, waits until something holds, reads the screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spooltop.tui.app import SpooltopApp
 from .fake import FakeControl
 
 PATIENCE = 40.0
-"""Seconds after which a test gives up; no test rests on how long something takes."""
+"""Seconds after which a test gives up; no test depends on how long something takes."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Driver:
 
     @property
     def text(self) -> str:
-        """The words on the screen."""
+        """The text on the screen."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
@@ -35,7 +35,7 @@ class Driver:
         return self.text.split("\n")
 
     async def until(self, holds: Callable[[], object], what: str = "") -> None:
-        """Waits until ``holds()``: the threads need their time on a busy machine, so turns of the event loop are not counted."""
+        """Waits until ``holds()``. It does not count turns of the event loop, because the threads need time on a busy machine."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if holds():
@@ -54,8 +54,7 @@ class Driver:
         await self.pilot.press(*keys)
 
     async def strike(self, *keys: str) -> None:
-        """Many keys one after the other. Each has been taken by whoever it is for, but nobody waited, as ``press`` does, until
-        the process had nothing to do."""
+        """Presses keys one after the other. Each was handled, but unlike ``press`` nothing waits until the process is idle."""
         for key in keys:
             self.app.simulate_key(key)
             await self.pilot.pause(0)  # the app hands it on
@@ -70,7 +69,7 @@ async def dashboard(
     monotonic: Callable[[], float] = time.monotonic,
     moment: float = 0.0,
 ) -> AsyncIterator[Driver]:
-    """The dashboard on a control, seen for the first time already."""
+    """The dashboard on a control, after the first look."""
     app = SpooltopApp(control, options or Options(), quiet=0.02, busy=0.005, monotonic=monotonic, moment=moment)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)

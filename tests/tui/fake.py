@@ -1,4 +1,4 @@
-"""A control without a spool: the same methods as ``spooltop.control.Control``, on lists that a test sets."""
+"""A control without a spool: the methods of ``spooltop.control.Control`` on lists that a test sets."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class FakeListing:
 
 
 class FakeControl:
-    """``rows`` is the spool. ``change()`` says that something happened; ``hang`` makes looks wait (``entered`` is set when one
-    begins), ``gate`` makes plans wait."""
+    """``rows`` is the spool. ``change()`` reports a change; ``hang`` makes looks wait (``entered`` is set when one begins),
+    ``gate`` makes plans wait."""
 
     layout = "spool"
 
@@ -116,12 +116,12 @@ class FakeControl:
         self.gate = threading.Event()
         self.gate.set()
         self.judged = 0
-        """So many are judged before a plan waits for the gate."""
+        """Number of claims that are judged before a plan waits for the gate."""
         self.at_once = threading.Event()
-        """Where it is not set, a list is not made to its end: every second row that matches is found."""
+        """While it is not set, a listing does not end: every second matching row is found."""
         self.at_once.set()
         self.given_up = 0
-        """So many plans were wanted no longer before they were made."""
+        """Number of plans that were cancelled before they were made."""
         self._changed = threading.Event()
         self.lock = threading.Lock()
 

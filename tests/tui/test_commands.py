@@ -1,4 +1,4 @@
-"""The table of commands: everything that a person reads about keys derives from it."""
+"""The table of commands, from which all text about keys is derived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every key of every command of the table, pressed in the real application: what stands on the screen then."""
+"""Presses every key of every command of the table in the real application and checks the screen."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def poisoned() -> FakeControl:
 
 
 TimelineStep = tuple[str | Callable[[Driver], object], str]
-"""Keys (or what no key does), and words that stand on the screen after them."""
+"""Keys (or an action without a key), and text that is on the screen after them."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """``before``: how one gets to where the key is pressed; ``then``: words that stand there after it, or what holds."""
+    """``before``: the steps to the place where the key is pressed; ``then``: text that is shown after it, or a condition."""
 
     before: tuple[TimelineStep, ...]
     then: str | Callable[[Driver], object]

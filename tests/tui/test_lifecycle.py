@@ -1,4 +1,4 @@
-"""Before the first byte and after the last one: options, reasons for a plain report, words on leaving, what is imported."""
+"""Start and end of the dashboard: options, reasons for a plain report, lines printed on leaving, imports."""
 
 from __future__ import annotations
 

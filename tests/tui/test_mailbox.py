@@ -1,4 +1,4 @@
-"""Between the thread that looks and a screen that takes nothing, as while the terminal does not read."""
+"""The mailbox between the snapshot thread and a screen that takes nothing, as while the terminal does not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panels over a view, by keys: who has a file, where a message goes, a cursor's value, one operation."""
+"""The panels on top of a view, by keys: holders of a file, a followed message, a cursor's value, an operation."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_following_a_message_keeps_each_step() -> None:
         await driver.until(lambda: fake.follows[-1][0] == ())
 
 
-async def test_the_result_goes_on_following_when_its_chronicle_is_left() -> None:
+async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
     fake = FakeControl([claim(1)])
     async with dashboard(fake) as driver:
         await planned(driver, "r")

@@ -1,4 +1,4 @@
-"""Changing the spool: always through a plan, confirmed as it asks, never by a key that was typed before it was seen."""
+"""Changes of the spool: always through a plan, confirmed as it demands, never by a key that was typed before it was seen."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_escape_leaves_a_plan_and_nothing_was_changed() -> None:
 
 
 async def test_a_plan_that_has_to_be_seen_anew_is_painted_though_nothing_of_it_changed() -> None:
-    """Else no key would ever count."""
+    """Otherwise no key would ever count."""
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
         driver.app.screen.query_one(Panel).renew()

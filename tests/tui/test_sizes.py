@@ -1,4 +1,4 @@
-"""Every view and panel in every window: nothing raises, nothing is wider than the window, the cursor is seen."""
+"""Every view and panel in windows of every size: nothing raises, nothing is wider than the window, the cursor is visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that looks: what it posts, when, and that nothing below ends it."""
+"""The snapshot thread: what it posts and when, and that no error of the control ends it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def next_of(posts: Posts, kind: type[Found]) -> Found:
             return found
 
 
-def test_a_wish_gets_its_window_and_the_place_of_the_cursor(snapshot_thread: SnapshotThread, posts: Posts) -> None:
+def test_a_request_gets_its_window_and_the_place_of_the_cursor(snapshot_thread: SnapshotThread, posts: Posts) -> None:
     next_of(posts, SnapshotTaken)
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
     snapshot_thread.request(ListRequest(wanted, 100, 120, anchor=("new", 110), anchor_index=110))
@@ -114,7 +114,7 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
 
 
 @pytest.mark.parametrize(("stood", "stands"), [(450, 3), (3, 450)])
-def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
+def test_an_anchor_that_went_far_brings_no_more_rows_than_requested(
     snapshot_thread: SnapshotThread, posts: Posts, stood: int, stands: int
 ) -> None:
     snapshot_thread.request(ListRequest(ListQuery(Box.NEW, sort=Sort("age", True)), stood, stood + 20, ("new", stands), stood))
@@ -124,7 +124,7 @@ def test_an_anchor_that_went_far_brings_no_more_rows_than_are_wished_for(
 
 
 class BrokenOff(FakeControl):
-    """While ``keys`` holds wishes, a listing is overtaken by the next of them, and has no order yet then."""
+    """While ``keys`` holds requests, each listing is interrupted by the next of them, and has no order yet then."""
 
     snapshot_thread: SnapshotThread
     keys: list[ListRequest]
@@ -161,8 +161,8 @@ def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
 
 
 class Overtaken(FakeControl):
-    """The first listing is made while one wish follows another: it ends where it hears that it is wanted no longer, and says
-    that it is whole where it hears at the end that it is wanted."""
+    """The first listing is made while requests follow each other: it ends where it is cancelled, and is complete where it is not
+    cancelled at the end."""
 
     snapshot_thread: SnapshotThread
     keys: list[ListRequest]
@@ -461,7 +461,7 @@ def test_a_line_is_edited_by_keys() -> None:
 
 @pytest.mark.parametrize("a_second", [0.1, 0.2, 0.28])
 def test_a_stream_never_keeps_the_screen_still_for_longer_than_a_second(a_second: float) -> None:
-    """A look takes ``a_second`` for each second of messages since the one before; one of them was held up."""
+    """A look takes ``a_second`` for each second of messages since the last one; one of the looks was delayed."""
     gap = FRESH
     for turn in range(50):
         took = ORDINARY if turn == 10 else a_second * gap

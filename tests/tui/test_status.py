@@ -1,4 +1,4 @@
-"""What the panel of a result says of its messages."""
+"""The text of a result's panel about its messages."""
 
 from __future__ import annotations
 

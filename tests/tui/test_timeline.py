@@ -1,4 +1,4 @@
-"""Where a message was, step by step: what two looks tell, and in which order."""
+"""The steps of a message between two looks, and their order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ T = 1_000.0
 
 
 class Told:
-    """A chronicle of one id that is shown one look after another."""
+    """A timeline of one id that gets one look after another."""
 
     def __init__(self) -> None:
         self.timeline = Timeline(["m"])
         self.at = T
 
     def look(self, *, row: Row | None = None, at: float | None = None, **facts: object) -> list[str]:
-        """The words of the steps that this look told of."""
+        """The text of the steps that this look added."""
         self.at = self.at + 1 if at is None else at
         before = len(self.timeline.steps)
         one = TrackedMessage("m", **facts)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Keys that come faster than screens open and close: they are for the screen that is in front by then, but never for a plan."""
+"""Keys that come faster than screens open and close: they are for the screen in front by then, but never for a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_plans import planned
 
 
 def at_once(driver: Driver, *keys: str) -> None:
-    """All in one read of the terminal, as tmux and a paste send them."""
+    """Types all keys in one read of the terminal, as tmux and a paste send them."""
     for key in keys:
         driver.app.post_message(Key(key, key if len(key) == 1 else {"question_mark": "?", "colon": ":", "slash": "/"}.get(key)))
 
@@ -83,7 +83,7 @@ async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below(
 
 
 def at(driver: Driver, time: float, *keys: str) -> None:
-    """Keys that were typed then, by the time of events."""
+    """Keys typed at a time of the event clock."""
     for key in keys:
         event = Key(key, key if len(key) == 1 else None)
         event.time = time

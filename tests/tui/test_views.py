@@ -1,4 +1,4 @@
-"""The views, by keys: what is shown, what is chosen, how one gets there and back."""
+"""The views, by keys: what is shown, what is chosen, and how to get there and back."""
 
 from __future__ import annotations
 
@@ -514,7 +514,7 @@ async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None
 
 
 async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
-    """The list that was left on row 200, shown again while it is made."""
+    """Shows the list that was left on row 200 again while it is made."""
     rows = driver.app.main.rows
     await driver.press("2", "slash", *"95222", "enter")
     await driver.see("New 300 of 300")

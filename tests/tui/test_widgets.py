@@ -22,7 +22,7 @@ def draw(item: str, width: int, selected: bool, marked: bool) -> Line:
 
 
 class CountedList(VirtualList[str]):
-    """Remembers the regions that it asked to have painted."""
+    """Records the regions that it asked to have painted."""
 
     painted: list[Region]
 
@@ -32,7 +32,7 @@ class CountedList(VirtualList[str]):
 
 
 class ListApp(App[None]):
-    """Answers RowsWanted out of ``names`` at once, as a looker thread would a little later."""
+    """Answers RowsWanted from ``names`` at once, as the snapshot thread would a little later."""
 
     ENABLE_COMMAND_PALETTE = False
 

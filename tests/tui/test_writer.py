@@ -1,4 +1,4 @@
-"""Between what is drawn and a terminal that may stop reading: nobody waits for it, and what it missed is drawn anew."""
+"""The writer to a terminal that may stop reading: nothing waits for it, and what it missed is drawn again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRAME = b"f" * 1000
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """(read, write) of one that takes 4,096 bytes before somebody reads."""
+    """(read, write) ends of a pipe that takes 4,096 bytes before somebody reads."""
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
     yield read, write
@@ -26,7 +26,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def read_until(fd: int, holds: threading.Event) -> int:
-    """Reads until ``holds``; how many bytes."""
+    """Reads until ``holds``; returns the number of bytes."""
     os.set_blocking(fd, False)
     got = 0
     while not holds.is_set():
@@ -78,7 +78,7 @@ def test_so_many_bytes_may_wait_and_no_more(pipe: tuple[int, int]) -> None:
 
 
 def test_after_a_gap_nothing_is_taken_before_all_is_written_though_there_is_room(pipe: tuple[int, int]) -> None:
-    """What is drawn rests on what was left out."""
+    """Later output depends on the output that was left out."""
     again = threading.Event()
     writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
     assert writer.put(b"a" * 10_000) and not writer.put(b"left out")

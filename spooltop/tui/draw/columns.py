@@ -103,7 +103,7 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
         return text if text == "—" else text + mark
     try:
         return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(zone).strftime("%m-%d %H:%M") + mark
-    except (ValueError, OverflowError, OSError):  # a time that no calendar has; any number may stand in a name
+    except (ValueError, OverflowError, OSError):  # a time outside the calendar: a name may contain any number
         return "—"
 
 
@@ -240,7 +240,7 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = 
         if column.least and (over := _total(columns) - width) > 0:
             columns[i] = replace(column, width=max(column.least, column.width - over))
     while len(columns) > 2 and _total(columns) > width:
-        # the last but one goes first: the name stays, and what changes stands at the left
+        # the last but one goes first: the name stays, and changing values are at the left
         del columns[-2]
     return tuple(_grown(columns, width - _total(columns)))
 

@@ -98,7 +98,7 @@ def _row(
     mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
     room = width - text_width(text) - 2 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
-        cursor = replace(cursor, evidence="", reverts_recent=0)  # that it is muted is of more use here than how often
+        cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
     line = join(text, "  ", _verdict_in(cursor, room), Span(mute, Style.DIM))
     if chosen:
         line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)

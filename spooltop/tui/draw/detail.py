@@ -50,7 +50,7 @@ def detail(
     room = max(0, height - 1)
     below = _facts(row, payload, width, now, zone, worked)
     body = _body(payload, width, error)
-    if len(below) + body.known(height) + 1 < height and not body.note:  # no room is given away where some is missing
+    if len(below) + body.known(height) + 1 < height and not body.note:  # the blank line is left out where space is short
         below.append(BLANK)
     facts = len(below)
     below += body.lines(room + scroll - facts)

@@ -26,7 +26,7 @@ def changed_until(old: Line | None, new: Line) -> int:
     while same < min(len(before), len(after)) and before[-1 - same] == after[-1 - same]:
         same += 1
     tail = "".join(char for char, _ in after[len(after) - same :])
-    # A mark without a width at the beginning of the tail belongs to the cell before it, which is painted with it.
+    # A zero-width mark at the beginning of the tail belongs to the cell before it, which is painted with it.
     return max(1, width - text_width(tail))
 
 

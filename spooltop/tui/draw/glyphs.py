@@ -34,7 +34,7 @@ class Glyphs:
         """The same text in the same width; a character without a replacement becomes one ``?`` per cell."""
         if not self.ascii or text.isascii():
             return text
-        text = text.replace(" ≥", ">=")  # two signs for one, where there is room for them
+        text = text.replace(" ≥", ">=")  # two characters for one sign, where they fit
         return "".join(c if c.isascii() else self.signs.get(c, "?" * cell_len(c)) for c in text)
 
     def line(self, line: Line) -> Line:

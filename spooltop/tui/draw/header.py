@@ -25,7 +25,7 @@ def header(
 ) -> list[Line]:
     """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
-    if snapshot is not None and freshness.stale_for is not None:  # what does not answer has the first line
+    if snapshot is not None and freshness.stale_for is not None:  # the part that does not answer is on the first line
         seen = f" as of {when(snapshot.taken_at, zone, offset=True)} ·"
         second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
     return [_first(snapshot, width, target, freshness, zone), second]
@@ -39,10 +39,10 @@ def is_mail(snapshot: Snapshot) -> bool:
 def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: datetime.tzinfo | None) -> Line:
     title = Span(" spooltop ", Style.TITLE)
     path = safe(target)
-    # told here and nowhere else: it has to fit
+    # shown nowhere else: it has to fit
     least: Line = (Span(" · "), Span("READ-ONLY", Style.WARN)) if snapshot is not None and is_mail(snapshot) else ()
     most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
-    room = width - text_width(title.text) - 2  # a cell between, and one at the edge
+    room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
     freshness_lines = [
         join(freshness_line(snapshot, freshness=freshness, zone=zone), most),
         join(freshness_line(snapshot, freshness=freshness, zone=zone), least),
@@ -54,7 +54,7 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     if freshness.stale_for is not None:
         freshness_lines = [stale_line(freshness)]
     whole, cut = text_width(path), min(text_width(path), max(12, room // 5))
-    # the path as a whole is worth more than for how long it was watched, but less than when it was seen
+    # the whole path is more important than the time watched, but less than the time of the look
     fit_whole = [one for one in freshness_lines[:2] if line_width(one) + whole <= room]
     fit_cut = [one for one in freshness_lines[1:] if line_width(one) + cut <= room]
     right = [*fit_whole, *fit_cut, freshness_lines[-1]][0]

@@ -46,7 +46,7 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
     lines: list[Line] = []
     if holders.parties:
         user = f"{'user':<9}" if inner >= _NARROW else ""
-        dated = any(one.since is not None for one in holders.parties)  # of most that is held the kernel tells no time
+        dated = any(one.since is not None for one in holders.parties)  # the kernel gives no time for most locks
         since = f"{'for':>6}  " if dated else ""
         lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
         lines += [line for one in holders.parties for line in _party(one, inner, at if dated else None)]

@@ -31,7 +31,7 @@ def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
     room = _VALUE if beside else max(1, inner - 2 - _NAME)
     body: list[Line] = []
     for field in fields:
-        text = clip_left(shown(field.text), room - 2)  # the end is where one types
+        text = clip_left(shown(field.text), room - 2)  # text is typed at the end
         sign = Span("▌ " if field.chosen else "  ", Style.KEY)
         name = Span(pad(field.name, _NAME), Style.STRONG if field.chosen else Style.DIM)
         cursor = Span("█" if field.chosen else "", Style.KEY)

@@ -61,7 +61,7 @@ def verdict_words(cursor: Cursor) -> Line:
         bound = "≥" if cursor.reverts_is_bound else ""
         words = evidence.removeprefix("reverted ")
         return join(Span(f"{word} {bound}{cursor.reverts_recent}×", Style.BAD), f": {words}" if words else "")
-    if evidence.startswith(f"{cursor.verdict} "):  # "unmoved 2h, moved every 60s before" says its verdict itself
+    if evidence.startswith(f"{cursor.verdict} "):  # "unmoved 2h, moved every 60s before" contains its verdict
         return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
     return join(Span(shown(word), loud or Style.NORMAL), f": {evidence}" if evidence else "")
 

@@ -50,7 +50,7 @@ def operations_lines(
     record = records[chosen]
     words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
     told = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
-    below = len(told) + 1 if height >= len(told) + 6 else 0  # in full, where there is room
+    below = len(told) + 1 if height >= len(told) + 6 else 0  # in full, where it fits
     head = [_head(records, width)] if height >= 8 else []
     fits = max(1, height - 1 - below - len(head))
     top = max(0, min(chosen - fits + 1, len(records) - fits))

@@ -105,7 +105,7 @@ def _mail(snapshot: Snapshot, width: int) -> list[Line]:
         why[:1].upper() + why[1:]
         or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."
     ]
-    if "; if it is" in text[0]:  # on a line of its own: it is there to be copied
+    if "; if it is" in text[0]:  # on a line of its own, to be copied
         why, _, how = text[0].partition("; if it is")
         text = [f"{why}.", f"If it is{how}"]
     elif "--as spool" not in text[0]:

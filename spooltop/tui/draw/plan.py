@@ -107,7 +107,7 @@ def _what(plan: Plan) -> str:
 
 def plan_title(plan: Plan) -> str:
     """``Requeue 2 of 3 claims``."""
-    rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]  # never all of a million
+    rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]  # the first one: there may be a million
     box = rows[0].box if rows else plan.selection.box
     asked = plan.count + len(plan.refused)
     of = f" of {asked:,}" if plan.refused else ""
@@ -196,7 +196,7 @@ def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
         number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
         line = join("type ", number, f" to {words}: ", so_far)
         whole = join(cancel, "   ", line)
-        return whole if line_width(whole) <= inner else line  # what is typed is seen before how to leave
+        return whole if line_width(whole) <= inner else line  # the typed text is more important than how to leave
     if plan.confirm is Confirm.NOTHING or not plan.count:
         return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
     if early:

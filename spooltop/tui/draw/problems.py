@@ -80,13 +80,13 @@ def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: b
     key, words = problem_hint(problem, capabilities)
     hint: Line = join(Span(key, Style.KEY), f" {words}" if words else "")
     room = width - 5 - sum(text_width(span.text) for span in hint)
-    if width < 50 and words:  # the trouble itself before what to do about it
+    if width < 50 and words:  # the problem is more important than its command
         hint = (Span(key, Style.KEY),)
         room = width - 5 - text_width(key)
     text = clip(shown(problem.text), max(1, room))
     left = (Span("▌" if chosen else " ", Style.KEY), _SIGNS[problem.severity], Span(f" {text}"))
     line = crop(spread(left, hint, width - 1), width)
-    if chosen:  # the sign keeps its colour: what it means is not lost under the cursor
+    if chosen:  # the sign keeps its colour under the cursor
         rest = restyle((*line[2:], Span(" " * (width - line_width(line)))), Style.SELECTED)
         line = (*line[:2], *rest)
     return line
@@ -113,7 +113,7 @@ def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
     )
     room = max(1, width - 4)
     parts = [part for sentence in sentences for part in wrap(shown(sentence), room)]
-    if len(parts) > rows:  # each on a line of its own only where there is room
+    if len(parts) > rows:  # a line for each only where they fit
         parts = wrap(shown(" ".join(sentences)), room)
     lines: list[Line] = []
     for i, part in enumerate(parts):

@@ -43,7 +43,7 @@ def result_lines(
         Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
         f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
     )
-    middle: list[Line | str] = []  # a name is drawn when it is seen: there may be a million
+    middle: list[Line | str] = []  # names are drawn when they are shown: there may be a million
     for i, words in enumerate(since):
         for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
             middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))

@@ -218,7 +218,7 @@ def clip_left(text: str, width: int) -> str:
     room, at = width - 1, len(text)
     while (size := get_character_cell_size(text[at - 1])) <= room:
         room, at = room - size, at - 1
-    while at < len(text) and not get_character_cell_size(text[at]):  # a mark stays with what it stands on, or goes with it
+    while at < len(text) and not get_character_cell_size(text[at]):  # a mark stays or goes with its letter
         at += 1
     return _ELLIPSIS + text[at:]
 
@@ -274,7 +274,7 @@ def crop(line: Line, width: int) -> Line:
     room = width
     for span in line:
         size = cell_len(span.text)
-        if size >= room:  # a cut is needed somewhere: here if nothing more fits after this span
+        if size >= room:  # cut here where nothing more fits after this span
             out.append(Span(clip(span.text + _ELLIPSIS if size == room else span.text, room), span.style))
             break
         out.append(span)

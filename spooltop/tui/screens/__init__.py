@@ -1,1 +1,1 @@
-"""What a person chose lives here; what it looks like is drawn by ``draw``, what a key means stands in ``commands``."""
+"""The screens. They keep the choices of the user; ``draw`` draws them, and ``commands`` gives keys their meaning."""

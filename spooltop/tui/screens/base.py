@@ -1,4 +1,4 @@
-"""What all screens share: a key is looked up in the table of commands; what is not available says why."""
+"""The base of all screens: looks up keys in the table of commands, and says why a command is not available."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["LEAST", "LEAVING", "TableScreen", "too_small"]
 T = TypeVar("T")
 
 LEAST = (40, 10)
-"""The least window that anything is drawn in, columns and lines."""
+"""The smallest window that anything is drawn in, columns and lines."""
 LEAVING = ("escape", "q", "ctrl+c", "f10", "ctrl+z")
-"""Keys that go back or end: what is not seen can be left, and nothing else."""
+"""Keys that go back or quit: the only ones that work in a window that is too small."""
 WAY_OUT = ("ctrl+c", "f10")
 ANYWHERE = (*WAY_OUT, "ctrl+z", "ctrl+l")
-"""Keys that mean the same whatever is being typed."""
+"""Keys that work while text is typed, too."""
 
 
 def too_small(width: int, height: int) -> list[Line]:
-    """What is said where there is no room."""
+    """The text of a window that is too small."""
     words = f"spooltop needs {LEAST[0]}×{LEAST[1]}, this is {width}×{height}. q leaves."
     return [plain(line, width) for line in wrap(words, max(1, width))][:height]
 
@@ -45,19 +45,19 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     AUTO_FOCUS = ""
     PINNED = False
-    """True where no key counts that was typed at another screen, nor one of this at another."""
+    """True where keys typed at another screen do not count here, nor keys typed here at another screen."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
         self.message = ""
         self.dismissed = False
-        """True from the moment it is dismissed: it stays on the stack for a while yet."""
+        """True from the moment it is dismissed; it stays on the stack a little longer."""
         self._result: ScreenResultType | None = None
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Leaves the stack with ``result``: at once where this screen is in front, else as soon as it is. Textual takes off
-        whatever is in front, be it another screen."""
+        """Leaves the stack with ``result``: at once where this screen is in front, else as soon as it is. Textual removes the
+        screen in front, whichever it is."""
         if self.dismissed:
             return AwaitComplete()
         self.dismissed = True
@@ -67,7 +67,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return AwaitComplete()
 
     def body(self) -> ComposeResult:
-        """The widgets of this screen: one of lines, where it says nothing else."""
+        """The widgets of this screen; by default one of lines."""
         yield LinesView(glyphs=self.session.glyphs, colour=self.session.options.colour, id="panel")
 
     def compose(self) -> ComposeResult:
@@ -75,16 +75,16 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         yield LinesView(too_small, glyphs=self.session.glyphs, colour=self.session.options.colour, id="small")
 
     def unwanted(self) -> Callable[[], bool]:
-        """To be asked by the thread that works for this screen: whether nobody waits for it any more."""
+        """Returns a function for worker threads that tells whether the screen was left and its result is not needed any more."""
         leaving = self.session.leaving
         return lambda: self.dismissed or leaving.is_set()
 
     def on_unmount(self) -> None:
-        self.refresh()  # lets go of what it had drawn, as LinesView does
+        self.refresh()  # releases what was drawn, as LinesView does
 
     @property
     def small(self) -> bool:
-        """True where there is no room for anything: nothing of this screen can be seen."""
+        """True where the window is too small to show anything of this screen."""
         width, height = self.window_size
         return width < LEAST[0] or height < LEAST[1]
 
@@ -95,7 +95,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     @property
     def ready(self) -> bool:
-        """True while there is something to paint on: looks arrive before a screen is composed and after it was left."""
+        """True while there are widgets to paint on: looks arrive before a screen is composed and after it was left."""
         return self.is_mounted and bool(self.query(LinesView))
 
     def context(self) -> CommandContext:
@@ -105,20 +105,20 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         raise NotImplementedError
 
     def typed(self, event: Key) -> bool:
-        """Takes a key where text is being typed; True where it was taken."""
+        """Handles a key while text is typed; True where it did."""
         return False
 
     @property
     def edited(self) -> LineEdit | None:
-        """The line that text is typed into now; None where keys are commands."""
+        """The line that is being typed into; None where keys are commands."""
         return None
 
     def pasted(self) -> None:
-        """Something was put into ``edited`` at once."""
+        """Called after text was pasted into ``edited``."""
         self.paint()
 
     def on_paste(self, event: Paste) -> None:
-        """What is pasted is text: it never acts."""
+        """Pasted text is never a command."""
         event.stop()
         if self.dismissed or self.app.screen_stack[-1] is not self:
             return
@@ -133,13 +133,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return False
 
     def show_panel(self, lines: Sequence[Line]) -> None:
-        """``lines`` above the keys, or above what is to be said instead; those that do not fit are left out."""
+        """Shows ``lines`` above the keys or the notice; lines that do not fit are left out."""
         room = self.room
         self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._notice_or_keys()])
 
     @property
     def room(self) -> int:
-        """Lines of a panel above the keys, or above what is said."""
+        """Lines of a panel above the keys or the notice."""
         return max(1, self.window_size[1] - len(self._notice_or_keys()))
 
     def _notice_or_keys(self) -> list[Line]:
@@ -147,18 +147,18 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return notice_lines(self.message, width) if self.message else [self.keys_line(width)]
 
     def keys_line(self, width: int) -> Line:
-        """The keys that do something here."""
+        """The keys that are available here."""
         return footer_line(footer(self.context()), width)
 
     def show_notice(self, message: str) -> None:
-        """One line for the person, until the next key."""
+        """Shows a notice to the user, until the next key."""
         self.message = message
         self.paint()
 
     def on_key(self, event: Key) -> None:
         event.stop()
         event.prevent_default()
-        stack = self.app.screen_stack  # not is_current: that is true of what shines through, too
+        stack = self.app.screen_stack  # not is_current: that is true for screens that are visible below others, too
         front = stack[-1] if stack else None
         if self.dismissed or front is not self:
             self._pass_on(event, front)
@@ -173,7 +173,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if notice and not self.message:
             self.paint()
 
-    # The mouse: what is clicked on is a key or a row, and does what a key would
+    # The mouse: a click on a key or a row does what a key would
 
     @property
     def _touchable(self) -> bool:
@@ -195,7 +195,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             self.clicked(widget, event.x, event.y)
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
-        """A row was clicked on: it is chosen, or opened where it is chosen already."""
+        """Chooses a row that was clicked on, or opens it where it is chosen already."""
         steps = widget.steps_to(y, apart=self.view is View.LOCKS)
         if steps == 0:
             self.command("enter")
@@ -203,7 +203,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             self.scrolled(steps)
 
     def scrolled(self, lines: int) -> None:
-        """So many lines down, up where negative."""
+        """Scrolls this many lines down, up where negative."""
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()
@@ -216,8 +216,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             self.scrolled(-WHEEL)
 
     def _pass_on(self, event: Key, front: object) -> None:
-        """What was under way when another screen came to the front was typed for that one; but nothing of it gets into a plan, or
-        out of one to what is below: a plan counts what was typed at the plan."""
+        """Hands on a key that was typed while another screen came to the front, to that screen. No key is handed to a plan or
+        from a plan to the screen below: a plan counts only what was typed at it."""
         if event.key in WAY_OUT:
             self.do_quit()
             return
@@ -228,7 +228,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         front.post_message(again)
 
     def command(self, key: str) -> None:
-        """Does what a key means here, or says why not."""
+        """Runs the command of a key, or says why it is not available."""
         command, reason = command_for(key, self.context())
         if command is None:
             return
@@ -241,7 +241,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.handler(by_id(id))()
 
     def handler(self, command: KeyCommand) -> Callable[[], object]:
-        """Does what the command says: the method that the table names, or for another view, leaving this screen for it."""
+        """Returns the handler of a command: the method that the table names; for a command that shows another view, leaving this
+        screen for it."""
         if command.id in VIEW_COMMANDS:
             return partial(self._leave_for, command.id)
         return partial(getattr(self, command.handler), *command.args)
@@ -273,7 +274,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             return
         self.paint()
 
-    # What every screen can do
+    # Commands of every screen
 
     def do_quit(self) -> None:
         self.session.leave(0)

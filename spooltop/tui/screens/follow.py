@@ -1,4 +1,4 @@
-"""Follows messages by their ids through the boxes, until it is left; each step that was seen stays as a line."""
+"""Follows messages by their ids through the boxes; each step that was seen stays as a line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["FollowScreen"]
 
 
 class FollowScreen(ScrollingScreen[None]):
-    """``since``: claims that began before it do not count (epoch seconds; 0: the one that stands counts). ``keep``: the one below
-    follows the same ids and goes on with it. ``seen``: what was seen of them already."""
+    """``since``: claims that began before it do not count (epoch seconds; 0: a present claim counts). ``keep``: the screen below
+    follows the same ids and continues to. ``seen``: what is known of the messages already."""
 
     def __init__(
         self, session: Session, ids: Sequence[str], since: float = 0.0, *, keep: bool = False, seen: MessagesTracked | None = None
@@ -46,14 +46,14 @@ class FollowScreen(ScrollingScreen[None]):
             self.session.snapshot_thread.follow(())
 
     def _rows(self) -> dict[str, Row]:
-        """Claims and files in tmp of the last look, of those that are followed."""
+        """Claims and files in tmp of the last look that are followed."""
         snapshot, ids = self.session.snapshot, set(self.timeline.ids)
         if snapshot is None:
             return {}
         return {row.id: row for row in (*snapshot.sight.tmp, *snapshot.sight.claims) if row.id in ids}
 
     def take(self, found: Found) -> None:
-        """A new look: where they are now."""
+        """Takes the places of the messages at a new look."""
         if isinstance(found, MessagesTracked) and self.timeline.take(found, self._rows()):
             self.paint()
 
@@ -81,7 +81,7 @@ class FollowScreen(ScrollingScreen[None]):
         return [f"{step.id} {step.words}" for step in self.timeline.steps]
 
     def step(self, lines: int) -> None:
-        # The newest step stands last and stays in sight: going up is going back from there.
+        # The newest step is last and stays visible: moving up scrolls back from there.
         super().step(-lines)
 
     def do_copy_panel(self) -> None:

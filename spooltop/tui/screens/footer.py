@@ -1,4 +1,4 @@
-"""The line of keys: from the table, as many as fit."""
+"""The line of keys: as many entries of the table as fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..draw.spans import Line, Span, Style, join, line_width
 __all__ = ["ALWAYS", "footer_line", "tab_line"]
 
 ALWAYS = ("/", "z", "?", "q", "Esc")
-"""Keys that stand beside the views."""
+"""Keys that are shown next to the views."""
 
 
 def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
-    """As many of the keys as fit, the most wanted first, and always how to leave."""
+    """As many of the keys as fit, the most important first, and always the key to leave."""
     out: Line = (Span(" "),)
     leaving = [_part(entry) for entry in entries if entry[0] == "Esc"]
     for at, entry in enumerate(entries):
@@ -32,7 +32,7 @@ def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
 
 
 def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:
-    """The views by number, the one in front in reverse, and what is always there."""
+    """The views by number, the one in front reversed, and the keys that are always shown."""
     out: Line = (Span(" "),)
     for view, key, words in tabs():
         styles = (Style.SELECTED, Style.SELECTED) if view == root else (Style.KEY, Style.NORMAL)

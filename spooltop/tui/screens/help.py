@@ -1,4 +1,4 @@
-"""The keys of one view, from the table; what is not available there now is dim, with the reason."""
+"""The help screen: the keys of one view from the table. Commands that are not available are dim and say why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["HelpScreen"]
 
 
 def sections(context: CommandContext) -> list[HelpSection]:
-    """The table's help of one view as it is drawn."""
+    """The table's help of one view, as sections to draw."""
     out: list[HelpSection] = []
     title, entries = "", list[HelpEntry]()
     for keys, words, reason in [*help_lines(context), ("", "", "")]:
@@ -32,7 +32,7 @@ def sections(context: CommandContext) -> list[HelpSection]:
 
 
 class HelpScreen(ScrollingScreen[None]):
-    """``about`` is the scene that was in front when help was asked for."""
+    """``about`` is the context of the screen that help was asked from."""
 
     ROOM = 2
 

@@ -1,4 +1,4 @@
-"""Who has a file open or locked: asked once when it opens, and again when it is asked for."""
+"""The screen that shows who has a file open or locked. It asks when it opens, and again on request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["HoldersScreen"]
 
 
 class HoldersScreen(TextScreen[None]):
-    """``key`` is a row's key, or the path of a lock or a cursor file; ``name`` what a person calls it."""
+    """``key`` is a row's key, or the path of a lock or cursor file; ``name`` is what users call it."""
 
     class Answered(Message):
-        """Who has it, or why that cannot be said; ``at`` is when it was looked, epoch seconds."""
+        """The holders, or why they are not known; ``at`` is the time of the answer, epoch seconds."""
 
         def __init__(self, holders: Holders | SpooltopError, at: float) -> None:
             super().__init__()
@@ -44,7 +44,7 @@ class HoldersScreen(TextScreen[None]):
         self.paint()
 
     def ask(self) -> None:
-        """Looks at every process, in the thread that looks."""
+        """Looks at all processes, in the snapshot thread."""
         session = self.session
         session.snapshot_thread.run(
             partial(session.control.holders, self.key), lambda found: deliver(self, self.Answered(found, session.control.now()))

@@ -1,4 +1,4 @@
-"""A small form: how many test messages, what is in them, who they seem to be from. It opens a plan."""
+"""A form for test messages: their number, their content and their source. It opens a plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HINTS = {
 
 
 class InjectScreen(TableScreen[None]):
-    """What they are, field by field: ``HINTS``. A size fills the messages with that many bytes instead of text."""
+    """The fields are those of ``HINTS``. A size fills the messages with that many bytes instead of text."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -1,4 +1,4 @@
-"""One line of text being typed: pure, so that no blinking cursor costs a byte."""
+"""A line of text being typed. It is pure: no blinking cursor costs bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LineEdit:
     digits: bool = False
 
     def key(self, key: str, character: str | None) -> bool:
-        """Takes a key; True where it was one of typing. Ctrl-U empties the line, Ctrl-W takes the last word."""
+        """Handles a key; True where it edits text. Ctrl-U empties the line, Ctrl-W removes the last word."""
         if key in ("backspace", "ctrl+h"):
             self.text = self.text[:-1]
         elif key == "ctrl+u":
@@ -31,6 +31,6 @@ class LineEdit:
         return True
 
     def insert(self, text: str) -> None:
-        """Takes what was pasted: its first line, as if it had been typed."""
+        """Inserts the first line of pasted text as if it had been typed."""
         for character in (text.splitlines() or [""])[0]:
             self.key("", character)

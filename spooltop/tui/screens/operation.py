@@ -1,4 +1,4 @@
-"""One operation: what it did, to which messages, and what an undo of it would find now."""
+"""The screen of one operation: its action, its messages, and what an undo would find now."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ __all__ = ["OperationScreen", "why_not_undo"]
 
 
 def why_not_undo(record: OperationRecord) -> str:
-    """Why it cannot be undone, "" where it can."""
+    """The reason why it cannot be undone, "" where it can."""
     return record.why_not_undo or (f"it was undone by {record.undone_by}" if record.undone_by else "")
 
 
 class OperationScreen(TextScreen[bool]):
-    """Gives back True where it is to be undone. Its messages are those that a plan to undo it names; making that changes
-    nothing."""
+    """Returns True where it is to be undone. Its messages are those of a plan to undo it; making that plan changes nothing."""
 
     class UndoPlanned(Message):
-        """What an undo would find, or why there is none."""
+        """The plan to undo it, or why there is none."""
 
         def __init__(self, plan: Plan | SpooltopError) -> None:
             super().__init__()
             self.plan = plan
 
     class Audited(Message):
-        """The lines of the audit log were read, or why they could not be."""
+        """The audit log was read, or could not be."""
 
         def __init__(self, trail: AuditTrail | SpooltopError) -> None:
             super().__init__()

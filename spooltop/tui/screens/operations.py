@@ -1,4 +1,4 @@
-"""What was done here, newest first; one of them can be undone, through a plan like any other change."""
+"""The list of operations, newest first. An operation can be undone through a plan like any other change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["OperationsScreen"]
 
 class OperationsScreen(ChoosingScreen[None]):
     class Listed(Message):
-        """The journal was read, or why it could not be."""
+        """The journal was read, or could not be."""
 
         def __init__(self, records: list[OperationRecord] | SpooltopError) -> None:
             super().__init__()

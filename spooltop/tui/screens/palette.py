@@ -1,4 +1,4 @@
-"""All actions of the view by name; ``:q`` quits."""
+"""The palette: all commands of the view by name; ``:q`` quits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PaletteScreen"]
 
 
 class PaletteScreen(ChoosingScreen[str | None]):
-    """Gives back the id of the command that was chosen, None where it was left."""
+    """Returns the id of the chosen command, None where it was left."""
 
     ROOM = 3
 
@@ -30,7 +30,7 @@ class PaletteScreen(ChoosingScreen[str | None]):
 
     @property
     def found(self) -> list[tuple[KeyCommand, str]]:
-        """What matches; what can be done now first, and of that what is called so."""
+        """The commands that match: available ones first, among them those whose name begins with the text."""
         text = self.edit.text.strip().lower()
         return sorted(palette(self.about, text), key=lambda pair: (bool(pair[1]), not pair[0].id.startswith(text)))
 

@@ -1,4 +1,4 @@
-"""Lines that know when they were first painted: what was typed before that was not meant for them."""
+"""A widget of lines that knows when it was first painted, so that keys typed before do not count."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Panel"]
 
 
 class Panel(LinesView):
-    """``painted_at`` is the time (that of events) at which what is shown was painted for a window of this size, None before. What
-    is painted while it is not ``readable`` does not count."""
+    """``painted_at`` is the time (of the event clock) at which the present lines were painted for a window of this size, None
+    before. Painting while it is not ``readable`` does not count."""
 
     class Painted(Message):
-        """What is shown has been painted for the first time."""
+        """The lines were painted for the first time."""
 
     readable: Callable[[], bool] = staticmethod(lambda: True)
     _painted: tuple[float, Size] | None = None
@@ -28,7 +28,7 @@ class Panel(LinesView):
         return self._painted[0] if self._painted is not None and self._painted[1] == self.app.size else None
 
     def renew(self) -> None:
-        """What is shown next has not been painted yet, even where it is the same as what stands there."""
+        """Makes the next lines count as not painted yet, even where they are the same as now."""
         self._painted = None
         self.refresh()
 

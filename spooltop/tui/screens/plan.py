@@ -1,4 +1,4 @@
-"""A plan: pinned, listed, confirmed; then done. Keys that were typed before it was seen do not count."""
+"""The screen of a plan: its items are pinned, listed and confirmed, then applied. Keys typed before it was seen do not count."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ __all__ = ["PlanScreen"]
 
 
 class PlanScreen(ScrollingScreen[Result | None]):
-    """Opens at once and says that it plans; the plan it then shows stays as it is while the spool moves. Gives back the result,
-    None where it was left."""
+    """Opens at once and shows that the plan is being made; the plan then stays the same while the spool changes. Returns the
+    result, None where it was left."""
 
     PINNED = True
 
     class Planned(Message):
-        """The plan is made, or why it could not be."""
+        """The plan was made, or could not be."""
 
         def __init__(self, plan: Plan | SpooltopError) -> None:
             super().__init__()
             self.plan = plan
 
     class Planning(Message):
-        """How far the list has come."""
+        """The progress of making the plan."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
 
     class Advanced(Message):
-        """So many items were tried."""
+        """This many items were tried."""
 
         def __init__(self, tried: int) -> None:
             super().__init__()
             self.tried = tried
 
     class Applied(Message):
-        """It is done, or was refused before anything was changed."""
+        """It was applied, or refused before anything was changed."""
 
         def __init__(self, result: Result | SpooltopError) -> None:
             super().__init__()
@@ -86,9 +86,9 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.rate: LineEdit | None = None
         """The rate that is being typed."""
         self.strayed_at = 0.0
-        """When a key was typed last that means nothing here (the time of events)."""
+        """The time (of the event clock) of the last key that has no meaning here."""
         self.asked_at = 0.0
-        """When it is to be told what can be done: the time of a key, or that of painting."""
+        """The time that ``early`` is judged by: that of a key or of painting."""
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
@@ -104,11 +104,11 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self._ask(partial(
             self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
             on_progress=lambda words: deliver(self, self.Planning(words)),
-            stop=self.unwanted(),  # or the next plan waited for one that nobody wants
+            stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
 
     def _ask(self, job: Callable[[], Plan]) -> None:
-        """What was shown before cannot be confirmed any more."""
+        """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning = None, "", ""
         self.session.worker.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
@@ -126,7 +126,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.paint()
 
     def on_resize(self, event: Resize) -> None:
-        if self.small:  # a key that is typed now is typed at what cannot be read
+        if self.small:  # the plan cannot be read now: a key does not count
             self.query_one(Panel).renew()
 
     def ignores(self, event: Key) -> bool:
@@ -147,7 +147,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     @property
     def early(self) -> bool:
-        """True where a key that confirms comes too soon: the plan was not there for a moment, or a word is being typed."""
+        """True where it is too early to confirm: the plan was not shown long enough, or a word is being typed."""
         seen_at = self.query_one(Panel).painted_at
         return seen_at is None or self.asked_at < max(seen_at, self.strayed_at) + self.session.moment
 
@@ -155,7 +155,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self._settle()
 
     def _settle(self) -> None:
-        """Says what confirms it once a key would."""
+        """Shows how to confirm as soon as a key would."""
         self.asked_at = Message().time
         self.paint()
         if self.early and self.session.moment and self.query_one(Panel).painted_at is not None:
@@ -188,7 +188,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         return False
 
     def _typed_rate(self, edit: LineEdit, event: Key) -> bool:
-        """No key is one of the plan while a rate is typed, or a slip of the hand would confirm it."""
+        """Handles a key while a rate is typed. No such key reaches the plan, so that a slip does not confirm it."""
         if event.key in ANYWHERE:
             return False
         if event.key == "escape":
@@ -212,10 +212,10 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.options.pop("rate", None)
         if rate is not None:
             self.options["rate"] = rate
-        # The words of a command are made of a million ids in the other thread, too.
+        # In the worker thread, because the command may list a million ids.
         self._ask(partial(self.session.control.with_rate, plan, rate))
 
-    # What it looks like
+    # Drawing
 
     def paint(self) -> None:
         if not self.ready:
@@ -240,7 +240,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
         how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
         return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width), *how_far]
 
-    # What its keys do
+    # Commands
 
     def do_confirm(self) -> None:
         self.apply()
@@ -254,14 +254,14 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.apply()
 
     def apply(self) -> None:
-        """Does what the plan lists, in the other thread."""
+        """Applies the plan in the worker thread."""
         plan, session = self.plan, self.session
         if plan is None or self.applying:
             return
         self.applying = True
         self.began = session.control.now()
         if plan.action in FOLLOWS:
-            # Before it is done: a consumer may take a message and be done with it before the result is on the screen.
+            # Before applying: a consumer may claim a message and finish it before the result is shown.
             session.snapshot_thread.follow([item.id for item in plan.items[:FOLLOWED_AT_MOST]], self.began)
 
         def stopped() -> bool:
@@ -271,7 +271,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
             deliver(self, self.Advanced(tried))
 
         def applied(result: Result | SpooltopError) -> None:
-            # Kept here and not in the message: on leaving, nobody takes messages any more.
+            # Kept here and not in the message: on leaving, messages are not taken any more.
             if isinstance(result, Result):
                 session.state.results.append(result)
             deliver(self, self.Applied(result))

@@ -1,4 +1,4 @@
-"""What came of a plan. Stays until it is closed, and follows the messages that were moved."""
+"""The screen of a result. It stays until it is closed, and follows the messages that were moved."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["ResultScreen"]
 
 
 class ResultScreen(ScrollingScreen[bool]):
-    """Gives back True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count.
-    ``cursor``: the one that it set."""
+    """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:
+    the cursor that it set."""
 
     def __init__(self, session: Session, result: Result, since: float, cursor: CursorSet | None = None) -> None:
         super().__init__(session)
@@ -46,7 +46,7 @@ class ResultScreen(ScrollingScreen[bool]):
         return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
 
     def take(self, found: Found) -> None:
-        """A new look: where the messages are now."""
+        """Takes the places of the messages at a new look."""
         if isinstance(found, MessagesTracked):
             self.tracked = found
             self.paint()

@@ -1,4 +1,4 @@
-"""How one moves in a screen that is one list or one text: the commands of moving as steps of so many lines."""
+"""Screens of one list or one text: all commands for moving are steps of a number of lines."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["ChoosingScreen", "ScrollingScreen", "SteppingScreen"]
 
 
 class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
-    """A screen says what a step is and how far there is to go at most."""
+    """A screen that defines what a step is and how many lines there are."""
 
     finding: LineEdit | None = None
-    """What is typed to be found."""
+    """The text being typed to be found; None where none is."""
     ROOM = 4
-    """Lines of the screen that do not go by when one pages."""
+    """Lines of the screen that do not move when it is paged."""
 
     def step(self, lines: int) -> None:
-        """So many lines down, up where negative. May be more than there are."""
+        """Moves this many lines down, up where negative. The number may be larger than the number of lines."""
         raise NotImplementedError
 
     @property
     def length(self) -> int:
-        """As many lines as there can be."""
+        """The number of lines."""
         return len(self.texts)
 
     @property
     def place(self) -> int:
-        """The line, of ``texts``, that is chosen or stands at the top."""
+        """The place in ``texts`` of the line that is chosen or at the top."""
         raise NotImplementedError
 
     @property
     def texts(self) -> Sequence[str]:
-        """The words of each line that can be gone to."""
+        """The text of each line that can be gone to."""
         raise NotImplementedError
 
     @property
@@ -47,7 +47,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         return self.finding
 
     def typed(self, event: Key) -> bool:
-        """No key is a command while a text to be found is typed."""
+        """Handles a key while a text to be found is typed: none is a command then."""
         edit = self.finding
         if edit is None or event.key in ANYWHERE:
             return False
@@ -88,7 +88,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         self.step(lines)
 
     def do_page(self, pages: float) -> None:
-        """A page or half a page down, up where negative."""
+        """Moves a page or half a page down, up where negative."""
         height = self.window_size[1]
         lines = height - self.ROOM if abs(pages) == 1 else height // 2
         self.step(lines if pages > 0 else -lines)
@@ -122,7 +122,7 @@ class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]
 
 
 class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
-    """Lines that are scrolled: ``scroll_at`` is the first one shown of ``texts``."""
+    """Lines that are scrolled: ``scroll_at`` is the place in ``texts`` of the first one shown."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -1,4 +1,4 @@
-"""A small form for one cursor: the value of now, and what is typed in its place. It opens a plan."""
+"""A form for one cursor: its present value, and the new one being typed. It opens a plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SetCursorScreen"]
 
 
 class SetCursorScreen(TableScreen[None]):
-    """``cursor`` is the source as it stood when the form opened; the plan is made of the file as it is then."""
+    """``cursor`` is the source when the form opened; the plan uses the file as it is then."""
 
     def __init__(self, session: Session, cursor: Cursor) -> None:
         super().__init__(session)
@@ -36,14 +36,14 @@ class SetCursorScreen(TableScreen[None]):
 
     @property
     def present(self) -> Cursor:
-        """The source as it is now, as far as it is still seen."""
+        """The source as it is now, as long as it is seen."""
         snapshot, was = self.session.snapshot, self.cursor_of
         cursors = snapshot.cursors if snapshot is not None else ()
         return next((one for one in cursors if (one.source, one.file) == (was.source, was.file)), was)
 
     @property
     def value(self) -> ParsedValue | None:
-        """What is typed, as it would be stored."""
+        """The typed value as it would be stored; None where nothing is typed."""
         return parse_value(self.edit.text, self.present.value, field=self.present.field) if self.edit.text.strip() else None
 
     @property
@@ -57,7 +57,7 @@ class SetCursorScreen(TableScreen[None]):
         return True
 
     def take(self, found: object) -> None:
-        """The value of now may be another."""
+        """Takes a new look: the present value may have changed."""
         self.paint()
 
     def paint(self) -> None:

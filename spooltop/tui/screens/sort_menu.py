@@ -1,4 +1,4 @@
-"""The columns of a list: one of them is chosen to sort by."""
+"""The menu of the columns that a list can be sorted by."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SortScreen"]
 
 
 class SortScreen(ChoosingScreen[str | None]):
-    """Gives back the word of the column that was chosen, None where it was left. ``columns`` are (word, title)."""
+    """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""
 
     def __init__(self, session: Session, columns: Sequence[tuple[str, str]], present: str) -> None:
         super().__init__(session)

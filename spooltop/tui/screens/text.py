@@ -1,4 +1,4 @@
-"""A screen that is one text, longer than the window or not."""
+"""A screen with one text that scrolls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["TextScreen"]
 
 
 class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
-    """A screen says what the text is; here it is scrolled."""
+    """Subclasses give the text; this class scrolls it."""
 
     def text(self, width: int) -> list[Line]:
-        """All of it, as wide as that."""
+        """The whole text, wrapped to ``width`` cells."""
         raise NotImplementedError
 
     def paint(self) -> None:

@@ -1,5 +1,5 @@
-"""The driver of the terminal: Textual's, which takes a process that was stopped behind its back for one that it suspended, ends
-each line of a frame with a line feed, and waits for a terminal that does not read."""
+"""The driver of the terminal. Textual's driver takes a process that was stopped from outside for one that it suspended, ends each
+line of a frame with a line feed, and waits for a terminal that does not read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .writer import ScreenWriter
 __all__ = ["TerminalDriver"]
 
 _SCREEN = 2
-"""The descriptor that is drawn on: stdout may be elsewhere."""
+"""The descriptor that is drawn on: stdout may be redirected."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-"""Around a frame, where the terminal knows of it: synchronized output."""
+"""Synchronized output: the beginning and the end of a frame, for terminals that know it."""
 
 
 class TerminalDriver(LinuxDriver):
     """Survives SIGSTOP and SIGCONT (signal(7)) from outside, as a debugger, ``kill`` or a frozen cgroup sends them.
 
-    Nothing was suspended then: beginning anew, as the driver does at SIGCONT, starts a second reader and a second writer beside
-    the first ones, which nobody ends: keys go to one of the two, the terminal stays raw and the process hangs as it leaves.
+    Nothing was suspended then. Starting again at SIGCONT, as Textual's driver does, makes a second reader and a second writer
+    that are never ended: keys go to one of the two, the terminal stays raw and the process hangs on leaving.
     """
 
     heard = True
-    """False where the terminal took nothing any more as it was left."""
+    """False where the terminal did not take the last output."""
     _encoding = sys.__stderr__.encoding if sys.__stderr__ is not None else "utf-8"
     _writer: ScreenWriter | None = None
     _begin = ""
@@ -36,13 +36,13 @@ class TerminalDriver(LinuxDriver):
         if self._writer is None:
             self._writer = ScreenWriter(_SCREEN, self._caught_up)
         if data == _BEGIN:
-            self._begin = data  # goes with its frame, or not at all
+            self._begin = data  # is written with its frame, or not at all
         elif data == _END:
             if self._taken and not self._begin:
                 self._put(data, always=True)
             self._begin = ""
         else:
-            # Each line of a frame is moved to. On a terminal that has fewer of them by now, a line feed would scroll it all away.
+            # Each line of a frame begins with a cursor movement. In a window with fewer lines by now, a line feed would scroll.
             self._taken = self._put(self._begin + data.replace("\n", ""))
             self._begin = ""
 
@@ -51,7 +51,7 @@ class TerminalDriver(LinuxDriver):
         return self._writer.put(data.encode(self._encoding, "backslashreplace"), always=always)
 
     def _caught_up(self) -> None:
-        with suppress(RuntimeError):  # the loop ended meanwhile: nothing is drawn any more
+        with suppress(RuntimeError):  # the loop has ended: nothing is drawn any more
             self._loop.call_soon_threadsafe(self._paint_all)
 
     def _paint_all(self) -> None:
@@ -60,8 +60,8 @@ class TerminalDriver(LinuxDriver):
             self._app.screen.refresh(layout=True)
 
     def _enable_mouse_support(self) -> None:
-        """Presses, releases and the wheel (1000), with coordinates of any size (1006). Never movements: each would be a message
-        of the terminal, over a slow line too."""
+        """Enables presses, releases and the wheel (1000), with coordinates of any size (1006), but never movements: each would be
+        a message of the terminal, even over a slow line."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
             self.flush()
@@ -72,7 +72,7 @@ class TerminalDriver(LinuxDriver):
             self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Cells are what is clicked on."""
+        """Does nothing: clicks are on cells."""
 
     def stop_application_mode(self) -> None:
         if self._writer is not None:
@@ -89,7 +89,7 @@ class TerminalDriver(LinuxDriver):
 
     def resume_application_mode(self) -> None:
         if self._resuming:
-            return  # a second SIGCONT, while the handler of the first is at it
+            return  # a second SIGCONT, while the handler of the first runs
         if self._key_thread is None or not self._key_thread.is_alive():
             self._resuming = True
             try:
@@ -97,13 +97,13 @@ class TerminalDriver(LinuxDriver):
             finally:
                 self._resuming = False
             return
-        # From the loop: this is a signal handler, and what it interrupted may hold the lock of the writer's queue.
+        # Called from the loop, because the code that this signal handler interrupted may hold the lock of the writer's queue.
         self._loop.call_soon_threadsafe(self._begin_anew)
 
     def _begin_anew(self) -> None:
-        """Whoever had the terminal meanwhile may have left it in any state."""
+        """Restores the terminal, which another program may have left in any state."""
         if self._key_thread is None or not self._key_thread.is_alive():
-            return  # it ended, or was suspended, since
+            return  # it has ended or was suspended
         self.suspend_application_mode()
-        self._must_signal_resume = True  # said once it is on again: the screen is painted whole
+        self._must_signal_resume = True  # makes the whole screen be painted again
         super().resume_application_mode()

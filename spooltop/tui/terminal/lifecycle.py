@@ -1,4 +1,4 @@
-"""How the dashboard ends and comes back: signals, a terminal that went away, what is said on leaving."""
+"""The end and the return of the dashboard: signals, a terminal that was closed, the lines printed on leaving."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ __all__ = ["catch_signals", "goodbye", "printable", "require_descriptors", "shel
 
 
 def catch_signals(leave: Callable[[int], object]) -> None:
-    """SIGTERM and SIGHUP call ``leave`` with 128 + their number instead of leaving the terminal without its cursor."""
+    """Calls ``leave`` with 128 + the number on SIGTERM and SIGHUP, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leave, 128 + number)
 
 
 def require_descriptors(count: int = 8) -> None:
-    """Raises ``OSError`` (EMFILE) where so many cannot be had: what an event loop says then is no help to anybody."""
+    """Raises ``OSError`` (EMFILE) where ``count`` descriptors cannot be had: the error of an event loop would not be understood.
+    """
     had: list[int] = []
     try:
         while len(had) < count:
@@ -35,7 +36,7 @@ def require_descriptors(count: int = 8) -> None:
 
 
 def terminal_gone(fd: int = 2) -> bool:
-    """True where the terminal was closed behind us: SIGHUP does not always arrive."""
+    """True where the terminal was closed: SIGHUP does not always arrive."""
     try:
         termios.tcgetattr(fd)
         os.ttyname(fd)
@@ -45,7 +46,7 @@ def terminal_gone(fd: int = 2) -> bool:
 
 
 def silence_output() -> None:
-    """Words go nowhere from now on: on a terminal that takes none, the first would be waited for as long as it stands."""
+    """Sends all further output nowhere: on a terminal that does not read, the first write would block."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(null, stream)
@@ -53,12 +54,12 @@ def silence_output() -> None:
 
 
 def printable(text: str) -> str:
-    """Text with everything a terminal would interpret made visible; what is escaped already stays as it is."""
+    """Makes everything visible that a terminal would interpret; text that is escaped already stays the same."""
     return "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 def shell(words: Sequence[str]) -> str:
-    """Words as they are typed in a shell."""
+    """Quotes words for a shell."""
     return printable(shlex.join(words))
 
 
@@ -70,7 +71,7 @@ PAST = {
 
 
 def goodbye(results: Sequence[Result]) -> list[str]:
-    """One line an operation, with the command that undoes it."""
+    """The lines printed on leaving: one per operation, with the command that undoes it."""
     lines = []
     for result in results:
         words = f"{PAST[result.action]} {result.count(Outcome.DONE):,}"

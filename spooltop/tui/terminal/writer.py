@@ -1,7 +1,7 @@
-"""What is drawn, on its way to the terminal: in a thread of its own, and never more of it than a slow line takes in a moment.
+"""Writes to the terminal in a thread of its own, with a bounded amount of output waiting.
 
-A terminal may stop reading for as long as it likes: a network that stalls, a window that is scrolled back. Nobody waits for it:
-what it could not take is left out, and once it reads again all is drawn anew.
+A terminal may stop reading for any time: the network stalls, a window is scrolled back. Nothing waits for it: output that it
+cannot take is left out, and once it reads again the whole screen is drawn.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Callable
 __all__ = ["ScreenWriter"]
 
 _AT_MOST = 32_768
-"""Bytes that wait before what is drawn is left out."""
+"""Bytes that may wait before further output is left out."""
 _STEP = 512
-"""Bytes given to the terminal at once, so that one that is slow can be told from one that takes nothing."""
+"""Bytes per write, so that a slow terminal differs from one that does not read at all."""
 _PATIENCE = 1.0
-"""Seconds in which a terminal that is to be left takes nothing before it is left as it is."""
+"""Seconds without any byte taken after which a terminal is given up on leaving."""
 
 
 class ScreenWriter:
-    """Writes to ``fd``. ``caught_up`` is called, in the thread, when all was written and something had been left out."""
+    """Writes to ``fd``. ``caught_up`` is called in the thread once all is written and something had been left out."""
 
     def __init__(self, fd: int, caught_up: Callable[[], object], *, at_most: int = _AT_MOST) -> None:
         self._fd = fd
@@ -37,7 +37,7 @@ class ScreenWriter:
         self._thread.start()
 
     def put(self, data: bytes, *, always: bool = False) -> bool:
-        """False where it is left out: too much waits already, or nobody is there. It never blocks."""
+        """Adds output without blocking; False where it is left out: too much is waiting, or the terminal is gone."""
         with self._lock:
             if self._gone or (not always and (self._missed or self._waiting >= self._at_most)):
                 self._missed = True
@@ -48,7 +48,7 @@ class ScreenWriter:
             return True
 
     def leave_out(self) -> None:
-        """Forgets what waits, but for what is on its way: it is not worth waiting for any more."""
+        """Drops the output that waits, except what is being written."""
         with self._lock:
             self._waiting -= sum(map(len, self._parts))
             self._parts.clear()
@@ -73,7 +73,7 @@ class ScreenWriter:
                 self._write(part)
             except OSError:
                 self._gone = True
-                return  # nobody sees what is left
+                return  # nobody sees the rest
             with self._lock:
                 self._waiting -= len(part)
                 missed = self._missed and not self._parts
@@ -93,7 +93,7 @@ class ScreenWriter:
             try:
                 at += (wrote := os.write(self._fd, data[at : at + _STEP]))
                 self._written += wrote
-            except BlockingIOError:  # whoever shares the terminal may have made it so
+            except BlockingIOError:  # a program that shares the terminal may have set it
                 writable = select.poll()
                 writable.register(self._fd, select.POLLOUT)
                 writable.poll()

@@ -1,1 +1,1 @@
-"""The two threads of the dashboard, the one that looks and the one that changes, and the messages that they send."""
+"""The two threads of the dashboard, one for snapshots and one for changes, and the messages that they send."""

@@ -1,4 +1,4 @@
-"""From a thread to a screen."""
+"""Posts messages from a thread to a screen."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["deliver"]
 
 
 def deliver(pump: MessagePump, message: Message) -> bool:
-    """Posts a message from another thread; False where nobody takes it any more: the screen was left, or the dashboard ended
-    while a look or a change was still on its way."""
+    """Posts a message from another thread; False where no one takes it any more: the screen was left, or the dashboard ended
+    while a look or a change was under way."""
     try:
         return pump.post_message(message)
     except RuntimeError:
-        # The event loop closed, or the screen lost its app, between Textual's own check and the post: there is nobody to tell.
+        # The event loop closed, or the screen lost its app, between Textual's own check and the post: no receiver is left.
         return False

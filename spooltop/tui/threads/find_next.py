@@ -1,4 +1,4 @@
-"""The next row of a list that matches what was filtered by last."""
+"""Finds the next row of a list that matches the last filter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["match"]
 
 
 def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
-    """Its place in ``listing``; None where there is none in that direction. They stand in one order, so it is halved to."""
+    """The place of the match in ``listing``; None where there is none in that direction. Both lists have the same order, so a
+    binary search finds it."""
     matches = list_anew(replace(listing.query, filter=search.text))
     stands = None if request.anchor is None else listing.find(request.anchor)
     here = request.anchor_index if stands is None else stands
@@ -21,7 +22,7 @@ def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: 
     def place(at: int) -> int | None:
         return listing.find(matches.window(at, at + 1)[0].key)
 
-    low, high = 0, len(matches)  # the first that stands after (or at, looking back) the anchor
+    low, high = 0, len(matches)  # the first one after (or at, backwards) the anchor
     while low < high:
         middle = (low + high) // 2
         found = place(middle)

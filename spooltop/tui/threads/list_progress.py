@@ -1,4 +1,4 @@
-"""A list that takes its time is shown while it is made, now and then: each time costs a drawing, and all of it comes soon."""
+"""Shows a long listing at intervals while it is made. Each drawing takes time from the work itself."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from spooltop.model.row import Row
 __all__ = ["IntervalProgress"]
 
 FIRST = 0.1
-"""Seconds: what is made faster is shown when it is whole."""
+"""Seconds before the first drawing: a faster listing is shown when it is complete."""
 LONGER = 4.0
-"""How many times as long it is to the next time."""
+"""Factor from one interval to the next."""
 LONGEST = 1.0
-"""Seconds between two times at most. Each drawing takes a twentieth of a second from the work itself."""
+"""Maximum seconds between two drawings. Each takes about 0.05 s from the work."""
 
 
 class IntervalProgress:
-    """A ``model.protocols.ListProgress``: ``show`` gets the share that is done, the rows and the count, when that is due."""
+    """A ``model.protocols.ListProgress``: when a drawing is due, ``show`` gets the share that is done (0 to 1), the rows and the
+    count."""
 
     def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:
         self._monotonic = monotonic

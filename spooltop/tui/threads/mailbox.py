@@ -1,4 +1,4 @@
-"""What the looker found and the screen has not taken yet."""
+"""Holds what the snapshot thread found until the screen takes it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .messages import Found, KeysRead, MatchFound
 __all__ = ["Mailbox"]
 
 _ANSWERS = (KeysRead, MatchFound)
-"""What was asked for once, about the list that stands before it."""
+"""Answers to single requests about the list that precedes them."""
 
 
 class Mailbox:
-    """Stays small however long nobody takes anything, as while a terminal does not read: what was found anew takes the place of
-    what was found before of its kind. May be used from any thread."""
+    """Stays small however long nothing is taken, as while a terminal does not read: a new message replaces an older one of its
+    kind. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: list[Found] = []
 
     def put(self, found: Found) -> bool:
-        """True where nothing waited before: somebody has to be told."""
+        """Adds a message; True where the mailbox was empty, so that the screen must be woken."""
         with self._lock:
             told = bool(self._found)
             if not isinstance(found, _ANSWERS):
@@ -33,7 +33,7 @@ class Mailbox:
             return not told
 
     def take(self) -> list[Found]:
-        """All that waits, in its order."""
+        """Returns all messages in order and empties the mailbox."""
         with self._lock:
             found, self._found = self._found, []
             return found

@@ -1,4 +1,4 @@
-"""What a screen asks of the thread that looks, and what that thread found: frozen values, past-tense names."""
+"""Requests of a screen to the snapshot thread, and its findings: frozen values with past-tense names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The next row (``step`` 1, or -1: the one before) that matches ``text``, in the list of the wish, from its anchor on.
-    ``number`` counts up with each search."""
+    """A search for the next row (``step`` 1, or -1: the previous one) that matches ``text``, in the requested list, from its
+    anchor on. ``number`` counts up with each search."""
 
     number: int
     text: str
@@ -39,10 +39,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """What the screen wants to know besides the snapshot: a list with a window of rows, and one payload.
+    """The data that the screen needs besides the snapshot: a list with a window of rows, and one payload.
 
-    ``anchor`` is the key that the cursor stands on, ``anchor_index`` where it stood. ``all_keys`` counts up each time all keys
-    of the list are wanted.
+    ``anchor`` is the key under the cursor, ``anchor_index`` its last place. ``all_keys`` counts up with each request for all keys
+    of the list.
     """
 
     query: ListQuery | None = None
@@ -57,8 +57,8 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A window of a list; ``generation`` differs for each listing made. ``anchor_at``: where the wish's anchor stands in it,
-    None where it is gone (or none was wished)."""
+    """A window of a list; ``generation`` differs for each listing made. ``anchor_at`` is the place of the request's anchor in it,
+    None where it is gone or none was requested."""
 
     query: ListQuery
     generation: int
@@ -69,12 +69,12 @@ class Page:
     anchor: Key | None
     anchor_at: int | None
     share: float | None = None
-    """How much of the work is done (0 to 1) where the list is still made: ``length`` match so far. None: it is whole."""
+    """The share of the work that is done (0 to 1) while the list is made: ``length`` match so far. None: it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """A look came back; the page is of the same look."""
+    """A look finished; the page is from the same look."""
 
     snapshot: Snapshot
     page: Page | None
@@ -82,14 +82,14 @@ class SnapshotTaken:
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """Another window, filter or order, out of the last look."""
+    """Another window, filter or order from the last look."""
 
     page: Page
 
 
 @dataclass(frozen=True, slots=True)
 class ListAdvanced:
-    """How much of the work of a list is done (0 to 1), of which nothing can be shown yet."""
+    """The share of the work of a list that is done (0 to 1), when no rows can be shown yet."""
 
     query: ListQuery
     share: float
@@ -103,7 +103,7 @@ class KeysRead:
 
 @dataclass(frozen=True, slots=True)
 class MatchFound:
-    """What a search found: the row's place in the list; None where there is none in that direction."""
+    """The result of a search: the row's place in the list; None where there is none in that direction."""
 
     query: ListQuery
     search: Search
@@ -112,7 +112,7 @@ class MatchFound:
 
 @dataclass(frozen=True, slots=True)
 class PayloadRead:
-    """``payload`` None: it could not be read, ``error`` says why."""
+    """A payload was read; None where it could not be, and ``error`` says why."""
 
     key: Key
     payload: Payload | None
@@ -121,7 +121,7 @@ class PayloadRead:
 
 @dataclass(frozen=True, slots=True)
 class MessagesTracked:
-    """Where the messages are that are followed, by id. ``taken_at``: of the look that it is of, epoch seconds."""
+    """The places of the followed messages, by id. ``taken_at`` is the time of the look, epoch seconds."""
 
     taken_at: float
     found: Mapping[str, TrackedMessage]
@@ -129,7 +129,7 @@ class MessagesTracked:
 
 @dataclass(frozen=True, slots=True)
 class LookFailed:
-    """A look or a listing raised; what was seen before stays on the screen."""
+    """A look or a listing raised; the last data stays on the screen."""
 
     error: str
     query: ListQuery | None = None

@@ -1,9 +1,8 @@
-"""The thread that looks. It touches no widget: what it found goes out as past-tense messages.
+"""Takes snapshots in a thread. It touches no widget: it posts past-tense messages.
 
-It turns round as long as the dashboard runs: look, list what is in front, read what is chosen, post, wait for a
-change. A look may hang for ever (a dead NFS server): the thread is a daemon, so quitting does not wait for it, and
-``looking_for`` tells how long. Whatever the screen asks for is one frozen ``ListRequest``; a newer one
-replaces an older one that was not served yet.
+It runs a loop: look, list the view in front, read the chosen message, post, wait for a change. A look may hang for ever (a dead
+NFS server): the thread is a daemon thread, so quitting does not wait for it, and ``looking_for`` says how long it has lasted. The
+screen's request is one frozen ``ListRequest``; a newer one replaces an older one that was not served yet.
 """
 
 from __future__ import annotations
@@ -43,26 +42,26 @@ __all__ = ["SnapshotThread", "rest_after"]
 T = TypeVar("T")
 
 QUIET = 1.0
-"""Seconds between two looks where nothing happens: a consumer that died makes no event."""
+"""Seconds between two looks where nothing happens: a consumer that dies causes no event."""
 BUSY = 0.25
 """Seconds between two looks where much happens."""
 
 SHARE = 3
-"""How many times as long as a look took nothing is looked at: a large spool that never rests costs a quarter of a core."""
+"""Rest after a look as a multiple of its duration: a large spool that never rests takes a quarter of a core."""
 LONGEST_REST = 10.0
-"""Seconds: a look that hung for a minute is no large spool."""
+"""Maximum rest in seconds: a look that hung for a minute does not mean a large spool."""
 ORDINARY = 0.4
-"""Seconds that a look takes at most where the spool is no large one."""
+"""Maximum duration in seconds of a look at a spool that is not large."""
 FRESH = 1.0
-"""Seconds from one look to the next then: what a look counts grows with the rest before it, and so would the rest."""
+"""Seconds from one look to the next then: the work of a look grows with the rest before it, and so would the rest."""
 TIMED = 100
-"""How many times as long as a list took to make it stands where nothing changed but the time: an age of a million costs 1 %."""
+"""Factor of its duration for which a list is kept when nothing changed but the time: ages in a list of a million cost 1 %."""
 MARGIN = 50
-"""Rows read above and below the window, so that a step over its edge shows rows at once."""
+"""Rows read above and below the window, so that a step beyond its edge shows rows at once."""
 
 
 def rest_after(took: float, busy: float) -> float:
-    """Seconds without a look after one that took ``took``; ``busy`` at least.
+    """Seconds to rest after a look that took ``took`` seconds; at least ``busy``.
 
     >>> rest_after(0.125, 0.25), rest_after(0.375, 0.25), rest_after(2.0, 0.25), rest_after(60.0, 0.25)
     (0.375, 0.625, 6.0, 10.0)
@@ -72,8 +71,8 @@ def rest_after(took: float, busy: float) -> float:
 
 
 class SnapshotThread:
-    """Looks in a thread of its own and posts what it found with ``post`` (called in that thread); where there is nobody yet to
-    post to (None), what it finds waits for ``post_to``."""
+    """Takes snapshots in a thread of its own and posts what it found with ``post`` (called in that thread). Where ``post`` is
+    None, findings wait for ``post_to``."""
 
     def __init__(
         self,
@@ -110,12 +109,12 @@ class SnapshotThread:
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
     def start(self) -> None:
-        """Begins to look; does nothing where it looks already."""
+        """Starts the thread; does nothing where it runs."""
         if self._thread.ident is None:
             self._thread.start()
 
     def post_to(self, post: Callable[[Found], object]) -> None:
-        """From now on ``post`` gets what is found, first what was found before."""
+        """Posts to ``post`` from now on, first what was found before."""
         with self._lock:
             unposted, self._unposted = self._unposted, []
             for found in unposted:
@@ -123,41 +122,41 @@ class SnapshotThread:
             self._to = post
 
     def looking_for(self) -> float:
-        """Seconds since what is under way began (a look, a list, a payload), 0 where nothing is."""
+        """Seconds since the present work began (a look, a list, a payload); 0 where there is none."""
         since = self._since
         return 0.0 if since is None else max(0.0, self._monotonic() - since)
 
     def looking_at(self) -> str:
-        """What that is at, in words."""
+        """A description of the present work."""
         return self._at or self._control.current_step()
 
     def request(self, request: ListRequest) -> None:
-        """What the screen shows from now on. Served at once, even between two looks."""
+        """Sets what the screen shows from now on. It is served at once, even between two looks."""
         if request != self._request:
             with self._lock:
                 self._request = request
             self._wake()
 
     def follow(self, ids: Sequence[str], since: float = 0.0) -> None:
-        """Keeps an eye on these messages after each look, on none where it is empty."""
+        """Follows these messages after each look; none where ``ids`` is empty."""
         with self._lock:
             self._following = (tuple(ids), since)
         self._wake()
 
     def run(self, job: Callable[[], T], reply: Callable[[T | SpooltopError], object]) -> None:
-        """Runs ``job``, which shares the scan with the looks, between two of them and calls ``reply`` there."""
+        """Runs ``job``, which shares the scan with the looks, between two of them and calls ``reply`` in the thread."""
         with self._lock:
             self._asked.append(lambda: reply(outcome(job)))
         self._wake()
 
     def look_again(self) -> None:
-        """Scans everything, now."""
+        """Asks for a full scan, now."""
         with self._lock:
             self._rescan = True
         self._wake()
 
     def stop(self, timeout: float = 0.0) -> bool:
-        """Asks the thread to end; True where it did within ``timeout`` seconds. It is a daemon: nobody has to wait."""
+        """Asks the thread to end; True where it did within ``timeout`` seconds. It is a daemon thread, so waiting is optional."""
         self._stopped = True
         self._wake()
         if self._thread.ident is not None:
@@ -201,14 +200,14 @@ class SnapshotThread:
             due = self._wait(version, looked_at, rest)
 
     def _wait(self, version: int, looked_at: float, rest: float) -> bool:
-        """Until there is something to do; True: a look is due. Two looks are at least ``rest`` seconds apart."""
+        """Waits until there is work; True where a look is due. Two looks are at least ``rest`` seconds apart."""
         with self._lock:
             while self._version == version and (left := looked_at + rest - self._monotonic()) > 0:
                 self._lock.wait(left)
             changed = self._version == version
         if changed:
             self._control.changes(self._quiet)
-        # What woke us may have been a wish: it is served without a look, but never puts off a look that is due.
+        # A request may have woken the thread. It is served without a look, but never delays a look that is due.
         return self._version == version or self._monotonic() - looked_at >= self._quiet
 
     def _serve(self, request: ListRequest, version: int, look: bool, rescan: bool) -> None:
@@ -224,7 +223,7 @@ class SnapshotThread:
             self._since = None
 
     def _show(self, request: ListRequest, version: int, snapshot: Snapshot | None) -> None:
-        # A filter that makes no sense must not hide the snapshot.
+        # An invalid filter must not hide the snapshot.
         try:
             page = self._page(request, version, snapshot)
         except SpooltopError as error:
@@ -264,7 +263,7 @@ class SnapshotThread:
             self._since = None
 
     def _page(self, request: ListRequest, version: int, snapshot: Snapshot | None) -> Page | None:
-        """The window of the list in front; of a new listing after a look, unless nothing can have changed in it."""
+        """The window of the list in front, from a new listing after a look, unless nothing can have changed in it."""
         if request.query is None:
             self._listing = None
             return None
@@ -280,28 +279,28 @@ class SnapshotThread:
                 return None
         at = None if request.anchor is None else self._found(listing, request.anchor)
         shift = 0 if at is None else at - request.anchor_index
-        # As many rows as are wished for: another order may bring the anchor from the end of a million to their beginning.
+        # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
         first = max(0, min(request.start + shift, len(listing) - 1))
         start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
         return Page(request.query, self._serial, len(listing), listing.complete, start, rows, request.anchor, at)
 
     def _found(self, listing: Listing, anchor: Key) -> int | None:
-        """Where ``anchor`` stands in it: looked for once, in a million it takes its time."""
+        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
         if self._anchored[:2] != (self._serial, anchor):
             self._anchored = (self._serial, anchor, listing.find(anchor))
         return self._anchored[2]
 
     def _listed(self, query: ListQuery, request: ListRequest, version: int) -> Listing | None:
-        """A new listing. One that a key broke off has no order yet: what was listed before stands until the next look, and
-        where nothing was it is None, for the newest wish is served next."""
+        """Makes a new listing. One that a key cancelled has no order yet: the old listing stays until the next look; where there
+        was none it is None, because the newest request is served next."""
         old = self._listing if self._listing is not None and self._listing.query == query else None
         broken_off = False
 
         def cancelled() -> bool:
             nonlocal broken_off
-            self._since = self._monotonic()  # who asks goes on: a million are a long list, not one that does not answer
-            # Once true it stays so: where the keys come back to this list, it has been left half made all the same.
+            self._since = self._monotonic()  # the listing makes progress: a list of a million is long, not stuck
+            # Once true it stays true: when the user returns to this list, its listing is incomplete all the same.
             broken_off = (
                 broken_off or self._stopped or (self._version != version if old is not None else self._request.query != query)
             )
@@ -316,7 +315,7 @@ class SnapshotThread:
             self._post(RowsRead(Page(query, self._serial, count, False, 0, tuple(rows), request.anchor, at, share)))
 
         began = self._monotonic()
-        # What stands there already is more than what is known of it before the end.
+        # An old listing shows more than a new one does before its end.
         listing = self._control.listing(query, cancelled, IntervalProgress(self._monotonic, show) if old is None else None)
         self._listed_at = self._monotonic()
         self._listing_took = self._listed_at - began

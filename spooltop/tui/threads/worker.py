@@ -1,4 +1,4 @@
-"""The thread that plans and changes; what came of it goes back by a call in that thread."""
+"""Plans and applies in a thread; results go back through a callback in that thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def outcome(job: Callable[[], T]) -> T | SpooltopError:
-    """What ``job`` gives, or the error that it raised: no thread of the dashboard ends by one."""
+    """Returns the result of ``job``, or the error that it raised, so that no thread of the dashboard ends by one."""
     try:
         return job()
     except SpooltopError as error:
@@ -27,7 +27,8 @@ def outcome(job: Callable[[], T]) -> T | SpooltopError:
 
 
 class Worker:
-    """Plans and applies, one after the other, in a thread of its own, so that a slow disk freezes neither keys nor looks."""
+    """Runs jobs (plans and operations) one after the other in a thread of its own, so that a slow disk blocks neither keys nor
+    looks."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -45,7 +46,7 @@ class Worker:
         self._jobs.put(run)
 
     def stop(self, timeout: float) -> bool:
-        """Takes no more jobs; True where the one under way ended within ``timeout`` seconds."""
+        """Ends the thread after the job under way; True where that ended within ``timeout`` seconds."""
         self._jobs.put(None)
         if self._thread.ident is None:
             return True

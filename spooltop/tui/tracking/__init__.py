@@ -1,1 +1,1 @@
-"""What became of messages and operations since the person last saw them."""
+"""Follows messages and operations after a change."""

@@ -1,4 +1,4 @@
-"""What became of an operation since it was done, in words: where its messages are now, what its cursor is now."""
+"""Describes what happened since an operation: where its messages are now, what its cursor is now."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = [
 ]  # fmt: skip
 
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
-"""Actions after which messages go on by themselves."""
+"""Actions whose messages move on by themselves."""
 
 FOLLOWED_AT_MOST = 1_000
-"""So many are followed, the first of them."""
+"""Maximum number of messages that are followed."""
 
 
 def followed_ids(result: Result) -> tuple[str, ...]:
-    """The ids of what was done, if there is anything to wait for."""
+    """The ids of the items that were done, where their messages move on."""
     if result.action not in FOLLOWS:
         return ()
     return tuple(item.id for item in result.items if item.outcome is Outcome.DONE)
 
 
 class CursorSet(NamedTuple):
-    """A cursor that an operation set: the value it got, as a snapshot shows it."""
+    """A cursor that an operation set, and its new value as a snapshot shows it."""
 
     source: str
     file: str
@@ -43,14 +43,15 @@ class CursorSet(NamedTuple):
 
 
 def cursor_set(plan: Plan) -> CursorSet | None:
-    """The cursor that ``plan`` sets, None where it is about something else."""
+    """The cursor that ``plan`` sets, None where it sets none."""
     if plan.action is not Action.SET_CURSOR and plan.undone is not Action.SET_CURSOR:
         return None
     return next((CursorSet(item.id, item.name, item.value) for item in plan.items[:1]), None)
 
 
 def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> tuple[str, ...]:
-    """Whether the cursor still has the value that it was set to, and who wrote over it. Empty before the first look after it."""
+    """Says whether the cursor still has the value that it was set to, and who overwrote it. Empty before the first look after
+    that."""
     if snapshot is None or snapshot.taken_at < result.finished_at or not result.count(Outcome.DONE):
         return ()
     cursor = next((one for one in snapshot.cursors if (one.source, one.file) == (was.source, was.file)), None)
@@ -80,8 +81,8 @@ def _same(one: Json, other: Json) -> bool:
 
 
 def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Who took what was put back, what became of it, and what still waits. Empty before the first look after it. ``ids`` are
-    those of ``followed_ids``, for who asks often."""
+    """Says who claimed the messages, what happened to them, and how many still wait. Empty before the first look after the
+    operation. ``ids`` are those of ``followed_ids``, for callers that ask often."""
     ids = followed_ids(result) if ids is None else ids
     if tracked is None or tracked.taken_at < result.finished_at or not ids:
         return ()
@@ -103,8 +104,8 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
 
 
 def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> int | None:
-    """How many still wait to be taken: what an undo can have. None where it is not known or there is nothing to wait for.
-    ``ids`` as above."""
+    """The number of messages that still wait to be claimed: those that an undo can move. None where it is not known or the
+    messages do not wait. ``ids`` as above."""
     ids = followed_ids(result) if ids is None else ids
     if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < len(ids):
         return None
@@ -112,7 +113,7 @@ def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] 
 
 
 def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]:
-    """One line for each that took some of them, and for each thing that became of those."""
+    """Returns a line for each claimant and each outcome of its messages."""
     groups: dict[tuple[int | None, str], list[TrackedMessage]] = {}
     for one in found:
         if one.claimed_at is None:
@@ -157,7 +158,7 @@ def _waiting(ones: Sequence[TrackedMessage], since: float) -> list[str]:
 
 
 def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]) -> str:
-    """The least and the longest of some times, as one where they are the same."""
+    """The shortest and the longest of some durations, as one where they are the same."""
     times = sorted(max(0.0, of(one)) for one in ones)
     least, longest = duration(times[0]), duration(times[-1])
     return least if least == longest else f"{least} to {longest}"

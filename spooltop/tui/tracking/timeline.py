@@ -1,4 +1,4 @@
-"""What became of a few messages, step by step: pure, from one look's whereabouts to the next's."""
+"""Records the steps of a few messages: pure functions from one look to the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELD = {Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", B
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
-    """Something that a message did. ``seen``: at the time it was seen and not when it happened. ``bad``: it is trouble."""
+    """A step of a message. ``seen``: ``at`` is the time it was seen, not the time it happened. ``bad``: it is a problem."""
 
     at: float
     id: str
@@ -30,7 +30,7 @@ class TimelineStep:
 
 
 class Timeline:
-    """``steps`` oldest first; each stays. ``now`` says for each id where it is."""
+    """``steps`` are oldest first and stay. ``now`` describes the present place of each id."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(ids)
@@ -40,8 +40,8 @@ class Timeline:
         self._last: dict[str, TrackedMessage] = {}
 
     def take(self, tracked: MessagesTracked, rows: Mapping[str, Row]) -> bool:
-        """Another look; ``rows`` are claims and files in ``tmp`` of the same look by id. True where there is something new to
-        show."""
+        """Takes another look; ``rows`` are the claims and files in ``tmp`` of the same look by id. True where there is something
+        new to show."""
         before = len(self.steps), dict(self.now)
         first = self.began is None
         self.began = tracked.taken_at if self.began is None else self.began
@@ -57,7 +57,7 @@ class Timeline:
 
 
 def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at: float, first: bool) -> list[TimelineStep]:
-    """What happened between two looks, in its order."""
+    """The steps between two looks, in order."""
     steps: list[TimelineStep] = []
     where = old.box if old is not None else None
     claimed = new.claimed_at is not None and (old is None or new.claimed_at != old.claimed_at)
@@ -112,7 +112,7 @@ def _place(new: TrackedMessage) -> str:
 
 
 def _now(one: TrackedMessage, row: Row | None, at: float) -> str:
-    """Where it is, in words that change while it is there."""
+    """The present place of a message, with a description that changes while it stays there."""
     if one.gone_at is not None:
         return "gone"
     match one.box:

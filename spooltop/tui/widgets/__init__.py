@@ -1,4 +1,4 @@
-"""Widgets that paint what ``draw`` drew. They take no decision and read no file: values in, messages out."""
+"""Widgets that paint drawn lines. They take no decision and read no file: values in, messages out."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .styles import COLOURED, UNCOLOURED, line_strip
 __all__ = ["LinesView"]
 
 CHOSEN = "▌"
-"""What the line begins with that is chosen."""
+"""The first character of the chosen line."""
 
 
 def _indent(text: str) -> int:
@@ -26,7 +26,7 @@ def _indent(text: str) -> int:
 
 
 class LinesView(Widget):
-    """Lines as they are handed in. Has no border and no padding: its regions are its rows.
+    """Shows lines as they are handed in. Has no border and no padding: its regions are its rows.
 
     ``draw(width, height)``, where given, makes the lines anew on ``redraw()`` and on every change of size.
     """
@@ -51,22 +51,22 @@ class LinesView(Widget):
         self._lines: tuple[Line, ...] = ()
 
     def on_unmount(self) -> None:
-        # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of widgets long gone: they may
-        # stay, but not with a screenful of strips each (60 MB of them by and by).
+        # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of removed widgets: they may
+        # stay, but not with a screenful of strips each (60 MB in time).
         self.refresh()
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What is shown, as it was handed in but for the glyphs."""
+        """The lines that are shown, before glyphs are replaced."""
         return self._lines
 
     @property
     def text(self) -> str:
-        """The words that are shown, line by line."""
+        """The text that is shown, line by line."""
         return "\n".join(line_text(line) for line in self._lines)
 
     def key_at(self, x: int, y: int) -> str:
-        """The key that is written there, or before the words there: as it is shown; "" where there is none."""
+        """The key whose name, or the label after it, is at this cell; "" where there is none."""
         line = self._lines[y] if 0 <= y < len(self._lines) else ()
         key, edge = "", 0
         for span in line:
@@ -80,9 +80,9 @@ class LinesView(Widget):
         return key if x < edge else ""
 
     def steps_to(self, y: int, *, apart: bool = False) -> int | None:
-        """How many rows further down than the chosen one the row is that stands on line ``y``; a row may have further lines,
-        which are indented. ``apart``: empty lines stand between rows, and not only after the last. None where no row is chosen,
-        or none of the same list is there."""
+        """The distance in rows from the chosen row to the one on line ``y``. A row may have further lines, which are indented.
+        ``apart``: empty lines separate rows, and do not only follow the last. None where no row is chosen, or line ``y`` has
+        no row of the same list."""
         texts = [line_text(line) for line in self._lines]
         sign = self.glyphs.text(CHOSEN)
         chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
@@ -95,7 +95,7 @@ class LinesView(Widget):
         return None if clicked is None else rows.index(clicked) - rows.index(chosen)
 
     def show(self, lines: Sequence[Line]) -> int:
-        """Shows these lines instead; returns how many rows are painted again."""
+        """Shows these lines instead; returns the number of rows that are painted again."""
         new = tuple(self.glyphs.line(line) for line in lines)
         rows = changed_rows(self._lines, new, self.size.height)
         taller = len(new) != len(self._lines) and self.styles.height is not None and self.styles.height.is_auto
@@ -107,7 +107,7 @@ class LinesView(Widget):
         return len(rows)
 
     def redraw(self) -> int:
-        """Draws anew at the size of now; returns how many rows are painted again."""
+        """Draws again at the present size; returns the number of rows that are painted again."""
         return self.show(self.draw(self.size.width, self.size.height)) if self.draw and self.size.area else 0
 
     def on_resize(self, event: Resize) -> None:

@@ -1,4 +1,4 @@
-"""From the meanings of ``draw`` to the sixteen colours that every terminal has, readable on light and on dark."""
+"""Maps the styles of ``draw`` to the sixteen colours that every terminal has, readable on light and on dark backgrounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spooltop.tui.draw.spans import Line, Style
 
 __all__ = ["COLOURED", "UNCOLOURED", "line_strip"]
 
-# Only the foreground is ever set, and the text beside a colour stays in the terminal's own: yellow alone is lost on white.
+# Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
 COLOURED: Mapping[Style, RichStyle] = {
     Style.NORMAL: RichStyle(),
     Style.DIM: RichStyle(dim=True),
@@ -32,6 +32,6 @@ UNCOLOURED: Mapping[Style, RichStyle] = {meaning: style.without_color for meanin
 
 
 def line_strip(line: Line, width: int, base: RichStyle, styles: Mapping[Style, RichStyle] = COLOURED) -> Strip:
-    """One row of the screen, exactly ``width`` cells. Segments are never read as markup."""
+    """A row of the screen, exactly ``width`` cells. Segments are never parsed as markup."""
     strip = Strip([Segment(span.text, base + styles[span.style]) for span in line])
     return strip.adjust_cell_length(width, base)

@@ -1,4 +1,4 @@
-"""A list of any length that holds a window of it: a page is drawn, a page on either side is kept, the rest is asked for."""
+"""A list of any length that holds a window of rows: it draws a page, keeps a page on either side, and asks for the rest."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["WHEEL", "VirtualList"]
 T = TypeVar("T")
 
 WHEEL = 3
-"""Lines that one turn of the wheel is."""
+"""Lines per step of the wheel."""
 
 
 class _ListMessage(Message):
-    """What a list says; ``control`` is that list."""
+    """A message of the list ``control``."""
 
     def __init__(self, control: VirtualList[Any]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _ListMessage(Message):
 
 
 class _RowMessage(_ListMessage):
-    """Of the row ``index`` with its ``key``."""
+    """A message about row ``index`` with its ``key``."""
 
     def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
         super().__init__(control)
@@ -48,11 +48,11 @@ class _RowMessage(_ListMessage):
 
 
 class VirtualList(Widget, Generic[T], can_focus=True):
-    """Rows of a listing that somebody else holds, drawn by ``draw(item, width, selected, marked)``.
+    """Draws the rows of a listing that is kept elsewhere, with ``draw(item, width, selected, marked)``.
 
-    The cursor stands on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the
-    screen. It moves inside the page; at an edge the page is flipped, because a terminal pays for every line that scrolls.
-    Rows that are not there yet show ``…``. Has no border and no padding.
+    The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the screen.
+    It moves inside the page; at an edge the page is flipped, because each scrolled line costs bytes.
+    Rows that are not read yet show ``…``. Has no border and no padding.
     """
 
     DEFAULT_CSS = """
@@ -60,7 +60,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     """
 
     class RowsWanted(_ListMessage):
-        """Rows ``start`` to before ``end`` of ``generation`` are needed: answer with ``set_rows``."""
+        """Asks for the rows from ``start`` to before ``end`` of ``generation``; the answer is ``set_rows``."""
 
         def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
             super().__init__(control)
@@ -69,10 +69,10 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             self.end = end
 
     class CursorMoved(_RowMessage):
-        """The cursor stands on another row; ``key`` None where that row has not been read yet or the list is empty."""
+        """The cursor is on another row; ``key`` None where that row has not been read yet or the list is empty."""
 
     class Resized(Message):
-        """It has another size: what stands beside it (the titles of its columns) is to be drawn for that."""
+        """The size changed: column titles next to the list must be drawn again."""
 
     class Activated(_RowMessage):
         """The row under the cursor is to be opened."""
@@ -98,11 +98,11 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._told: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
         self._before: tuple[int, int, Hashable, int] | None = None
-        """The cursor, the top of the page, the key and the generation before a list that is still made was shown."""
+        """The cursor, the top of the page, the key and the generation before an incomplete list was shown."""
         self._put: tuple[int, Hashable] = (0, None)
         self._moved = False
 
-    # What it shows
+    # State
 
     def __len__(self) -> int:
         return self._window.length
@@ -116,7 +116,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
 
     @property
     def top(self) -> int:
-        """Index of the first row on the screen."""
+        """The index of the first row on the screen."""
         return self._window.top
 
     @property
@@ -130,7 +130,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
 
     @property
     def cursor_key(self) -> Hashable:
-        """The key that the cursor stands on, None where its row has not been read or there is none."""
+        """The key that the cursor is on, None where its row has not been read or there is none."""
         return self._window.key
 
     @property
@@ -141,7 +141,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     def marks(self) -> Collection[Hashable]:
         return self._marks
 
-    # What it is given
+    # Setting rows
 
     def set_list(
         self,
@@ -153,11 +153,11 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         start: int = 0,
         items: Sequence[T] = (),
     ) -> None:
-        """Another listing takes the place of this one. ``items`` are its rows from ``start`` on, as far as read already.
+        """Replaces the listing. ``items`` are its rows from ``start`` on, as far as read.
 
-        ``cursor`` is where ``anchor`` stands in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was looked for
-        (None: the one of now). A row that is gone hands the cursor to the row that took its place. ``generation`` -1: no list
-        is there yet, and the next whole one begins at its ``cursor``, whatever was shown in passing.
+        ``cursor`` is the place of ``anchor`` in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was searched for
+        (None: the present one). If the row is gone, the cursor moves to the row that took its place. ``generation`` -1: there is
+        no list yet, and the next complete one begins at its ``cursor``, whatever was shown before it was complete.
         """
         self._come_back()
         self._moved = False
@@ -168,8 +168,8 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._settle()
 
     def set_passing(self, length: int, generation: int, *, cursor: int, items: Sequence[T]) -> None:
-        """The first rows of a listing that is still made, so that others may come between them. The cursor is at ``cursor``,
-        which is told nobody, and is back where it was before once there is a whole list, unless it was moved meanwhile."""
+        """Shows the first rows of an incomplete listing, between which others may come. The cursor is at ``cursor``, which posts
+        no message, and returns to its former place once the list is complete, unless it was moved."""
         window = self._window
         self._come_back()
         if self._moved:
@@ -182,7 +182,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._settle()
 
     def _come_back(self) -> None:
-        """From where it was put in passing, unless it was moved from there."""
+        """Returns the cursor from the place that ``set_passing`` gave it, unless it was moved from there."""
         window, before, self._before = self._window, self._before, None
         if before is None:
             return
@@ -192,23 +192,23 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             self._told = (window.cursor, window.key)
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
-        """Rows from ``start`` on. Those of another generation than the list's are not taken."""
+        """Sets the rows from ``start`` on. Rows of another generation are ignored."""
         if generation == self._window.generation:
             self._window.set_rows(start, items)
             self._settle()
 
     def set_marks(self, marks: Collection[Hashable]) -> None:
-        """The keys that are marked; kept as it is, so a million marks cost nothing here."""
+        """Sets the marked keys. The collection is not copied, so a million marks cost nothing."""
         self._marks = marks
         self.tick()
 
-    # How one moves in it
+    # Moving
 
     def move_by(self, rows: int) -> None:
         self.go_to(self._window.cursor + rows)
 
     def page(self, pages: int) -> None:
-        """Whole pages, the cursor on the same line of the screen."""
+        """Moves whole pages, with the cursor on the same line of the screen."""
         self._window.page(pages)
         self._settle()
 
@@ -219,7 +219,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self.go_to(self._window.length - 1)
 
     def go_to(self, index: int) -> None:
-        """Puts the cursor on a row, flipping the page where it is not on this one."""
+        """Moves the cursor to a row, and flips the page where the row is not on it."""
         window = self._window
         top, left = window.top, window.cursor
         window.go_to(index)
@@ -229,15 +229,15 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         if self._window.length:
             self.post_message(self.Activated(self, self._window.cursor, self._window.key))
 
-    # How it is painted
+    # Painting
 
     def tick(self, rows: Iterable[int] | None = None) -> int:
-        """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns how
-        many."""
+        """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns their
+        number."""
         width, height = self.size
         regions = []
         for y in range(height) if rows is None else [y for y in rows if 0 <= y < height]:
-            # where nothing is known of a row, anything may stand there: an empty line covers all of it
+            # an unknown row may show anything: an empty line covers all of it
             edge = changed_until(self._painted[y], self._line(y)) if y in self._painted else width
             if edge:
                 regions.append(Region(0, y, min(edge, width), 1))
@@ -286,8 +286,8 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         return self.glyphs.line(self.draw(item, width, selected, window.key_of(item) in self._marks))
 
     def _settle(self, rows: Iterable[int] | None = None) -> None:
-        """After any change (in these rows of the page alone): a cursor that moved is told of, rows that are missing are asked
-        for, what differs is painted."""
+        """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for missing
+        rows, and paints what differs."""
         window = self._window
         if (window.cursor, window.key) != self._told:
             self._told = (window.cursor, window.key)

@@ -1,4 +1,4 @@
-"""The part of a long list that is held, and the cursor that stands on a key in it. Knows nothing of drawing or of Textual."""
+"""The window of a long list that is held, and the cursor on a key in it. Knows nothing of drawing or of Textual."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Window(Generic[T]):
-    """Rows of a listing that somebody else holds. ``height`` is the number of rows of a page.
+    """Rows of a listing that is kept elsewhere. ``height`` is the number of rows of a page.
 
-    The cursor stands on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the
-    page. It moves inside the page; at an edge the page is flipped.
+    The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the page.
+    It moves inside the page; at an edge the page is flipped.
     """
 
     def __init__(self, key_of: Callable[[T], Hashable]) -> None:
@@ -36,11 +36,12 @@ class Window(Generic[T]):
         return self.items[at] if 0 <= at < len(self.items) and index < self.length else None
 
     def wanted(self) -> tuple[int, int]:
-        """The rows that it would like to hold: the page and one on either side."""
+        """The rows that should be held: the page and one on either side."""
         return max(0, self.top - self.height), min(self.length, self.top + 2 * self.height)
 
     def ask(self) -> tuple[int, int, int] | None:
-        """(generation, start, stop) of what is missing on the page and was not asked for yet, with what it would like to hold."""
+        """(generation, start, stop) of the rows to ask for: where rows of the page are missing and were not asked for, the page
+        and its neighbours; else None."""
         shown = range(self.top, min(self.length, self.top + self.height))
         missing = self._held != self.generation or (shown and None in (self.item(shown[0]), self.item(shown[-1])))
         want = (self.generation, *self.wanted())
@@ -52,7 +53,7 @@ class Window(Generic[T]):
     def set_list(
         self, length: int, generation: int, *, cursor: int | None, anchor: Hashable, start: int, items: Sequence[T]
     ) -> None:
-        """Another listing takes the place of this one, as ``VirtualList.set_list`` says."""
+        """Replaces the listing, as ``VirtualList.set_list`` says."""
         line = self.cursor - self.top
         index = self._found(start, items)
         if index is None and cursor is not None and anchor in (None, self.key):
@@ -69,10 +70,10 @@ class Window(Generic[T]):
         if items or not length:
             self._hold(start, items)
         else:
-            self._start += shift  # the old rows stand in until the new ones are read, so that the screen does not blink
+            self._start += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
 
     def set_rows(self, start: int, items: Sequence[T]) -> None:
-        """Rows of this listing from ``start`` on."""
+        """Sets rows of this listing from ``start`` on."""
         self._asked = None
         index = self._found(start, items)
         if index is not None and index != self.cursor:
@@ -82,7 +83,7 @@ class Window(Generic[T]):
         self._hold(start, items)
 
     def go_to(self, index: int) -> None:
-        """Puts the cursor on a row, flipping the page where it is not on this one."""
+        """Moves the cursor to a row, and flips the page where the row is not on it."""
         index = max(0, min(index, self.length - 1))
         if index < self.top:
             self.place(index - self.height + 1)
@@ -93,21 +94,21 @@ class Window(Generic[T]):
         self.key = None if item is None else self.key_of(item)
 
     def page(self, pages: int) -> None:
-        """Whole pages, the cursor on the same line of the page."""
+        """Moves whole pages, with the cursor on the same line of the page."""
         line = self.cursor - self.top
         index = max(0, min(self.cursor + pages * self.height, self.length - 1))
         self.place(index - line)
         self.go_to(index)
 
     def resize(self, height: int) -> None:
-        """Another number of rows; the cursor stays in sight."""
+        """Changes the number of rows per page; the cursor stays on the page."""
         self.height = max(1, height)
         if not self.top <= self.cursor < self.top + self.height:
             self.place(self.cursor - self.height + 1)
         self.place(self.top)
 
     def place(self, top: int) -> None:
-        """Puts a row at the top, as far as the list allows."""
+        """Makes a row the first of the page, as far as the list allows."""
         self.top = max(0, min(top, self.length - self.height))
 
     def _hold(self, start: int, items: Sequence[T]) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every drawing: it fits, it prints, it is quiet where nothing changed."""
+"""Properties of every drawing: it fits, it is printable, and nothing is painted where nothing changed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SECTIONS = [
 
 
 def views(snapshot: Snapshot, width: int, height: int, freshness: Freshness = LAMPS[0]) -> Iterator[tuple[int, list[Line]]]:
-    """(how many lines there may be, the lines) of each view that a snapshot has."""
+    """(maximum number of lines, the lines) of each view of a snapshot."""
     yield 2, header(snapshot, width, target="/var/spool/memex", now=NOW, freshness=freshness, zone=ZONE)
     yield height, overview(snapshot, width, height, now=NOW, chosen=5, freshness=freshness, zone=ZONE)
     yield height, problem_lines(snapshot, width, height, chosen=6)
@@ -95,7 +95,7 @@ def trail_for(name: str) -> AuditTrail:
 
 
 def asked_panels(name: str, width: int, height: int) -> Iterator[tuple[int, list[Line]]]:
-    """What is asked about one thing: who has it, where it goes, its value, an operation."""
+    """The panels about one thing: its holders, its steps, its value, an operation."""
     holder_info = Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name))
     some = Holders(escape(name), (holder_info, replace(holder_info, pid=None)), False, (escape(name),))
     for holders in (None, Holders(escape(name)), some):
@@ -197,7 +197,7 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
 
 
 def test_nothing_moves_when_a_number_grows() -> None:
-    """Figures stand at the same cells whatever they are: titles and other columns stay."""
+    """Figures are at the same cells whatever their values: titles and other columns do not move."""
     columns = columns_for(Box.CUR, 80)
     before = line_text(row_line(values.claim(held=59, attempt=1), columns, 80, now=NOW))
     after = line_text(row_line(values.claim(held=86400 * 300, attempt=12345), columns, 80, now=NOW))

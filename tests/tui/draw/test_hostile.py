@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, of any length and of any characters: what is drawn is what is seen, and it is drawn once."""
+"""Text from others, of any length and with any characters: only the visible part is drawn, and drawn once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def filled(kind: str, size: int = SIZE) -> bytes:
 
 
 class Counted(bytes):
-    """A payload that counts how many of its bytes were taken out of it."""
+    """A payload that counts how many of its bytes were read."""
 
     taken = 0
 

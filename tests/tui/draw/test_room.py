@@ -1,4 +1,4 @@
-"""What has room at which width: times, owners, ids, panels."""
+"""The content at each width: times, owners, ids, panels."""
 
 from __future__ import annotations
 

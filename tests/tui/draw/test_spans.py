@@ -1,4 +1,4 @@
-"""Text in cells: cut, padded, broken, and nothing in it that a terminal would obey."""
+"""Text measured in cells: cut, padded, wrapped, and free of anything that a terminal would interpret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wide screen shows besides."""
+"""The second column of a wide window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the drawings say: every figure with its window, every verdict with its reason, nothing unmeasured as 0."""
+"""The texts of the drawings: every figure has its window of time, every verdict its reason, nothing unmeasured is 0."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_long_plan_counts_what_is_above_and_below() -> None:
 
 
 class Asked(Sequence[Item]):
-    """As many items as are wanted, which counts those that anybody looked at."""
+    """A sequence of items that counts those that were read."""
 
     def __init__(self, one: Item, length: int) -> None:
         self.one, self.length, self.looked_at = one, length, 0
@@ -319,7 +319,7 @@ class Asked(Sequence[Item]):
 
 
 def test_a_plan_of_a_million_is_drawn_by_those_that_are_seen() -> None:
-    """At each key and each look it is drawn again: the screen would stand still for seconds."""
+    """It is drawn at each key and each look: otherwise the screen would freeze for seconds."""
     one = asked.plan(items=1)
     items = Asked(one.items[0], 1_000_000)
     whole = replace(one, items=items, notes=("They wait.",))

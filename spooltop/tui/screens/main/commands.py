@@ -36,7 +36,7 @@ def do_plan(view: MainView, action: Action) -> None:
     selection = selected(view)
     if selection is not None:
         if action is Action.PURGE and not selection.named and selection.older_than is None:
-            # A line of trouble is about all that it counts: with an age said, none of them is left out for being young.
+            # A problem is about all messages that it counts: with an explicit age none is left out because it is recent.
             selection = replace(selection, older_than=0.0)
         _open_plan(view, action, selection)
 
@@ -48,7 +48,7 @@ def _open_plan(view: MainView, action: Action, selection: Selection) -> None:
 
 
 def selected(view: MainView) -> Selection | None:
-    """The messages that an operation would be about: those of a problem, the marked ones, or the row under the cursor."""
+    """The messages that an operation would act on: those of a problem, the marked ones, or the row under the cursor."""
     context, state, chosen = view.context(), view.state, view.state.list_state
     if state.root is View.OVERVIEW:
         return context.problem.selection if context.problem is not None else None
@@ -61,19 +61,19 @@ def selected(view: MainView) -> Selection | None:
 
 
 def do_empty(view: MainView) -> None:
-    """All of the trash, whatever is marked."""
+    """Opens the plan to empty the trash, whatever is marked."""
     _open_plan(view, Action.EMPTY, Selection(box=Box.TRASH, everything=True))
 
 
 def do_empty_expired(view: MainView) -> None:
-    """Everything that is in the trash for longer than it is kept, whatever is marked."""
+    """Opens the plan to delete the messages whose retention in the trash is over, whatever is marked."""
     trash = view.context().trash
     if trash is not None and trash.retention is not None:
         _open_plan(view, Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention))
 
 
 def do_unlock(view: MainView) -> None:
-    """The chosen lock; on the line of a problem all locks that it is about."""
+    """Opens the plan to remove the chosen lock; for a problem, all locks that it is about."""
     context = view.context()
     paths = [context.lock.path] if context.lock is not None else []
     if context.problem is not None:
@@ -178,7 +178,7 @@ def do_unmark_all(view: MainView) -> None:
 
 
 def do_filter(view: MainView) -> None:
-    """Opens the filter of the list in front; on the Overview that of New, where a message is looked for."""
+    """Opens the filter of the list in front; on the Overview that of New."""
     if view.state.root is View.OVERVIEW:
         show(view, View.NEW)
     elif view.state.overlay is not None:
@@ -215,7 +215,7 @@ def do_sort_menu(view: MainView) -> None:
 
 
 def do_sort(view: MainView, step: int) -> None:
-    """Sorts by the column that many places further to the right."""
+    """Sorts by the column ``step`` places further right."""
     chosen = view.state.list_state
     if chosen is None:
         return

@@ -1,4 +1,4 @@
-"""The filter while it is typed: it filters the list with each key."""
+"""Filters the list while the filter is typed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["apply_filter", "open_filter", "type_filter"]
 
 
 def open_filter(view: MainView) -> None:
-    """Lets the filter of the view in front be typed."""
+    """Opens the filter of the view in front for typing."""
     view.state.filter_input = FilterInput(LineEdit(view.state.filter))
     view.paint()
 
 
 def type_filter(view: MainView, event: Key) -> bool:
-    """Takes every key but those that leave the dashboard or move in the list; False where no filter is being typed. As in less
-    and vi, Enter keeps what was typed, Esc clears it, and a Backspace where nothing is left leaves too."""
+    """Handles every key but those that leave the dashboard or move in the list; False where no filter is being typed. As in less
+    and vi, Enter keeps the filter and Esc clears it; Backspace in an empty filter leaves it, too."""
     state, typing = view.state, view.state.filter_input
     if typing is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
         return False
@@ -38,8 +38,8 @@ def type_filter(view: MainView, event: Key) -> bool:
 
 
 def apply_filter(view: MainView) -> None:
-    """Filters by as much of what is typed as can be parsed; the error says what cannot. The filter is kept for ``n``, also where
-    Esc clears it."""
+    """Filters by the part of the text that can be parsed; the error names the rest. ``n`` uses this filter, even after Esc
+    cleared it."""
     state, typing = view.state, view.state.filter_input
     if typing is None:
         return

@@ -28,11 +28,11 @@ __all__ = ["draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
 _ROOM_FOR_BOTH = 16
-"""Rows from which on the banner has a line of its own below the views; else it takes their place."""
+"""Window height from which on the banner has a line of its own below the views; else it replaces them."""
 
 
 def paint(view: MainView, *, rows: bool = True) -> None:
-    """Shows the state as it is now. ``rows`` False: the rows of a list are drawn as they are already."""
+    """Shows the state as it is now. ``rows`` False: the rows of a list are up to date."""
     state, context = view.state, view.context()
     width, height = view.window_size
     state.clock_at = state.now
@@ -52,7 +52,7 @@ def paint(view: MainView, *, rows: bool = True) -> None:
 
 
 def move_clock(view: MainView, at: float) -> None:
-    """Moves the time in the header on to ``at`` while nothing else changes."""
+    """Shows the time ``at`` in the header while nothing else changes."""
     state = view.state
     if state.snapshot is None or not view.in_front:
         return
@@ -111,7 +111,7 @@ def sort_column_at(state: MainState, x: int, width: int) -> str | None:
 
 
 def _share(state: MainState, *, pending: bool) -> float | None:
-    """How much of the work of the list that is asked for is done; None where nobody knows, or it is there."""
+    """The share of the requested list's work that is done; None where it is not known or the list is complete."""
     if not pending:
         return state.page.share if state.page is not None else None
     advanced = state.advanced
@@ -125,7 +125,7 @@ EMPTY = {
 
 
 def _why_empty(state: MainState) -> str:
-    """The text in place of the rows of a list that has none."""
+    """The text in place of the rows of an empty list."""
     chosen, page = state.list_state, state.page
     if chosen is None or state.snapshot is None or page is None:
         return "…"
@@ -142,7 +142,7 @@ def _why_empty(state: MainState) -> str:
 
 
 def draw_detail(state: MainState, row: Row | None, width: int, height: int) -> list[Line]:
-    """The row under the cursor beside or below its list; its widget asks for it again once that has a size."""
+    """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
     if row is None:
         return []
     payload, error = state.payload_of(row)
@@ -151,7 +151,7 @@ def draw_detail(state: MainState, row: Row | None, width: int, height: int) -> l
 
 
 def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: bool) -> Line:
-    """One row of the list."""
+    """A row of the list."""
     times, _, zone = ZONES[state.zone_index]
     mail = state.snapshot is not None and is_mail(state.snapshot)
     columns = columns_for(state.box or Box.NEW, width, times=times, mail=mail)
@@ -194,8 +194,8 @@ def _message(view: MainView, width: int, height: int) -> list[Line]:
 
 
 def _bottom(view: MainView, context: CommandContext, width: int) -> list[Line]:
-    """The last lines: what was said, typed or can be done here; then the views. On the Overview one line has to do for both, and
-    what needs more lines has them until the next key: a reason that is cut off before what to do about it is none."""
+    """The last lines: a notice, the filter or the keys; then the views. On the Overview one line serves for both. A notice has as
+    many lines as it needs until the next key, because its end often says what to do."""
     state = view.state
     notice = _notice_lines(view, width)
     keys = footer(context)

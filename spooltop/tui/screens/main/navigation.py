@@ -13,7 +13,7 @@ __all__ = ["show", "step"]
 
 
 def show(view: MainView, root: View) -> None:
-    """Puts one of the seven views in front; what was set in its list is as it was left."""
+    """Shows one of the seven views; its list is as the user left it."""
     state = view.state
     state.root, state.overlay, state.scroll = root, None, 0
     state.filter_input = None
@@ -52,7 +52,7 @@ def do_step(view: MainView, lines: int) -> None:
 
 
 def do_page(view: MainView, pages: float) -> None:
-    """So many pages down, up where negative. A list is paged whole; half a page moves its cursor."""
+    """Moves this many pages down, up where negative. A list is paged; half a page moves its cursor."""
     listed = view.state.listed
     if listed and abs(pages) == 1:
         view.rows.page(int(pages))
@@ -76,7 +76,7 @@ def do_last(view: MainView) -> None:
 
 
 def do_step_message(view: MainView, step: int) -> None:
-    """The next message of the list (-1: the one before), opened."""
+    """Opens the next message of the list (-1: the previous one)."""
     here = view.rows.cursor_index
     view.rows.move_by(step)
     if view.rows.cursor_index == here:
@@ -103,7 +103,7 @@ def do_open(view: MainView) -> None:
 
 
 def _open_problem(view: MainView) -> None:
-    """Shows exactly what the chosen problem is about."""
+    """Shows what the chosen problem is about."""
     state, problem = view.state, view.context().problem
     if problem is None:
         return
@@ -123,7 +123,7 @@ def _open_problem(view: MainView) -> None:
 
 
 def do_back(view: MainView) -> None:
-    """One step back: from what was opened, from the problem, the filter, the view."""
+    """Goes back one step: from what was opened, from the problem, the filter, the view."""
     state, chosen = view.state, view.state.list_state
     if state.overlay is not None:
         state.overlay = None
@@ -148,7 +148,7 @@ def do_show(view: MainView, root: View) -> None:
 
 
 def do_show_aside(view: MainView) -> None:
-    """What is set aside: the first of its boxes that holds something; asked for again, the next one."""
+    """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""
     state = view.state
     counts = state.snapshot.sight.boxes if state.snapshot is not None else {}
     if state.root is View.ASIDE:
@@ -159,5 +159,5 @@ def do_show_aside(view: MainView) -> None:
 
 
 def do_show_next(view: MainView, step: int) -> None:
-    """The view that many places further on in the row of views."""
+    """Shows the view ``step`` places further right."""
     show(view, View(TABS[(TABS.index(view.state.root) + step) % len(TABS)]))

@@ -31,10 +31,11 @@ __all__ = ["MainScreen"]
 
 class MainScreen(TableScreen[None]):
     """Shows ``state`` in its widgets and hands events to the modules that work on it. A command's handler is the function of that
-    name in ``navigation`` or ``commands``, called with this screen as their ``MainView``; else a method, as on any screen."""
+    name in ``navigation`` or ``commands``, called with this screen as their ``MainView``; otherwise a method, as on any
+    screen."""
 
     class NoticePosted(Message):
-        """Something to say, from another thread."""
+        """A notice from another thread."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
@@ -86,12 +87,12 @@ class MainScreen(TableScreen[None]):
         return self.rows.cursor_item if self.state.root in LISTS else None
 
     def lines(self, name: str) -> LinesView:
-        """The widget of that id."""
+        """The widget with this id."""
         return self.query_one(f"#{name}", LinesView)
 
     @property
     def in_front(self) -> bool:
-        """True where it is composed and no panel hides it."""
+        """True where the screen is composed and no panel hides it."""
         return self.ready and self.app.screen is self
 
     def context(self) -> CommandContext:
@@ -119,10 +120,10 @@ class MainScreen(TableScreen[None]):
     def _draw_detail(self, width: int, height: int) -> list[Line]:
         return layout.draw_detail(self.state, self.row, width, height)
 
-    # What arrives
+    # Events from the threads
 
     def post_notice(self, words: str) -> None:
-        """Says a line; may be called in any thread."""
+        """Shows a notice; may be called in any thread."""
         deliver(self, self.NoticePosted(words))
 
     def on_main_screen_notice_posted(self, message: NoticePosted) -> None:
@@ -132,7 +133,7 @@ class MainScreen(TableScreen[None]):
         updates.take(self, found)
 
     def stale(self, waited: float | None, at: str = "") -> None:
-        """A look has not come back for so many seconds (None: it has); ``at``: what it waits for, in words."""
+        """Shows that a look has not finished for this many seconds (None: it has); ``at`` is what it waits for."""
         state = self.state
         shown = None if waited is None else (waited if waited < 60 else waited // 10 * 10)
         if shown is not None:
@@ -143,18 +144,18 @@ class MainScreen(TableScreen[None]):
             self.paint()
 
     def after_plan(self, result: Result | None) -> None:
-        """A plan was left. With a result, the marked messages were dealt with."""
+        """Called after a plan was left. With a result, the marked messages are done."""
         state = self.state
         if result is not None:
             for one in state.lists.values():
                 one.marks.clear()
             self.rows.set_marks(frozenset())
-            if state.overlay is View.MESSAGE:  # it stands elsewhere now
+            if state.overlay is View.MESSAGE:  # it is elsewhere now
                 state.overlay = None
                 self.shape()
         self.paint()
 
-    # What the user does
+    # Keys and the mouse
 
     @property
     def edited(self) -> LineEdit | None:
@@ -176,7 +177,7 @@ class MainScreen(TableScreen[None]):
             self._sort_at(x)
 
     def _sort_at(self, x: int) -> None:
-        """Sorts by the column whose title is at cell ``x``, or inverts the order where it is sorted by that already."""
+        """Sorts by the column whose title is at cell ``x``; inverts the order where that is the column already."""
         chosen, column = self.state.list_state, layout.sort_column_at(self.state, x, self.rows.size.width)
         if chosen is None or column is None:
             return

@@ -1,4 +1,4 @@
-"""The state of the main screen: what the user chose, and what is shown of what was found. Knows no widget."""
+"""The state of the main screen: the choices of the user and the data that is shown. Knows no widget."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ..input import LineEdit
 __all__ = ["ZONES", "FilterInput", "MainState"]
 
 ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
-"""How times are shown, in the order of ``t``: the mode, its name, and the zone of moments (None: local)."""
+"""The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
 
 
 @dataclass(slots=True)
 class FilterInput:
-    """The filter while it is typed. ``error`` says which part of it is not understood yet."""
+    """The filter while it is typed. ``error`` says which part of it cannot be parsed."""
 
     edit: LineEdit
     error: str = ""
@@ -47,7 +47,7 @@ class MainState:
     snapshot: Snapshot | None = None
     """The snapshot on the screen."""
     newest: Snapshot | None = None
-    """The newest snapshot: another one than that on the screen while the display is frozen or nothing changed."""
+    """The newest snapshot. It differs from the one on the screen while the display is frozen or nothing changed."""
     page: Page | None = None
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
@@ -62,11 +62,11 @@ class MainState:
     stale_why: str = ""
 
     lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, ORDER.get(box, Sort())) for box in Box})
-    """What the user set in each list."""
+    """The choices of the user in each list."""
     aside_box: Box = Box.HELD
     """The box that the Aside view shows."""
     chosen: dict[View, int] = field(default_factory=dict)
-    """The chosen line of each view that is no list of messages."""
+    """The chosen line of each view that does not list messages."""
     texts: dict[View, str] = field(default_factory=dict)
     """The filters of Cursors and Locks: a text that occurs in what is shown of them."""
     scroll: int = 0
@@ -80,9 +80,9 @@ class MainState:
 
     search: Search | None = None
     keys_wanted: int = 0
-    """How many times all keys of a list were asked for."""
+    """Counts the requests for all keys of a list."""
     window: tuple[int, int] = (0, 60)
-    """The rows of the list that are asked for: start, and the first one after them."""
+    """The rows of the list that are requested: the first one, and the one after the last."""
 
     @property
     def front(self) -> View:
@@ -99,7 +99,7 @@ class MainState:
 
     @property
     def list_state(self) -> ListState | None:
-        """What the user set in the list in front; None where the view lists no messages."""
+        """The choices of the user in the list in front; None where the view lists no messages."""
         return self.lists[self.box] if self.box is not None else None
 
     @property
@@ -141,7 +141,7 @@ class MainState:
 
     @property
     def now(self) -> float:
-        """The time that ages are shown for: that of the snapshot on the screen."""
+        """The time that ages refer to: that of the snapshot on the screen."""
         return self.snapshot.taken_at if self.snapshot is not None else self.clock()
 
     @property
@@ -152,7 +152,7 @@ class MainState:
         return max(0, min(self.chosen.get(view, 0), length - 1))
 
     def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
-        """As much as was read of a row so far, and why it could not be read."""
+        """As much of a row's payload as was read, and why it could not be read."""
         if row is None or self.payload is None or self.payload.key != row.key:
             return None, ""
         return self.payload.payload, self.payload.error

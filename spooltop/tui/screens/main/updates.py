@@ -1,4 +1,4 @@
-"""Takes what the threads found into the state of the main screen, and asks them for what it shows next."""
+"""Takes what the threads found into the state of the main screen, and requests what it shows next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["refine", "request", "seek", "set_filter", "take"]
 
 def take(view: MainView, found: Found) -> None:
     """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
-    if not view.ready:  # not composed yet, or torn down already: there is no list to put rows into
+    if not view.ready:  # not composed yet, or removed already: there is no list for rows
         if isinstance(found, SnapshotTaken):
             view.state.newest = view.state.snapshot = found.snapshot
         return
@@ -37,7 +37,7 @@ def take(view: MainView, found: Found) -> None:
         case SnapshotTaken():
             _take_snapshot(view, found)
         case RowsRead() if _same(view.state.page, found.page):
-            view.state.page = found.page  # where a key went, the rows of its page were there already
+            view.state.page = found.page  # the cursor moved to rows that are shown already
         case RowsRead():
             _take_page(view, found.page)
             view.paint()
@@ -62,7 +62,7 @@ def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
     state.failed = ""
     fresh = state.change_filter.passes(found.snapshot)
     if state.frozen_at is not None:
-        if found.page is not None and not _whole(state.page, found.page):  # what was asked for since it was frozen
+        if found.page is not None and not _whole(state.page, found.page):  # requested since the display was frozen
             _take_page(view, found.page)
             view.paint()
         return
@@ -80,7 +80,7 @@ def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
 
 
 def _keep_write(view: MainView, snapshot: Snapshot) -> None:
-    """In one cursor's history the write that is chosen stays it when newer ones come above; at the top the newest is."""
+    """Keeps the chosen write of a cursor's history chosen when newer ones are added above; at the top the newest is chosen."""
     place = view.state.chosen.get(View.CURSOR, 0)
     old = view.context().cursor if view.state.overlay is View.CURSOR else None
     new = next((one for one in snapshot.cursors if old is not None and (one.source, one.file) == (old.source, old.file)), None)
@@ -95,20 +95,20 @@ def _differs(old: Page | None, page: Page) -> bool:
 
 
 def _whole(old: Page | None, page: Page) -> bool:
-    """Whether all of the list stands there already that ``page`` is of."""
+    """True where the list of ``page`` is shown completely already."""
     return old is not None and old.query == page.query and old.share is None
 
 
 def _same(old: Page | None, page: Page) -> bool:
-    """Whether a page says what another said, but for where the cursor was sought."""
+    """True where two pages differ only in the key that the cursor was searched by."""
     return old is not None and replace(page, anchor=old.anchor, anchor_at=old.anchor_at) == old
 
 
 def _take_page(view: MainView, page: Page) -> None:
     if page.query != view.state.query:
-        return  # of a view or a filter that was left meanwhile
+        return  # for a view or a filter that was left meanwhile
     if page.share is None and _overtaken(view, page):
-        return  # the page around the row that was chosen meanwhile is wished for already
+        return  # the page around the row chosen meanwhile is requested already
     view.state.advanced = None
     view.state.page = page
     if page.share is not None:
@@ -120,7 +120,7 @@ def _take_page(view: MainView, page: Page) -> None:
 
 
 def _overtaken(view: MainView, page: Page) -> bool:
-    """Whether the cursor was moved in what was shown before the end, to a row that the whole list's ``page`` lacks."""
+    """True where the cursor was moved, while the list was incomplete, to a row that the complete list's ``page`` lacks."""
     chosen, shown, key = view.state.list_state, view.state.page, view.rows.cursor_key
     if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
         return False
@@ -137,7 +137,7 @@ def _take_keys(view: MainView, found: KeysRead) -> None:
 
 def _take_match(view: MainView, found: MatchFound) -> None:
     if found.query != view.state.query or found.search is not view.state.search:
-        return  # of a list that was left meanwhile, or not the last one asked for
+        return  # for a list that was left meanwhile, or not the last search
     if found.index is None:
         view.show_notice(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
     else:
@@ -145,7 +145,7 @@ def _take_match(view: MainView, found: MatchFound) -> None:
 
 
 def seek(view: MainView, step: int) -> None:
-    """The next row that matches what was filtered by last (``step`` -1: the one before)."""
+    """Goes to the next row that matches the last filter (``step`` -1: the previous one)."""
     state, chosen = view.state, view.state.list_state
     if chosen is None:
         return
@@ -167,7 +167,7 @@ def refine(view: MainView, box: Box, **changes: object) -> None:
 
 
 def set_filter(view: MainView, text: str) -> None:
-    """Filters what the view in front lists."""
+    """Filters the list of the view in front."""
     chosen = view.state.list_state
     if chosen is not None:
         refine(view, chosen.box, filter=text)
@@ -177,7 +177,8 @@ def set_filter(view: MainView, text: str) -> None:
 
 
 def request(view: MainView) -> None:
-    """Tells the snapshot thread what is in front, and where the cursor is in it (where it was, in a list just returned to)."""
+    """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
+    returned to)."""
     state = view.state
     chosen, query = state.list_state, state.query
     if chosen is None or query is None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class MainView(Protocol):
-    """``state`` is what they read and set; the methods show it. ``rows`` is the widget of the list, which keeps its cursor."""
+    """They read and set ``state``; the methods show it. ``rows`` is the widget of the list, which keeps its cursor."""
 
     state: MainState
     session: Session
