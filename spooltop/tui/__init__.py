@@ -69,7 +69,7 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     sys.setswitchinterval(TURN)
     app.run(mouse=app.options.mouse)
     app.finish()
-    if not app.terminal_kept_up():
+    if not app.terminal_drained():
         silence_output()
     for line in [] if app.options.banner else app.goodbye():
         print(line, file=sys.stdout)

@@ -126,9 +126,9 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.worker.stop(timeout=5.0)
         self.snapshot_thread.stop(timeout=0.2)
 
-    def terminal_kept_up(self) -> bool:
+    def terminal_drained(self) -> bool:
         """False where the terminal did not take the last output."""
-        return getattr(self._driver, "heard", True)
+        return getattr(self._driver, "drained", True)
 
     def goodbye(self) -> list[str]:
         """The lines that are printed on leaving."""

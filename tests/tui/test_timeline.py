@@ -17,7 +17,7 @@ from .fake import claim, written
 T = 1_000.0
 
 
-class Told:
+class Recorder:
     """A timeline of one id that gets one look after another."""
 
     def __init__(self) -> None:
@@ -38,64 +38,64 @@ def held_by(pid: int, attempt: int) -> Row:
 
 
 def test_a_whole_life() -> None:
-    told = Told()
-    assert told.look(box=Box.NEW, place=3, of=9) == ["waits in new, place 3 of 9"]
-    assert told.look(box=Box.NEW, place=1, of=8) == []
-    assert told.timeline.now["m"] == "waits in new, place 1 of 8"
-    assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == ["claimed by 7 worker.py, attempt 1"]
-    assert told.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == []
-    assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == ["gone, done after 2.5s"]
-    assert told.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == []
-    assert told.timeline.now["m"] == "gone"
-    assert [step.at for step in told.timeline.steps] == [T + 1, T + 2.5, T + 5.0]
+    recorder = Recorder()
+    assert recorder.look(box=Box.NEW, place=3, of=9) == ["waits in new, place 3 of 9"]
+    assert recorder.look(box=Box.NEW, place=1, of=8) == []
+    assert recorder.timeline.now["m"] == "waits in new, place 1 of 8"
+    assert recorder.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == ["claimed by 7 worker.py, attempt 1"]
+    assert recorder.look(box=Box.CUR, claimed_at=T + 2.5, pid=7, row=held_by(7, 1)) == []
+    assert recorder.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == ["gone, done after 2.5s"]
+    assert recorder.look(claimed_at=T + 2.5, pid=7, gone_at=T + 5.0) == []
+    assert recorder.timeline.now["m"] == "gone"
+    assert [step.at for step in recorder.timeline.steps] == [T + 1, T + 2.5, T + 5.0]
 
 
 def test_a_holder_that_dies_and_the_next_one() -> None:
-    told = Told()
-    told.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.ALIVE)
-    assert told.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == [
+    recorder = Recorder()
+    recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.ALIVE)
+    assert recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == [
         "its holder 7 is DEAD; nothing takes it out of cur by itself"
     ]
-    assert told.timeline.steps[-1].bad
-    assert told.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == []
-    assert told.look(box=Box.NEW, claimed_at=T, pid=7, place=1, of=1) == ["back in new, place 1 of 1"]
-    assert told.look(box=Box.CUR, claimed_at=T + 3.9, pid=8, row=held_by(8, 2)) == ["claimed by 8 worker.py, attempt 2"]
-    assert told.look(box=Box.HELD, claimed_at=T + 3.9, pid=8) == ["set aside in held"]
+    assert recorder.timeline.steps[-1].bad
+    assert recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == []
+    assert recorder.look(box=Box.NEW, claimed_at=T, pid=7, place=1, of=1) == ["back in new, place 1 of 1"]
+    assert recorder.look(box=Box.CUR, claimed_at=T + 3.9, pid=8, row=held_by(8, 2)) == ["claimed by 8 worker.py, attempt 2"]
+    assert recorder.look(box=Box.HELD, claimed_at=T + 3.9, pid=8) == ["set aside in held"]
 
 
 def test_claimed_and_done_between_two_looks_is_told_in_its_order() -> None:
-    told = Told()
-    told.look(box=Box.NEW, place=1, of=1)
-    assert told.look(claimed_at=T + 1.2, pid=7, gone_at=T + 1.4) == ["claimed by 7", "gone, done after 0.2s"]
+    recorder = Recorder()
+    recorder.look(box=Box.NEW, place=1, of=1)
+    assert recorder.look(claimed_at=T + 1.2, pid=7, gone_at=T + 1.4) == ["claimed by 7", "gone, done after 0.2s"]
 
 
 def test_claimed_and_given_back_between_two_looks_is_told() -> None:
-    told = Told()
-    told.look(box=Box.NEW, place=1, of=1)
-    assert told.look(box=Box.NEW, claimed_at=T + 1.2, pid=7, place=1, of=1) == ["claimed by 7", "back in new, place 1 of 1"]
+    recorder = Recorder()
+    recorder.look(box=Box.NEW, place=1, of=1)
+    assert recorder.look(box=Box.NEW, claimed_at=T + 1.2, pid=7, place=1, of=1) == ["claimed by 7", "back in new, place 1 of 1"]
 
 
 def test_what_is_written_is_not_gone_for_being_in_no_box_of_messages() -> None:
-    told = Told()
-    assert told.look(row=written(1, Verdict.WRITING), gone_at=T) == ["being written in tmp"]
-    assert told.look(box=Box.NEW, place=4, of=4) == ["complete", "waits in new, place 4 of 4"]
+    recorder = Recorder()
+    assert recorder.look(row=written(1, Verdict.WRITING), gone_at=T) == ["being written in tmp"]
+    assert recorder.look(box=Box.NEW, place=4, of=4) == ["complete", "waits in new, place 4 of 4"]
 
 
 def test_what_was_not_seen_is_not_made_up() -> None:
-    told = Told()
-    assert told.look() == ["not seen in any box"]
-    assert told.look() == []
-    assert told.look(gone_at=T + 4) == ["gone; by whom was not seen"]
+    recorder = Recorder()
+    assert recorder.look() == ["not seen in any box"]
+    assert recorder.look() == []
+    assert recorder.look(gone_at=T + 4) == ["gone; by whom was not seen"]
 
 
 def test_the_newest_step_stays_in_sight_and_what_is_above_is_counted() -> None:
-    told = Told()
+    recorder = Recorder()
     for n in range(30):
-        told.look(box=Box.CUR, claimed_at=T + n, pid=n, row=held_by(n, n))
-    steps = told.timeline.steps
+        recorder.look(box=Box.CUR, claimed_at=T + n, pid=n, row=held_by(n, n))
+    steps = recorder.timeline.steps
 
     def drawn(scroll: int) -> list[str]:
-        lines = follow_lines(["m"], steps, told.timeline.now, 60, 12, since=T, scroll=scroll)
+        lines = follow_lines(["m"], steps, recorder.timeline.now, 60, 12, since=T, scroll=scroll)
         assert len(lines) == 12
         return [line_text(line) for line in lines]
 

@@ -181,15 +181,15 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     sight = snapshot.sight
     taken = "not known" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
     who = "?" if sight.consumers is None else f"{sight.consumers:,}"
-    people = f" consumers {who} · last claim {taken}"
+    consumers = f" consumers {who} · last claim {taken}"
     if width < 79:
-        return [crop((Span(flow),), width), crop((Span(people),), width)]
+        return [crop((Span(flow),), width), crop((Span(consumers),), width)]
     samples = max(rates.waited.samples, rates.worked.samples)
     of = f"of {samples:,}  " if samples else ""
     waited, worked = (f"{word} {_percentiles(found)}" for word, found in (("waited", rates.waited), ("worked", rates.worked)))
     return [
         crop((Span(f"{pad(flow, 56)}{waited}"),), width),
-        crop((Span(f"{pad(people, 56 - text_width(of))}{of}{worked}"),), width),
+        crop((Span(f"{pad(consumers, 56 - text_width(of))}{of}{worked}"),), width),
     ]
 
 

@@ -149,8 +149,8 @@ def cursor_table(
         return [plain(" no cursor file was found in the spool or next to it", width)][:height]
     chosen = max(0, min(chosen, len(cursors) - 1))
     loud = sum(one.verdict in LOUD for one in cursors)
-    trouble = Span(f" · {loud:,} with problems" if loud else "", Style.BAD)
-    title = [crop(join(Span(f" Cursors {len(cursors):,}", Style.TITLE), trouble), width)] if height >= _TITLED else []
+    problems = Span(f" · {loud:,} with problems" if loud else "", Style.BAD)
+    title = [crop(join(Span(f" Cursors {len(cursors):,}", Style.TITLE), problems), width)] if height >= _TITLED else []
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))

@@ -156,12 +156,12 @@ def _once(put: str) -> str:
 def _why(row: Row, facts: dict[str, str]) -> str:
     """The evidence for the verdict without repetitions: the reader's sentence without its subject, which the owner's line names,
     and what the list knows in addition."""
-    told = facts.get("holder") or facts.get("writer") or ""
+    reason = facts.get("holder") or facts.get("writer") or ""
     if row.owner is not None and row.owner.pid is not None:
-        told = told.removeprefix(f"pid {row.owner.pid} ")
-        told = told.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ")
-    known = [part for part in row.evidence.split(" · ") if part and part not in told and (part not in _BARE or not told)]
-    return shown(" · ".join([told, *known] if told else known))
+        reason = reason.removeprefix(f"pid {row.owner.pid} ")
+        reason = reason.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ")
+    known = [part for part in row.evidence.split(" · ") if part and part not in reason and (part not in _BARE or not reason)]
+    return shown(" · ".join([reason, *known] if reason else known))
 
 
 class PayloadLines:

@@ -35,11 +35,11 @@ def follow_lines(
     name = safe(ids[0]) if len(ids) == 1 else f"{len(ids):,} messages"
     title = f"Following {clip_left(name, max(8, width - 38))}"
     head = _now(ids, now, inner, max(1, (height - 4) // 3)) if since is not None else [plain("looking for it…", inner, Style.DIM)]
-    told = [line for step in steps for line in _step(step, inner, len(ids) > 1, zone)]
+    step_lines = [line for step in steps for line in _step(step, inner, len(ids) > 1, zone)]
     room = max(1, height - 2 - len(head) - 1)
-    end = max(min(room, len(told)), len(told) - max(0, scroll))
-    seen = told[max(0, end - room) : end]
-    above = len(told) - len(seen)
+    end = max(min(room, len(step_lines)), len(step_lines) - max(0, scroll))
+    seen = step_lines[max(0, end - room) : end]
+    above = len(step_lines) - len(seen)
     if above and seen and end - room > 0:
         seen[0] = plain(f"… {end - room + 1:,} lines above, k goes up", inner, Style.DIM)
     right = f"since {when(since, zone)}" if since is not None else ""

@@ -49,7 +49,7 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
         dated = any(one.since is not None for one in holders.parties)  # the kernel gives no time for most locks
         since = f"{'for':>6}  " if dated else ""
         lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
-        lines += [line for one in holders.parties for line in _party(one, inner, at if dated else None)]
+        lines += [line for one in holders.parties for line in _holder_line(one, inner, at if dated else None)]
     else:
         nobody = "nobody has it open or locked" if holders.complete else "nobody that can be seen from here has it open or locked"
         lines += [plain(part, inner) for part in wrap(nobody, inner)]
@@ -63,7 +63,7 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
     return lines
 
 
-def _party(one: Holding, inner: int, at: float | None) -> list[Line]:
+def _holder_line(one: Holding, inner: int, at: float | None) -> list[Line]:
     """``at`` None: without the column of durations."""
     pid = "?" if one.pid is None else str(one.pid)
     held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))

@@ -27,8 +27,8 @@ def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
     """A panel of at most ``height`` lines. A hint follows its field, on the next line where it does not fit."""
     width = min(width, _WIDEST)
     inner = inner_width(width)
-    beside = inner >= 2 + _NAME + _VALUE + 30
-    room = _VALUE if beside else max(1, inner - 2 - _NAME)
+    one_line = inner >= 2 + _NAME + _VALUE + 30
+    room = _VALUE if one_line else max(1, inner - 2 - _NAME)
     body: list[Line] = []
     for field in fields:
         text = clip_left(shown(field.text), room - 2)  # text is typed at the end
@@ -37,8 +37,8 @@ def form_lines(fields: Sequence[Field], width: int, height: int) -> list[Line]:
         cursor = Span("█" if field.chosen else "", Style.KEY)
         gap = " " * (room - text_width(text) - len(cursor.text))
         hint = Span(field.hint, Style.DIM)
-        body.append(crop(join(sign, name, text, cursor, gap, hint if beside else ""), inner))
-        if not beside:
+        body.append(crop(join(sign, name, text, cursor, gap, hint if one_line else ""), inner))
+        if not one_line:
             body.append(crop(join(" " * (2 + _NAME), hint), inner))
     body += [BLANK, plain("They are marked as tests; consumers take them. Enter opens a plan first.", inner)]
     return panel_frame("Inject test messages into new", "", body[: max(1, height - 2)], width)[:height]

@@ -14,7 +14,7 @@ __all__ = ["holder_info", "lock_lines", "lock_table", "ranked"]
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file itself is the lock, so nobody else gets it"
 _INDENT = 11
-_PARTIES = 6
+_MOST_HOLDERS = 6
 _TRIES = 20
 """Fewer tries than this give no percentage."""
 
@@ -121,9 +121,9 @@ def _used(snapshot: Snapshot, width: int) -> Line:
     tries = had + in_vain
     if not tries:
         return BLANK
-    trouble = any(problem.code == "lock-failures" for problem in snapshot.problems)
+    failing = any(problem.code == "lock-failures" for problem in snapshot.problems)
     share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
-    failed = Span(f"{in_vain:,} timed out", Style.WARN if trouble else Style.NORMAL)
+    failed = Span(f"{in_vain:,} timed out", Style.WARN if failing else Style.NORMAL)
     return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} tries over 5m"), width)
 
 
@@ -146,11 +146,11 @@ def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bo
 
 def _parties(label: str, parties: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:
     facts = []
-    for i, one in enumerate(parties[:_PARTIES]):
+    for i, one in enumerate(parties[:_MOST_HOLDERS]):
         user = f" of {safe(one.user)}" if one.user else ""
         since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
         gone = ", exited" if one.alive is False else ""
         facts.append(("" if i else label, f"{clip(holder_info(one), 40)}{user}{gone}{since}"))
-    if len(parties) > _PARTIES:
-        facts.append(("", f"{len(parties) - _PARTIES:,} more"))
+    if len(parties) > _MOST_HOLDERS:
+        facts.append(("", f"{len(parties) - _MOST_HOLDERS:,} more"))
     return facts

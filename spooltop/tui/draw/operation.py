@@ -88,13 +88,13 @@ def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[
     head = "The audit log" if trail.lines else "The audit log has no line about it"
     lines = [BLANK, plain(head, inner, Style.STRONG)]
     for line in trail.lines:
-        told = f"{when(line.at, zone)} {line.event}: {said(line)}"
-        lines += [plain(part, inner, Style.NORMAL if line.trusted else Style.WARN) for part in wrap(shown(told), inner, indent=2)]
+        text = f"{when(line.at, zone)} {line.event}: {said(line)}"
+        lines += [plain(part, inner, Style.NORMAL if line.trusted else Style.WARN) for part in wrap(shown(text), inner, indent=2)]
         for one in line.results:
             if one.outcome is not Outcome.DONE or one.reason:
                 words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
                 lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
-    return [*lines, *(plain(part, inner, Style.WARN) for trouble in trail.troubles for part in wrap(shown(trouble), inner))]
+    return [*lines, *(plain(part, inner, Style.WARN) for problem in trail.troubles for part in wrap(shown(problem), inner))]
 
 
 def _labelled(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:

@@ -49,8 +49,8 @@ def operations_lines(
     chosen = max(0, min(chosen, len(records) - 1))
     record = records[chosen]
     words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
-    told = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
-    below = len(told) + 1 if height >= len(told) + 6 else 0  # in full, where it fits
+    outcome_lines = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
+    below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
     head = [_head(records, width)] if height >= 8 else []
     fits = max(1, height - 1 - below - len(head))
     top = max(0, min(chosen - fits + 1, len(records) - fits))
@@ -60,7 +60,7 @@ def operations_lines(
     lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
     if below:
         lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
-        lines += told
+        lines += outcome_lines
     return lines[:height]
 
 

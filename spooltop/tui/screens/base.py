@@ -134,11 +134,11 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def show_panel(self, lines: Sequence[Line]) -> None:
         """Shows ``lines`` above the keys or the notice; lines that do not fit are left out."""
-        room = self.room
+        room = self.panel_height
         self.query_one(LinesView).show([*lines[:room], *[()] * (room - len(lines)), *self._notice_or_keys()])
 
     @property
-    def room(self) -> int:
+    def panel_height(self) -> int:
         """Lines of a panel above the keys or the notice."""
         return max(1, self.window_size[1] - len(self._notice_or_keys()))
 

@@ -63,7 +63,7 @@ class FollowScreen(ScrollingScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        self.show_panel(self._lines(self.window_size[0], self.room))
+        self.show_panel(self._lines(self.window_size[0], self.panel_height))
 
     def _lines(self, width: int, height: int, scroll: int | None = None) -> list[Line]:
         seen = self.timeline

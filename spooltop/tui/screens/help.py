@@ -34,7 +34,7 @@ def sections(context: CommandContext) -> list[HelpSection]:
 class HelpScreen(ScrollingScreen[None]):
     """``about`` is the context of the screen that help was asked from."""
 
-    ROOM = 2
+    FIXED_LINES = 2
 
     def __init__(self, session: Session, about: CommandContext) -> None:
         super().__init__(session)

@@ -72,7 +72,7 @@ class InjectScreen(TableScreen[None]):
         if not self.ready:
             return
         fields = [Field(name, edit.text, HINTS[name], name == self.chosen) for name, edit in self.fields.items()]
-        self.show_panel(form_lines(fields, self.window_size[0], self.room))
+        self.show_panel(form_lines(fields, self.window_size[0], self.panel_height))
 
     def keys_line(self, width: int) -> Line:
         return footer_line([("↑↓", "field"), *footer(self.context())], width)

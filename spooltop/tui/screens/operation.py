@@ -69,8 +69,8 @@ class OperationScreen(TextScreen[bool]):
         self.paint()
 
     def on_operation_screen_audited(self, message: Audited) -> None:
-        told = message.trail
-        self.trail = AuditTrail(troubles=(str(told),)) if isinstance(told, SpooltopError) else told
+        trail = message.trail
+        self.trail = AuditTrail(troubles=(str(trail),)) if isinstance(trail, SpooltopError) else trail
         self.paint()
 
     def context(self) -> CommandContext:

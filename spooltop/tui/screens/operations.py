@@ -72,7 +72,7 @@ class OperationsScreen(ChoosingScreen[None]):
             lines = [plain(" reading the journal…", width)]
         else:
             self.clamp()
-            lines = operations_lines(self.records, width, self.room, now=self.session.now(), chosen=self.chosen)
+            lines = operations_lines(self.records, width, self.panel_height, now=self.session.now(), chosen=self.chosen)
         self.show_panel(lines)
 
     def do_open_operation(self) -> None:

@@ -18,7 +18,7 @@ __all__ = ["PaletteScreen"]
 class PaletteScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen command, None where it was left."""
 
-    ROOM = 3
+    FIXED_LINES = 3
 
     def __init__(self, session: Session, about: CommandContext) -> None:
         super().__init__(session)
@@ -54,8 +54,8 @@ class PaletteScreen(ChoosingScreen[str | None]):
         width, height = self.window_size
         found = self.found
         self.clamp()
-        told = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
-        lines = palette_lines(self.edit.text, told, width, height, chosen=self.chosen, message=self.message)
+        entries = [(command.id, command.shown_keys, command.help, reason) for command, reason in found]
+        lines = palette_lines(self.edit.text, entries, width, height, chosen=self.chosen, message=self.message)
         self.query_one(LinesView).show(lines)
 
     def do_run(self) -> None:

@@ -228,8 +228,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
             busy = "stopping…" if self.stop.is_set() else f"{self.tried:,} of {self.plan.count:,} done; Esc stops"
         rate = None if self.rate is None else self.rate.text
         lines = plan_lines(
-            self.plan, self.window_size[0], self.room, now=self.session.now(), typed=self.edit.text, scroll=self.scroll_at,
-            busy=busy, rate=rate, early=self.early,
+            self.plan, self.window_size[0], self.panel_height, now=self.session.now(), typed=self.edit.text,
+            scroll=self.scroll_at, busy=busy, rate=rate, early=self.early,
         )  # fmt: skip
         self.show_panel(lines)
 

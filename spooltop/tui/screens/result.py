@@ -55,7 +55,7 @@ class ResultScreen(ScrollingScreen[bool]):
 
     def paint(self) -> None:
         if self.ready:
-            self.show_panel(self._lines(self.window_size[0], self.room))
+            self.show_panel(self._lines(self.window_size[0], self.panel_height))
 
     def _lines(self, width: int, height: int) -> list[Line]:
         since = since_then(self.result, self.tracked, self.ids)

@@ -20,7 +20,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
 
     finding: LineEdit | None = None
     """The text being typed to be found; None where none is."""
-    ROOM = 4
+    FIXED_LINES = 4
     """Lines of the screen that do not move when it is paged."""
 
     def step(self, lines: int) -> None:
@@ -90,7 +90,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     def do_page(self, pages: float) -> None:
         """Moves a page or half a page down, up where negative."""
         height = self.window_size[1]
-        lines = height - self.ROOM if abs(pages) == 1 else height // 2
+        lines = height - self.FIXED_LINES if abs(pages) == 1 else height // 2
         self.step(lines if pages > 0 else -lines)
 
     def do_first(self) -> None:

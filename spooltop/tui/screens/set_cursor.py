@@ -63,7 +63,7 @@ class SetCursorScreen(TableScreen[None]):
     def paint(self) -> None:
         if not self.ready:
             return
-        self.show_panel(set_cursor_lines(self.present, self.edit.text, self.value, self.window_size[0], self.room))
+        self.show_panel(set_cursor_lines(self.present, self.edit.text, self.value, self.window_size[0], self.panel_height))
 
     def do_set(self) -> None:
         value = self.value

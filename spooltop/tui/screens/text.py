@@ -23,7 +23,7 @@ class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
         if not self.ready:
             return
         whole = self.text(self.window_size[0])
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.room))
+        self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.panel_height))
         self.show_panel(whole[self.scroll_at :])
 
     @property

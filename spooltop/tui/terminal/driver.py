@@ -25,7 +25,7 @@ class TerminalDriver(LinuxDriver):
     that are never ended: keys go to one of the two, the terminal stays raw and the process hangs on leaving.
     """
 
-    heard = True
+    drained = True
     """False where the terminal did not take the last output."""
     _encoding = sys.__stderr__.encoding if sys.__stderr__ is not None else "utf-8"
     _writer: ScreenWriter | None = None
@@ -82,7 +82,7 @@ class TerminalDriver(LinuxDriver):
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            self.heard = writer.end()
+            self.drained = writer.end()
         super().close()
 
     _resuming = False

@@ -16,8 +16,8 @@ def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: 
     """The place of the match in ``listing``; None where there is none in that direction. Both lists have the same order, so a
     binary search finds it."""
     matches = list_anew(replace(listing.query, filter=search.text))
-    stands = None if request.anchor is None else listing.find(request.anchor)
-    here = request.anchor_index if stands is None else stands
+    found_at = None if request.anchor is None else listing.find(request.anchor)
+    here = request.anchor_index if found_at is None else found_at
 
     def place(at: int) -> int | None:
         return listing.find(matches.window(at, at + 1)[0].key)

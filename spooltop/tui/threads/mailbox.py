@@ -23,14 +23,14 @@ class Mailbox:
     def put(self, found: Found) -> bool:
         """Adds a message; True where the mailbox was empty, so that the screen must be woken."""
         with self._lock:
-            told = bool(self._found)
+            waiting = bool(self._found)
             if not isinstance(found, _ANSWERS):
                 answered = max((place for place, one in enumerate(self._found) if isinstance(one, _ANSWERS)), default=-1)
                 self._found = [
                     one for place, one in enumerate(self._found) if place <= answered or type(one) is not type(found)
                 ]  # fmt: skip
             self._found.append(found)
-            return not told
+            return not waiting
 
     def take(self) -> list[Found]:
         """Returns all messages in order and empties the mailbox."""

@@ -95,7 +95,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._styles_of = COLOURED if colour else UNCOLOURED
         self._window: Window[T] = Window(key)
         self._marks: Collection[Hashable] = frozenset()
-        self._told: tuple[int, Hashable] = (0, None)
+        self._reported: tuple[int, Hashable] = (0, None)
         self._painted: dict[int, Line] = {}
         self._before: tuple[int, int, Hashable, int] | None = None
         """The cursor, the top of the page, the key and the generation before an incomplete list was shown."""
@@ -178,7 +178,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             self._before = (window.cursor, window.top, window.key, window.generation)
             window.key = None
             window.set_list(length, generation, cursor=cursor, anchor=None, start=0, items=items)
-            self._told = self._put = (window.cursor, window.key)
+            self._reported = self._put = (window.cursor, window.key)
         self._settle()
 
     def _come_back(self) -> None:
@@ -189,7 +189,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         self._moved = (window.cursor, window.key) != self._put
         if not self._moved:
             window.cursor, window.top, window.key, window.generation = before
-            self._told = (window.cursor, window.key)
+            self._reported = (window.cursor, window.key)
 
     def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
         """Sets the rows from ``start`` on. Rows of another generation are ignored."""
@@ -289,8 +289,8 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for missing
         rows, and paints what differs."""
         window = self._window
-        if (window.cursor, window.key) != self._told:
-            self._told = (window.cursor, window.key)
+        if (window.cursor, window.key) != self._reported:
+            self._reported = (window.cursor, window.key)
             self.post_message(self.CursorMoved(self, window.cursor, window.key))
         if (want := window.ask()) is not None:
             self.post_message(self.RowsWanted(self, *want))

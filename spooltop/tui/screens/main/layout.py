@@ -27,7 +27,7 @@ from .view import MainView
 __all__ = ["draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
-_ROOM_FOR_BOTH = 16
+_BANNER_HEIGHT = 16
 """Window height from which on the banner has a line of its own below the views; else it replaces them."""
 
 
@@ -202,7 +202,7 @@ def _bottom(view: MainView, context: CommandContext, width: int) -> list[Line]:
     views = tab_line(state.root, keys, width)
     banner = view.session.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
-    tabs = [views, line] if banner and view.window_size[1] >= _ROOM_FOR_BOTH else [line]
+    tabs = [views, line] if banner and view.window_size[1] >= _BANNER_HEIGHT else [line]
     if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS):
         if len(notice) > 1:
             return notice
