@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .backends.redis.tickets import RedisTickets
     from .model.holders import Holders
-    from .model.observation import Poll, Sight
+    from .model.observation import Observation, Poll
     from .model.plan import OperationRecord, Plan, Result
     from .model.protocols import Listing, ListProgress, ListQuery, Reader
     from .model.row import Payload
@@ -79,7 +79,7 @@ class Control:
         read_only: str | None = None,
         clock: Callable[[], float] = time.time,
         mutes: MuteFile | None = None,
-        polls: Callable[[Sight], tuple[Poll, ...]] | None = None,
+        polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
         redactor: Redactor | None = None,
         servers: Sequence[RedisTickets] = (),
     ) -> None:
@@ -112,14 +112,15 @@ class Control:
     @_while_open
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``."""
-        sight = self._reader.see(rescan=rescan)
+        observation = self._reader.see(rescan=rescan)
         if self._polls is not None:
-            sight = replace(sight, polls=self._polls(sight))
+            observation = replace(observation, polls=self._polls(observation))
         if self._redactor:
-            sight = self._redacted(sight)
+            observation = self._redacted(observation)
         if self._servers:
-            sight = replace(sight, locks=(*sight.locks, *(lock for one in self._servers for lock in one.look())))
-        snapshot = self._observer.add(sight)
+            tickets = (lock for one in self._servers for lock in one.look())
+            observation = replace(observation, locks=(*observation.locks, *tickets))
+        snapshot = self._observer.add(observation)
         if self._mutes is None:
             return snapshot
         from .observe.mutes import apply_mutes
@@ -293,11 +294,11 @@ class Control:
         if self._opened is not None:
             self._opened.close()
 
-    def _redacted(self, sight: Sight) -> Sight:
+    def _redacted(self, observation: Observation) -> Observation:
         """Hides values before anything is derived from them, so that no history, verdict or text can show them."""
         hide = partial(self._redactor.section, marked=True)
         cursors = []
-        for one in sight.cursors:
+        for one in observation.cursors:
             sections = {name: hide(name, value) for name, value in (one.sections or {}).items()}
             journal = tuple(
                 replace(write, old=hide(write.source, write.old), new=hide(write.source, write.new)) for write in one.journal
@@ -308,8 +309,8 @@ class Control:
             )
             shown = None if one.sections is None else sections
             cursors.append(replace(one, sections=shown, journal=journal, earlier=earlier))
-        polls = tuple(replace(poll, line=self._redactor.text(poll.line)) for poll in sight.polls)
-        return replace(sight, cursors=tuple(cursors), polls=polls)
+        polls = tuple(replace(poll, line=self._redactor.text(poll.line)) for poll in observation.polls)
+        return replace(observation, cursors=tuple(cursors), polls=polls)
 
     def _in_redis(self, key: Key) -> bool:
         return isinstance(key, str) and any(server.shows(key) for server in self._servers)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .backends.directory.detect import Target
     from .backends.directory.reader import DirectoryReader
     from .backends.redis.tickets import RedisTickets
-    from .model.observation import Poll, Sight
+    from .model.observation import Observation, Poll
     from .model.redact import Redactor
     from .operate.operations import Operations
 
@@ -104,7 +104,7 @@ def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str |
     )  # fmt: skip
 
     def taking() -> str:
-        return at_work(fresh.sight(), clock(), reader.last_claim_at)
+        return at_work(fresh.observation(), clock(), reader.last_claim_at)
 
     logs = SpoolPathLogs(reader.path, LogFiles(), state_dir=STATE_DIR)
     cursors = CursorOperator(
@@ -146,7 +146,7 @@ def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
     return Operations(both, wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)
 
 
-def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Sight], tuple[Poll, ...]] | None:
+def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Observation], tuple[Poll, ...]] | None:
     """Returns a function that reads the poll logs at each look, None if none were named. Raises ``UsageError`` for an invalid
     pattern."""
     if not globs:
@@ -157,12 +157,12 @@ def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[
     logs = PollLogs([LogGlob.parse(one) for one in globs])
     pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
 
-    def read(sight: Sight) -> tuple[Poll, ...]:
-        sources = [name for one in sight.cursors for name in one.sections or {}]
+    def read(observation: Observation) -> tuple[Poll, ...]:
+        sources = [name for one in observation.cursors for name in one.sections or {}]
         found = []
         for named, file, written_at, lines in logs.look():
             source = named if named is not None else source_of(file, sources)
-            at = min(written_at, sight.taken_at)
+            at = min(written_at, observation.taken_at)
             told = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
             found += [poll for poll in told if poll is not None]
         return tuple(found)

@@ -172,17 +172,17 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
 def locks(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     if args.json:
-        lines = [render_json.dumps(line) for line in render_json.locks(snapshot.sight.locks)]
+        lines = [render_json.dumps(line) for line in render_json.locks(snapshot.observation.locks)]
     else:
-        lines = render_text.locks(snapshot) if snapshot.sight.locks else ["no locks here"]
+        lines = render_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
     for line in lines:
         context.terminal.out(line)
-    return _failures(snapshot.sight.locks, context)
+    return _failures(snapshot.observation.locks, context)
 
 
 def tickets(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
-    queues = [lock for lock in snapshot.sight.locks if lock.kind in ("ticket", "redis")]
+    queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
     if args.json:
         lines = [render_json.dumps(line) for line in render_json.locks(queues)]
     else:

@@ -38,24 +38,24 @@ def dumps(thing: Mapping[str, Any]) -> str:
 
 def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     """The complete object of ``status --json``."""
-    sight = snapshot.sight
+    observation = snapshot.observation
     now = snapshot.taken_at
     rates = snapshot.rates
-    counts = sight.counts
-    ids = {row.key: row.id for row in (*sight.claims, *sight.tmp, *sight.irregular)}
+    counts = observation.counts
+    ids = {row.key: row.id for row in (*observation.claims, *observation.tmp, *observation.irregular)}
     return {
         "schema": SCHEMA,
         "spool": escape(os.path.abspath(target)),
-        "layout": sight.layout,
+        "layout": observation.layout,
         "taken_at": now,
-        "complete": sight.complete,
-        "boxes": {str(box): _box(sight.boxes.get(box), now) for box in Box},
+        "complete": observation.complete,
+        "boxes": {str(box): _box(observation.boxes.get(box), now) for box in Box},
         # Of a mail folder nothing is judged, and what was not counted is not 0.
         "claims": dict.fromkeys(("alive", "dead", "unknown"))
-        if sight.layout == "mail"
+        if observation.layout == "mail"
         else {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
         "tmp": {"writing": counts.writing, "abandoned": counts.abandoned, "unknown": counts.tmp_unknown},
-        "judged_all": sight.judged_all,
+        "judged_all": observation.judged_all,
         "rates": {
             "in": rates.in_per_s,
             "done": rates.done_per_s,
@@ -69,22 +69,22 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
             "worked": _percentiles(rates.worked),
         },
         "disk": {
-            "fs_type": sight.disk.fs_type,
-            "bytes_free": sight.disk.bytes_free,
-            "bytes_total": sight.disk.bytes_total,
-            "inodes_free": sight.disk.inodes_free,
-            "inodes_total": sight.disk.inodes_total,
-            "readonly": sight.disk.readonly,
+            "fs_type": observation.disk.fs_type,
+            "bytes_free": observation.disk.bytes_free,
+            "bytes_total": observation.disk.bytes_total,
+            "inodes_free": observation.disk.inodes_free,
+            "inodes_total": observation.disk.inodes_total,
+            "readonly": observation.disk.readonly,
         },
         "cursors": dict(zip(_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
-        "locks": [_lock(lock) for lock in sight.locks],
+        "locks": [_lock(lock) for lock in observation.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
-        "consumers": sight.consumers,
-        "duplicates_suppressed": {escape(source): many for source, many in sight.suppressed.items()},
-        "last_claim_at": sight.last_claim_at,
-        "who": {"user": sight.who.user, "uid": sight.who.uid, "words": sight.who.words},
-        "refusals": {str(action): reason for action, reason in sight.capabilities.refusals.items()},
-        "watch": {"mode": sight.watch.mode, "reason": sight.watch.reason, "watched_for": snapshot.watched_for},
+        "consumers": observation.consumers,
+        "duplicates_suppressed": {escape(source): many for source, many in observation.suppressed.items()},
+        "last_claim_at": observation.last_claim_at,
+        "who": {"user": observation.who.user, "uid": observation.who.uid, "words": observation.who.words},
+        "refusals": {str(action): reason for action, reason in observation.capabilities.refusals.items()},
+        "watch": {"mode": observation.watch.mode, "reason": observation.watch.reason, "watched_for": snapshot.watched_for},
         "not_judged": list(snapshot.not_judged_codes),
         "not_visible": list(snapshot.not_visible),
         "muted": {escape(source): end for source, end in snapshot.muted.items()},

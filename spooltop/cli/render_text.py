@@ -29,28 +29,29 @@ _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
 
 def status(snapshot: Snapshot, target: str) -> list[str]:
     """Lines of the report: path and time, problems worst first, boxes, flow, cursors, held locks."""
-    sight = snapshot.sight
+    observation = snapshot.observation
     now = snapshot.taken_at
-    disk = sight.disk
+    disk = observation.disk
     room = (
         f"{disk.fs_type} {size(disk.bytes_free)} free {percent(disk.bytes_free, disk.bytes_total)}, "
         f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
     )
-    you = f"you are {escape(sight.who.user)}{', ' + printable(sight.who.words) if sight.who.words else ''}"
-    why_not = sight.capabilities.why_not(_CHANGES_ALONE.get(sight.layout, Action.REQUEUE))
+    you = f"you are {escape(observation.who.user)}{', ' + printable(observation.who.words) if observation.who.words else ''}"
+    why_not = observation.capabilities.why_not(_CHANGES_ALONE.get(observation.layout, Action.REQUEUE))
     lines = [
         f"spooltop {escape(target)}",
-        f"as of {clock_time(now)} · {_watched(snapshot)}{'' if sight.complete else ' · NOT COMPLETE'}",
+        f"as of {clock_time(now)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
         f"{room} · {you}",
-        *([f"read-only: {printable(why_not)}"] if why_not and not sight.capabilities.change else []),
+        *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change else []),
         "",
         *_problems(snapshot),
     ]
-    if sight.layout in ("spool", "mail"):
-        lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [printable(suppressed_words(sight.suppressed))])]
+    if observation.layout in ("spool", "mail"):
+        suppressed = printable(suppressed_words(observation.suppressed))
+        lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [suppressed])]
     if snapshot.cursors:
         lines += ["", *cursors(snapshot)]
-    if busy := [lock for lock in sight.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
+    if busy := [lock for lock in observation.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
         lines += ["", *_locks(busy, snapshot)]
     return lines
 
@@ -127,7 +128,7 @@ def cursors(snapshot: Snapshot) -> list[str]:
             f"{_loud(one.verdict)}{_because(one)}"
             f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
-    left_out = [file for file in snapshot.sight.cursors if file.left_out]
+    left_out = [file for file in snapshot.observation.cursors if file.left_out]
     lines += [f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched" for file in left_out]
     return lines
 
@@ -140,10 +141,10 @@ def _because(one: Cursor) -> str:
 
 def locks(snapshot: Snapshot) -> list[str]:
     """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
-    had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
+    had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
     tries = had + in_vain
     used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} tries over 5m"
-    return [*_locks(snapshot.sight.locks, snapshot), *([used] if tries else [])]
+    return [*_locks(snapshot.observation.locks, snapshot), *([used] if tries else [])]
 
 
 def holders(found: Holders) -> list[str]:
@@ -211,8 +212,8 @@ def _problems(snapshot: Snapshot) -> list[str]:
 
 
 def _boxes(snapshot: Snapshot) -> list[str]:
-    sight = snapshot.sight
-    counts = sight.counts
+    observation = snapshot.observation
+    counts = observation.counts
     words = {
         Box.TMP: f"{counts.writing} writing {counts.abandoned} abandoned {counts.tmp_unknown} unknown",
         Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {duration(snapshot.rates.slope_window)}"
@@ -222,12 +223,12 @@ def _boxes(snapshot: Snapshot) -> list[str]:
     }
     lines = ["box          depth  oldest    bytes"]
     for box in Box:
-        state = sight.boxes.get(box)
+        state = observation.boxes.get(box)
         if state is None:
             continue
         oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
         estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
-        said = printable(state.error) if state.error else words.get(box, "") if sight.layout == "spool" else ""
+        said = printable(state.error) if state.error else words.get(box, "") if observation.layout == "spool" else ""
         if not said and (expired := expired_words(state)):
             said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
         depth = count(state.count, complete=state.complete)

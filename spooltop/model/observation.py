@@ -26,9 +26,9 @@ __all__ = [
     "Flow",
     "Lock",
     "LockHolder",
+    "Observation",
     "Poll",
     "Return",
-    "Sight",
     "SourceAges",
     "Tried",
     "VerdictCounts",
@@ -356,7 +356,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Observation:
     """All facts of one look.
 
     ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each. ``counts`` covers all judged

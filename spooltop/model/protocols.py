@@ -9,7 +9,7 @@ from typing import Protocol
 from .audit import AuditLog
 from .capabilities import Capabilities
 from .holders import Holders
-from .observation import Sight
+from .observation import Observation
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .progress import Progress
 from .row import Payload, Row
@@ -84,9 +84,9 @@ class ListProgress(Protocol):
 class Reader(Protocol):
     """Looks at one spool. Only ``changes`` and ``wake`` are thread-safe: one thread looks."""
 
-    def see(self, *, rescan: bool = False) -> Sight:
+    def see(self, *, rescan: bool = False) -> Observation:
         """Looks once. Scans what may have changed (everything with ``rescan``). Never raises for the state of the spool: the
-        Sight says what is not visible."""
+        observation says what is not visible."""
         ...
 
     def listing(

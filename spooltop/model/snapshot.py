@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .observation import CursorSection, Lock, LockHolder, Poll, Sight
+from .observation import CursorSection, Lock, LockHolder, Observation, Poll
 from .problem import Problem
 from .vocabulary import Box, Json
 
@@ -104,12 +104,12 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The one value that a front end shows. ``sight`` holds the facts of the look; the rest are the conclusions of ``observe``.
+    """The one value that a front end shows. ``observation`` holds the facts of the look, the rest what ``observe`` concluded.
 
     ``history`` is the depth of each box, oldest first, one cell of ``cell`` seconds each, None if not watched yet.
     """
 
-    sight: Sight
+    observation: Observation
     rates: Rates
     cursors: tuple[Cursor, ...]
     problems: tuple[Problem, ...]
@@ -127,7 +127,7 @@ class Snapshot:
 
     @property
     def taken_at(self) -> float:
-        return self.sight.taken_at
+        return self.observation.taken_at
 
     def lock_verdict(self, lock: Lock) -> str:
         """Returns ``BLOCKED`` or ``STALE`` if there is such a problem. A lock with waiters that was taken just now is held."""
@@ -138,4 +138,4 @@ class Snapshot:
     @property
     def watched_for(self) -> float:
         """Seconds since watching began."""
-        return max(0.0, self.sight.taken_at - self.sight.watch.since) if self.sight.watch.since else 0.0
+        return max(0.0, self.observation.taken_at - self.observation.watch.since) if self.observation.watch.since else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from spooltop.model.observation import Return, Sight, Tried
+from spooltop.model.observation import Observation, Return, Tried
 from spooltop.model.vocabulary import DIED
 
 __all__ = ["Failing", "FailingWatch"]
@@ -42,11 +42,11 @@ class FailingWatch:
         self._recovered.clear()
         self._since = None
 
-    def add(self, sight: Sight) -> Failing | None:
-        now = sight.taken_at
+    def add(self, observation: Observation) -> Failing | None:
+        now = observation.taken_at
         self._since = now if self._since is None else self._since
-        self._returns.extend(one for one in sight.flow.returns if one.failed)
-        self._recovered.update(dict.fromkeys(sight.flow.recovered, now))
+        self._returns.extend(one for one in observation.flow.returns if one.failed)
+        self._recovered.update(dict.fromkeys(observation.flow.recovered, now))
         while self._returns and self._returns[0].at < now - WINDOW:
             self._returns.popleft()
         for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
@@ -55,7 +55,7 @@ class FailingWatch:
         together = len(self._returns) >= self._releases and not any(id in self._recovered for id in often)
         found = {
             one.id: one
-            for one in sight.tried
+            for one in observation.tried
             if (one.attempts >= self._attempts and one.failed) or (together and one.id in often)
         }
         if not found:
@@ -71,4 +71,4 @@ class FailingWatch:
         if last is None:
             ends = Counter(one.ended for one in messages if one.ended not in (None, DIED))
             last = ends.most_common(1)[0][0] if ends else None
-        return Failing(messages, retries, window, last, not sight.tried_all)
+        return Failing(messages, retries, window, last, not observation.tried_all)

@@ -28,7 +28,7 @@ def host_problems(seen: RuleInput) -> Iterator[Problem]:
 def _blind(seen: RuleInput) -> Iterator[Problem]:
     if not seen.has_boxes:
         return
-    for box, state in seen.sight.boxes.items():
+    for box, state in seen.observation.boxes.items():
         if not state.error:
             continue
         severity = Severity.CRITICAL if box in (Box.NEW, Box.CUR) else Severity.WARNING
@@ -40,7 +40,7 @@ def _blind(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _disk(seen: RuleInput) -> Iterator[Problem]:
-    disk, limits = seen.sight.disk, seen.thresholds
+    disk, limits = seen.observation.disk, seen.thresholds
     if disk.readonly:
         yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
         return
@@ -51,7 +51,7 @@ def _disk(seen: RuleInput) -> Iterator[Problem]:
     if disk.bytes_free is not None and disk.bytes_total:
         root = disk.root_bytes_free
         for_root = f" (root still has {size(root)})" if root is not None and root > disk.bytes_free + _FULL else ""
-        user = escape(seen.sight.who.user)
+        user = escape(seen.observation.who.user)
         if disk.bytes_free < _FULL:
             text = f"disk full for {user}: {size(disk.bytes_free)} free{for_root}; puts and claims fail"
             yield Problem("disk-full", Severity.CRITICAL, text)
@@ -66,7 +66,7 @@ def _disk(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _clock(seen: RuleInput) -> Iterator[Problem]:
-    jump = seen.sight.clock_jumped
+    jump = seen.observation.clock_jumped
     if jump is not None:
         way = "forward" if jump > 0 else "back"
         yield Problem(
@@ -75,10 +75,10 @@ def _clock(seen: RuleInput) -> Iterator[Problem]:
     if seen.mail:
         return
     limit = seen.now + seen.thresholds.clock_ahead
-    times = [row.in_box_since for row in (*seen.sight.claims, *seen.sight.tmp)]
+    times = [row.in_box_since for row in (*seen.observation.claims, *seen.observation.tmp)]
     ahead = [at for at in times if at is not None and at > limit]
-    number, more = len(ahead), not seen.sight.judged_all
-    ages = seen.sight.ages
+    number, more = len(ahead), not seen.observation.judged_all
+    ages = seen.observation.ages
     if ages is not None and ages.latest_at is not None and ages.latest_at > limit:
         ahead.append(ages.latest_at)
         number, more = number + ages.ahead, more or ages.looked_at < ages.of

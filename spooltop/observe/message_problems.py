@@ -29,13 +29,13 @@ def message_problems(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _new(seen: RuleInput) -> Iterator[Problem]:
-    box = seen.sight.boxes.get(Box.NEW)
+    box = seen.observation.boxes.get(Box.NEW)
     if box is None or not box.count:
         return
     waiting = count(box.count, complete=box.complete)
     limits = seen.thresholds
-    consumers = seen.sight.consumers
-    busy = seen.sight.counts.alive
+    consumers = seen.observation.consumers
+    busy = seen.observation.counts.alive
     untouched = seen.untouched
     if untouched is not None and min(untouched, seen.watched) >= limits.no_consumer:
         text = f"no claim for {age(untouched)} while {waiting} {'waits' if box.count == 1 else 'wait'}"
@@ -43,13 +43,13 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
             text += f"; {_many(busy, 'claim is', 'claims are')} at work"
         elif consumers:
             text += f"; {_many(consumers, 'consumer lives', 'consumers live')}, idle"
-        elif seen.sight.counts.unknown:
-            text += f"; {_many(seen.sight.counts.unknown, 'claim', 'claims')} of unknown holders"
+        elif seen.observation.counts.unknown:
+            text += f"; {_many(seen.observation.counts.unknown, 'claim', 'claims')} of unknown holders"
         elif consumers == 0:
             text += "; no consumer lives"
         yield Problem(
             "no-consumer",
-            Severity.WARNING if busy or consumers or seen.sight.counts.unknown else Severity.CRITICAL,
+            Severity.WARNING if busy or consumers or seen.observation.counts.unknown else Severity.CRITICAL,
             text,
             view="new",
         )
@@ -73,8 +73,8 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _claims(seen: RuleInput) -> Iterator[Problem]:
-    sight, limits = seen.sight, seen.thresholds
-    of = {verdict: [row for row in sight.claims if row.verdict is verdict] for verdict in Verdict}
+    observation, limits = seen.observation, seen.thresholds
+    of = {verdict: [row for row in observation.claims if row.verdict is verdict] for verdict in Verdict}
     # Of the attempts before, the name tells how the last one ended: one that failed was no death.
     poison = [
         row for row in of[Verdict.DEAD] if (row.attempt or 0) >= limits.poison_deaths and row.ended in (None, DIED)
@@ -90,13 +90,13 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
         yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)
     if seen.failing is not None:
         yield _failing(seen.failing)
-    dead = max(sight.counts.dead, len(of[Verdict.DEAD]))
+    dead = max(observation.counts.dead, len(of[Verdict.DEAD]))
     if dead:
         one = dead == 1
-        text = f"{_most(dead, sight.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
+        text = f"{_most(dead, observation.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
         text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
         selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
-        yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not sight.judged_all)
+        yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not observation.judged_all)
     selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
     long = _chosen(of[Verdict.ALIVE], selection, seen.now)
     if long:
@@ -104,7 +104,7 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
     selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=limits.claim_unknown or None)
     unknown = _chosen(of[Verdict.UNKNOWN], selection, seen.now)
     if unknown:
-        text = f"{_most(len(unknown), sight.judged_all)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
+        text = f"{_most(len(unknown), observation.judged_all)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
         text += _longest(unknown, seen.now, one=len(unknown) == 1)
         if len(unknown) == 1 and unknown[0].evidence:
             text += f": {escape(unknown[0].evidence)}"
@@ -141,27 +141,27 @@ def _long_words(rows: Sequence[Row], now: float) -> str:
 
 
 def _tmp(seen: RuleInput) -> Iterator[Problem]:
-    abandoned = [row for row in seen.sight.tmp if row.verdict is Verdict.ABANDONED]
-    many = max(seen.sight.counts.abandoned, len(abandoned))
+    abandoned = [row for row in seen.observation.tmp if row.verdict is Verdict.ABANDONED]
+    many = max(seen.observation.counts.abandoned, len(abandoned))
     if many:
-        text = f"{_most(many, seen.sight.judged_all)} abandoned in tmp" + _oldest(abandoned, seen.now)
+        text = f"{_most(many, seen.observation.judged_all)} abandoned in tmp" + _oldest(abandoned, seen.now)
         yield Problem("tmp-abandoned", Severity.WARNING, text, many, Selection(box=Box.TMP, verdict=Verdict.ABANDONED))
     limit = seen.thresholds.tmp_old
     selection = Selection(box=Box.TMP, verdict=Verdict.UNKNOWN, older_than=limit)
-    old = _chosen(seen.sight.tmp, selection, seen.now)
+    old = _chosen(seen.observation.tmp, selection, seen.now)
     if old:
         text = f"{len(old)} in tmp for over {age(limit)}, writer unknown" + _oldest(old, seen.now)
         yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
 
 
 def _odd(seen: RuleInput) -> Iterator[Problem]:
-    conflicts = len(seen.sight.conflicts)
+    conflicts = len(seen.observation.conflicts)
     if conflicts:
         text = "1 id stands for two messages" if conflicts == 1 else f"{conflicts} ids stand for two messages each"
         # without a selection: a purge of "the conflict" would take both, and which is right only a person can say
         yield Problem("conflict", Severity.WARNING, f"{text}; both are kept", conflicts, view="claims")
     for box in Box:
-        rows = [row for row in seen.sight.irregular if row.box is box]
+        rows = [row for row in seen.observation.irregular if row.box is box]
         if rows:
             what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "no plain messages"
             text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} things in {box} are no plain messages"

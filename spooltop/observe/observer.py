@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import Box, Json
 
 from ..model.snapshot import Snapshot
@@ -25,7 +25,7 @@ _JUMP = 2.0
 
 
 class Observer:
-    """Takes each ``Sight`` in the order of time and gives the ``Snapshot`` that it makes with those before. Not thread-safe."""
+    """Makes a ``Snapshot`` of each ``Observation`` and those before it. Takes them in the order of time. Not thread-safe."""
 
     def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
@@ -39,29 +39,29 @@ class Observer:
         self._last_at: float | None = None
         self._jumped = 0.0
 
-    def add(self, sight: Sight) -> Snapshot:
+    def add(self, observation: Observation) -> Snapshot:
         """Takes one look. Raises nothing for the contents of a spool."""
-        now = sight.taken_at
-        self._follow_clock(sight)
+        now = observation.taken_at
+        self._follow_clock(observation)
         if self._watched_since is None:
             self._watched_since = now
         self._last_at = now
-        new = sight.boxes.get(Box.NEW)
+        new = observation.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
-        self._flow.add(sight.flow)
-        self._trend.shift(sight.flow.since, sight.flow.shifted)
+        self._flow.add(observation.flow)
+        self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
-        self._waiting.add(sight)
+        self._waiting.add(observation)
         history = {}
-        for box, state in sight.boxes.items():
+        for box, state in observation.boxes.items():
             depths = self._depths.setdefault(box, DepthHistory())
             depths.add(now, None if state.error else state.count)
             history[box] = depths.cells(now)
         trend = self._trend.trend()
         rates = self._flow.rates(now, new_per_s=trend.per_s, slope_window=trend.window)
-        cursors = self._cursors.add(sight.cursors, now, sight.polls, sight.flow.arrived_by_source)
+        cursors = self._cursors.add(observation.cursors, now, observation.polls, observation.flow.arrived_by_source)
         seen = RuleInput(
-            sight=sight,
+            observation=observation,
             rates=rates,
             trend=trend,
             cursors=cursors,
@@ -69,15 +69,15 @@ class Observer:
             thresholds=self.thresholds,
             watched=now - self._watched_since,
             untouched=self._waiting.untouched(now),
-            failing=self._failing.add(sight),
+            failing=self._failing.add(observation),
         )
         return Snapshot(
-            sight=sight,
+            observation=observation,
             rates=rates,
             cursors=cursors,
             problems=problems(seen),
             lock_problems={
-                lock.path: code for lock in sight.locks if (code := lock_problem(lock, now, self.thresholds)) is not None
+                lock.path: code for lock in observation.locks if (code := lock_problem(lock, now, self.thresholds)) is not None
             },
             history=history,
             cell=CELL,
@@ -91,10 +91,10 @@ class Observer:
         called from another thread."""
         return self._cursors.highest(source, file)
 
-    def _follow_clock(self, sight: Sight) -> None:
+    def _follow_clock(self, observation: Observation) -> None:
         """Restarts watching after a clock jump: times before it cannot be subtracted from times after it."""
-        jumped = sight.clock_jumped or 0.0
-        back = self._last_at is not None and sight.taken_at < self._last_at
+        jumped = observation.clock_jumped or 0.0
+        back = self._last_at is not None and observation.taken_at < self._last_at
         if back or abs(jumped - self._jumped) > _JUMP:
             self._flow.clear()
             self._trend.clear()

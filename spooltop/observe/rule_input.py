@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.snapshot import Cursor, Rates
 from spooltop.model.vocabulary import Box
 
@@ -20,7 +20,7 @@ __all__ = ["RuleInput"]
 class RuleInput:
     """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody claimed from it."""
 
-    sight: Sight
+    observation: Observation
     rates: Rates
     trend: Trend
     cursors: tuple[Cursor, ...]
@@ -34,24 +34,24 @@ class RuleInput:
     def unattended(self) -> float | None:
         """Seconds for which messages have been waiting without any consumer, as far as one look shows: nobody holds a presence
         lock, and no claim belongs to a process that may be running. None if there may be one."""
-        sight = self.sight
-        box = sight.boxes.get(Box.NEW)
-        if sight.consumers != 0 or box is None or not box.count or box.oldest_at is None or sight.counts.alive:
+        observation = self.observation
+        box = observation.boxes.get(Box.NEW)
+        if observation.consumers != 0 or box is None or not box.count or box.oldest_at is None or observation.counts.alive:
             return None
-        if sight.counts.unknown or not sight.judged_all:
+        if observation.counts.unknown or not observation.judged_all:
             return None
-        return self.now - max(box.oldest_at, min(sight.last_claim_at or 0.0, self.now))
+        return self.now - max(box.oldest_at, min(observation.last_claim_at or 0.0, self.now))
 
     @property
     def now(self) -> float:
-        return self.sight.taken_at
+        return self.observation.taken_at
 
     @property
     def mail(self) -> bool:
         """True for a mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
-        return self.sight.layout == "mail"
+        return self.observation.layout == "mail"
 
     @property
     def has_boxes(self) -> bool:
         """False for cursors, tickets or lock files alone, which have no boxes."""
-        return self.sight.layout not in ("cursors", "tickets", "locks")
+        return self.observation.layout not in ("cursors", "tickets", "locks")

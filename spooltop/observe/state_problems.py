@@ -68,12 +68,13 @@ def _reverted(seen: RuleInput, cursor: Cursor) -> str:
 
 
 def _given_up(seen: RuleInput) -> Iterator[Problem]:
-    sight, limits = seen.sight, seen.thresholds
-    tries = sight.locks_had + sight.locks_given_up
-    if tries >= limits.lock_tries and sight.locks_given_up * 100 > limits.lock_failures * tries:
-        part = percent(sight.locks_given_up, tries)
-        text = f"{count(sight.locks_given_up)} of {count(tries)} tries for the engine's own locks timed out ({part} over 5m)"
-        yield Problem("lock-failures", Severity.WARNING, text, sight.locks_given_up, view="locks")
+    observation, limits = seen.observation, seen.thresholds
+    given_up = observation.locks_given_up
+    tries = observation.locks_had + given_up
+    if tries >= limits.lock_tries and given_up * 100 > limits.lock_failures * tries:
+        part = percent(given_up, tries)
+        text = f"{count(given_up)} of {count(tries)} tries for the engine's own locks timed out ({part} over 5m)"
+        yield Problem("lock-failures", Severity.WARNING, text, given_up, view="locks")
 
 
 def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
@@ -95,7 +96,7 @@ def _taken(lock: Lock) -> float | None:
 
 def _locks(seen: RuleInput) -> Iterator[Problem]:
     stale: list[Lock] = []
-    for lock in seen.sight.locks:
+    for lock in seen.observation.locks:
         taken, code = _taken(lock), lock_problem(lock, seen.now, seen.thresholds)
         if code == "ticket-orphan":
             text = f"{_base(lock.path)}: {escape(lock.evidence)}"

@@ -38,9 +38,9 @@ def not_judged_codes(seen: RuleInput) -> Iterator[str]:
 
 
 def _codes(seen: RuleInput) -> Iterator[str]:
-    sight, limits = seen.sight, seen.thresholds
+    observation, limits = seen.observation, seen.thresholds
     if seen.has_boxes and not seen.mail:
-        boxes = sight.boxes
+        boxes = observation.boxes
         new = boxes.get(Box.NEW)
         if new is None or new.count is None:
             yield from ("no-consumer", "failing", "new-growing", "new-old")
@@ -61,30 +61,32 @@ def _codes(seen: RuleInput) -> Iterator[str]:
             yield from ("cursor-stalled", "cursor-stopped")
     if seen.cursors and seen.watched <= 0:
         yield "cursor-missing"
-    if seen.watched < limits.lock_blocked and any(lock.waiters for lock in sight.locks):
+    if seen.watched < limits.lock_blocked and any(lock.waiters for lock in observation.locks):
         yield "lock-blocked"
 
 
 def not_visible(seen: RuleInput) -> Iterator[str]:
-    sight = seen.sight
-    for box, state in sight.boxes.items() if seen.has_boxes else ():
+    observation = seen.observation
+    for box, state in observation.boxes.items() if seen.has_boxes else ():
         if state.count is None:
             yield f"{box} ({escape(state.error)})" if state.error else str(box)
         elif not state.complete:
             yield f"all of {box}"
     for path, sources in seen.cursor_watch.left_out.items():
         yield f"{sources:,} more sources in {escape(path.rpartition('/')[2])}"
-    if sight.watch.mode == "scan" and seen.has_boxes:
-        why = f": {escape(sight.watch.reason)}" if sight.watch.reason else ""
-        yield f"what comes and goes between two looks ({sight.watch.period or 0:g}s apart{why})"
-    if not sight.judged_all:
+    if observation.watch.mode == "scan" and seen.has_boxes:
+        why = f": {escape(observation.watch.reason)}" if observation.watch.reason else ""
+        yield f"what comes and goes between two looks ({observation.watch.period or 0:g}s apart{why})"
+    if not observation.judged_all:
         yield "holders of all claims"
-    if sight.disk.bytes_free is None:
+    if observation.disk.bytes_free is None:
         yield "free space"
-    servers = [lock for lock in sight.locks if lock.kind == "redis" and lock.verdict == "unknown"]
+    servers = [lock for lock in observation.locks if lock.kind == "redis" and lock.verdict == "unknown"]
     for lock in servers:
         yield f"tickets in {escape(lock.path)}: {escape(lock.evidence)}"
-    hidden = sum(1 for lock in sight.locks if lock.verdict == "unknown" or any(holder.pid is None for holder in lock.holders))
+    hidden = sum(
+        1 for lock in observation.locks if lock.verdict == "unknown" or any(holder.pid is None for holder in lock.holders)
+    )
     hidden -= len(servers)
     if hidden:
         yield f"holders of {hidden} lock{'' if hidden == 1 else 's'}"

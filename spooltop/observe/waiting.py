@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import Box
 
 __all__ = ["WaitingWatch"]
@@ -23,15 +23,15 @@ class WaitingWatch:
     def clear(self) -> None:
         self._waiting_since = self._taken_at = self._depth = None
 
-    def add(self, sight: Sight) -> None:
-        now = sight.taken_at
-        box = sight.boxes.get(Box.NEW)
+    def add(self, observation: Observation) -> None:
+        now = observation.taken_at
+        box = observation.boxes.get(Box.NEW)
         depth = None if box is None or box.error else box.count
-        flow = sight.flow
-        times = [row.in_box_since for row in sight.claims if row.in_box_since is not None]
+        flow = observation.flow
+        times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
         times += [passage.claimed_at for passage in flow.completions if passage.claimed_at is not None]
-        if sight.last_claim_at is not None:
-            times.append(sight.last_claim_at)
+        if observation.last_claim_at is not None:
+            times.append(observation.last_claim_at)
         # Where no event can be missing they tell each claim: what else leaves the box is moved by an operator.
         shorter = depth is not None and self._depth is not None and depth < self._depth
         if (flow.measured and (flow.claimed or flow.done)) or (shorter and not (flow.measured and flow.exact)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Verdict
@@ -14,14 +14,14 @@ RECENT = 60.0
 _NAMED_AT_MOST = 3
 
 
-def at_work(sight: Sight, now: float, last_claim_at: float | None = None) -> str:
+def at_work(observation: Observation, now: float, last_claim_at: float | None = None) -> str:
     """Builds the note: ``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (from an observer
     that has watched for longer) are epoch seconds. Consumers that are visible only by their claims count while they hold one."""
-    claimed = max((at for at in (sight.last_claim_at, last_claim_at) if at is not None), default=None)
+    claimed = max((at for at in (observation.last_claim_at, last_claim_at) if at is not None), default=None)
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
-    living = [row.owner for row in sight.claims if row.verdict is Verdict.ALIVE]
+    living = [row.owner for row in observation.claims if row.verdict is Verdict.ALIVE]
     processes = list(dict.fromkeys((one.host, one.pid) for one in living if one is not None and one.pid is not None))
-    count = max(sight.consumers or 0, len(processes))
+    count = max(observation.consumers or 0, len(processes))
     if count:
         pids = ", ".join(str(pid) for _, pid in processes)
         named = f" ({escape(pids)})" if processes and len(processes) == count <= _NAMED_AT_MOST else ""

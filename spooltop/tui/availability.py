@@ -155,7 +155,7 @@ def empty(context: CommandContext) -> str | None:
         return reason
     if context.target_box is not Box.TRASH:
         return "empty: only the trash is emptied; 7 goes on to it"
-    trash = context.snapshot.sight.boxes.get(Box.TRASH) if context.snapshot is not None else None
+    trash = context.snapshot.observation.boxes.get(Box.TRASH) if context.snapshot is not None else None
     return "empty: nothing is in the trash" if trash is not None and trash.count == 0 else None
 
 
@@ -293,7 +293,7 @@ def _things(context: CommandContext) -> str:
 
 def _allowed(context: CommandContext, action: Action) -> str | None:
     reason = context.capabilities.why_not(action)
-    if reason and context.snapshot is not None and context.snapshot.sight.layout == "mail":
+    if reason and context.snapshot is not None and context.snapshot.observation.layout == "mail":
         reason = "this is a mail folder, nothing in it is stuck; 1 Overview says how to open it as a job spool"
     return f"{action}: {reason}" if reason else None
 

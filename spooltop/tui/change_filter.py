@@ -27,16 +27,16 @@ def clock_period(width: int) -> float:
 def signature(snapshot: Snapshot) -> Hashable:
     """Equal for two snapshots that differ only by the passing of time (ages, windows of rates, free disk space). A rate that
     becomes known is a change: after a stop (Ctrl-Z) the first look does not know all of them, the second does."""
-    sight = snapshot.sight
+    observation = snapshot.observation
     return (
-        sight.generation,
-        sight.complete,
-        tuple((box, state.count, state.complete, state.oldest_at, state.error) for box, state in sight.boxes.items()),
-        tuple((row.key, row.verdict) for row in sight.claims),
-        tuple((row.key, row.verdict, row.size) for row in sight.tmp),
-        sight.counts,
-        sight.consumers,
-        tuple(sorted(sight.suppressed.items())),
+        observation.generation,
+        observation.complete,
+        tuple((box, state.count, state.complete, state.oldest_at, state.error) for box, state in observation.boxes.items()),
+        tuple((row.key, row.verdict) for row in observation.claims),
+        tuple((row.key, row.verdict, row.size) for row in observation.tmp),
+        observation.counts,
+        observation.consumers,
+        tuple(sorted(observation.suppressed.items())),
         tuple((problem.code, problem.severity, problem.count, problem.subject) for problem in snapshot.problems),
         tuple(
             (
@@ -45,11 +45,11 @@ def signature(snapshot: Snapshot) -> Hashable:
             )
             for cursor in snapshot.cursors
         ),
-        tuple((lock.path, lock.verdict, lock.holders, lock.waiters) for lock in sight.locks),
-        tuple(sorted(sight.capabilities.refusals.items())),
-        sight.disk.readonly,
-        sight.watch.mode,
-        sight.watch.reason,
+        tuple((lock.path, lock.verdict, lock.holders, lock.waiters) for lock in observation.locks),
+        tuple(sorted(observation.capabilities.refusals.items())),
+        observation.disk.readonly,
+        observation.watch.mode,
+        observation.watch.reason,
         snapshot.not_visible,
         (snapshot.rates.in_per_s is None, snapshot.rates.done_per_s is None),
         tuple(sorted(snapshot.muted.items())),

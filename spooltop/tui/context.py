@@ -116,7 +116,7 @@ class CommandContext:
     def capabilities(self) -> Capabilities:
         if self.snapshot is None:
             return Capabilities.nothing("nothing has been seen yet")
-        return self.snapshot.sight.capabilities
+        return self.snapshot.observation.capabilities
 
     @property
     def target_box(self) -> Box | None:
@@ -145,7 +145,7 @@ class CommandContext:
 
     @property
     def trash(self) -> BoxState | None:
-        return self.snapshot.sight.boxes.get(Box.TRASH) if self.snapshot is not None else None
+        return self.snapshot.observation.boxes.get(Box.TRASH) if self.snapshot is not None else None
 
     @property
     def expired(self) -> int:

@@ -49,14 +49,14 @@ def applied(control: Control, action: Action, selection: Selection, **options: s
 
 def lock_of(path: Path, name: str) -> Lock:
     with control_of(path) as control:
-        return next(lock for lock in control.look().sight.locks if os.path.basename(lock.path) == name)
+        return next(lock for lock in control.look().observation.locks if os.path.basename(lock.path) == name)
 
 
 def test_an_empty_spool_is_seen_whole_and_nothing_of_it_is_estimated(path: Path) -> None:
     with control_of(path) as control:
-        sight = control.look().sight
-        new = sight.boxes[Box.NEW]
-        assert (sight.complete, new.count, new.complete, new.bytes, new.bytes_estimated) == (True, 0, True, 0, False)
+        observation = control.look().observation
+        new = observation.boxes[Box.NEW]
+        assert (observation.complete, new.count, new.complete, new.bytes, new.bytes_estimated) == (True, 0, True, 0, False)
         assert control.listing(ListQuery(Box.NEW)).complete
 
 
@@ -72,17 +72,17 @@ def test_a_list_of_what_waits_says_that_it_is_whole(path: Path) -> None:
 def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path, alone: str) -> None:
     (tmp_path / {"cursors": "cursors.json", "locks": "a.lock"}[alone]).write_text("{}")
     with open_control(str(tmp_path), watch=False, locks=alone == "locks") as control:
-        sight = control.look().sight
-        assert sight.layout == alone
-        assert control.listing(ListQuery(Box.NEW)).generation == sight.generation
+        observation = control.look().observation
+        assert observation.layout == alone
+        assert control.listing(ListQuery(Box.NEW)).generation == observation.generation
 
 
 def test_without_tmp_the_rest_is_seen_whole(path: Path) -> None:
     put(path, "a")
     (path / "tmp").rmdir()
     with control_of(path) as control:
-        sight = control.look().sight
-        assert (sight.boxes[Box.TMP].count, sight.judged_all, sight.boxes[Box.NEW].count) == (None, True, 1)
+        observation = control.look().observation
+        assert (observation.boxes[Box.TMP].count, observation.judged_all, observation.boxes[Box.NEW].count) == (None, True, 1)
 
 
 def test_files_in_tmp_are_counted_by_their_verdict(path: Path) -> None:
@@ -93,9 +93,9 @@ def test_files_in_tmp_are_counted_by_their_verdict(path: Path) -> None:
         with (path / "tmp" / names[0]).open("r+b") as writing:
             fcntl.flock(writing, fcntl.LOCK_EX)
             with control_of(path) as control:
-                sight = control.look().sight
-        assert sight.counts.writing == 1
-        assert (sight.counts.abandoned + sight.counts.tmp_unknown, sight.counts.alive) == (2, 0)
+                observation = control.look().observation
+        assert observation.counts.writing == 1
+        assert (observation.counts.abandoned + observation.counts.tmp_unknown, observation.counts.alive) == (2, 0)
 
 
 @pytest.mark.parametrize("box", [Box.NEW, Box.HELD])
@@ -160,7 +160,7 @@ def test_what_was_skipped_has_no_new_name(path: Path) -> None:
 def test_who_writes_a_file_in_tmp_is_named(path: Path) -> None:
     name = f"1795222000000000.{os.getpid()}.{HOST}"
     with (path / "tmp" / name).open("w"), control_of(path) as control:
-        (row,) = control.look().sight.tmp
+        (row,) = control.look().observation.tmp
     assert row.owner is not None
     assert (row.owner.pid, bool(row.owner.command), bool(row.owner.user)) == (os.getpid(), True, True)
 

@@ -38,11 +38,11 @@ class Watched:
         self.path = path
         self.control: Control = open_control(path)
         self.totals: Counter[str] = Counter()
-        self.until(lambda snapshot: snapshot.sight.flow.measured)
+        self.until(lambda snapshot: snapshot.observation.flow.measured)
 
     def look(self) -> Snapshot:
         snapshot = self.control.look()
-        flow = snapshot.sight.flow
+        flow = snapshot.observation.flow
         for name in ("arrived", "done", "retried", "requeued", "shifted"):
             self.totals[name] += getattr(flow, name)
         return snapshot
@@ -159,7 +159,7 @@ def test_a_hold_and_a_release_of_all_leave_the_trend_of_new_as_it_was(spool: Spo
             for _ in range(12):
                 clock.advance(5)
                 snapshot = control.look(rescan=True)
-                assert snapshot.sight.boxes[Box.NEW].count == depth
+                assert snapshot.observation.boxes[Box.NEW].count == depth
                 slopes.append(snapshot.rates.new_per_s)
                 shown = "".join(span.text for line in box_table(snapshot, 120, now=clock.now) for span in line)
                 assert ("steady" in shown) is (slopes[-1] is not None) and "draining" not in shown and "growing" not in shown
@@ -271,7 +271,7 @@ def test_a_claim_whose_attempts_failed_is_not_one_that_kills(spool: Spool) -> No
     assert in_child(work) == signal.SIGKILL
     with open_control(spool.path, watch=False) as control:
         snapshot = control.look()
-        assert [row.verdict for row in snapshot.sight.claims] == [Verdict.DEAD] * 3
+        assert [row.verdict for row in snapshot.observation.claims] == [Verdict.DEAD] * 3
         [poison] = [one for one in snapshot.problems if one.code == "poison"]
         assert poison.selection is not None and poison.count == 2
         names = [str(key[1]) for key in poison.selection.keys or () if isinstance(key, tuple)]

@@ -99,7 +99,7 @@ def test_more_sources_than_are_watched_are_said(watched: Watched) -> None:
     watched.write({f"s{n}": n for n in range(2_500)})
     snapshot = watched.control.look()
     assert len(snapshot.cursors) == 2_000
-    assert not snapshot.sight.complete
+    assert not snapshot.observation.complete
     assert "500 more sources in cursors.json" in snapshot.not_visible
 
 

@@ -193,11 +193,11 @@ def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(spool: Spool)
     new = Path(spool.path, "new")
     os.utime(new, (1, 1))
     with open_control(spool.path, watch=False) as control:
-        assert control.look().sight.boxes[Box.NEW].count == 0
+        assert control.look().observation.boxes[Box.NEW].count == 0
         (new / "1795220920443125.9155.vm").touch()
         os.utime(new, (1, 1))
-        assert control.look().sight.boxes[Box.NEW].count == 0
-        assert control.look(rescan=True).sight.boxes[Box.NEW].count == 1
+        assert control.look().observation.boxes[Box.NEW].count == 0
+        assert control.look(rescan=True).observation.boxes[Box.NEW].count == 1
 
 
 def test_a_list_of_claims_that_were_not_all_judged_is_not_complete(spool: Spool) -> None:

@@ -157,7 +157,7 @@ def test_what_a_glob_names_and_all_below_it_is_read_only_at_the_door(spool: Path
     for path in (spool, tmp_path / "link"):
         with opened(path, read_only=glob) as control:
             look = control.look()
-            assert not look.sight.capabilities.change
+            assert not look.observation.capabilities.change
             said = refusals(control)
     assert all("read-only here, by SPOOLTOP_READ_ONLY" in one for one in said)
     assert os.listdir(spool / "new") == ["one,n=0"] and not (spool / ".spooltop" / "audit.jsonl").exists()

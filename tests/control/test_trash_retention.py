@@ -60,12 +60,12 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
         plan = control.plan(Action.PURGE, Selection(ids=("a",), box=Box.NEW))
         assert any("kept in the trash for 30d" in note for note in plan.notes)
         control.apply(plan)
-        trash = control.look().sight.boxes[Box.TRASH]
+        trash = control.look().observation.boxes[Box.TRASH]
         assert (trash.count, trash.retention, trash.expired, expired_words(trash)) == (1, 30 * DAY, 0, "")
         clock.days = 29
-        assert control.look().sight.boxes[Box.TRASH].expired == 0
+        assert control.look().observation.boxes[Box.TRASH].expired == 0
         clock.days = 31
-        trash = control.look().sight.boxes[Box.TRASH]
+        trash = control.look().observation.boxes[Box.TRASH]
         assert (trash.expired, expired_words(trash)) == (1, "1 expired, kept 30d")
         row = control.listing(ListQuery(Box.TRASH)).window(0, 9)[0]
         assert row.expired(clock()) and not row.expired(clock() - 2 * DAY)
@@ -76,7 +76,7 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
         assert [item.name for item in plan.items] == ["a"] and plan.deletes
         control.apply(plan)
         assert trashed(spool) == ["b"]
-        assert control.look().sight.boxes[Box.TRASH].expired == 0
+        assert control.look().observation.boxes[Box.TRASH].expired == 0
 
 
 def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Path) -> None:

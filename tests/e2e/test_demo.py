@@ -89,14 +89,15 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
             snapshot = control.look()
             seen |= codes(snapshot)
             reverted |= {problem.text for problem in snapshot.problems if problem.code == "cursor-reverted"}
-        counts = snapshot.sight.counts
+        counts = snapshot.observation.counts
         assert 1 <= counts.dead <= speed.MOST_DEAD
         assert counts.unknown == 0
         # Where the machine stalls for seconds, others come between the read and the write of the one too: any, not all.
         assert any(line.startswith("imessage reverted 89636→89632") for line in reverted), reverted
-        (lock,) = [lock for lock in snapshot.sight.locks if lock.path.endswith("import.lock")]
+        (lock,) = [lock for lock in snapshot.observation.locks if lock.path.endswith("import.lock")]
         assert [party.command for party in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
-        assert {row.owner.command for row in snapshot.sight.claims if row.owner} <= {"worker-1.py", "worker-2.py", "indexer.py"}
+        commands = {row.owner.command for row in snapshot.observation.claims if row.owner}
+        assert commands <= {"worker-1.py", "worker-2.py", "indexer.py"}
     log = (spool / "logs" / "poll-imessage.log").read_text()
     assert "poll ok: 4 new (cursor 89632 -> 89636)\n" in log
     assert "poll ok: 0 new (cursor=89636)\n" in log
@@ -104,7 +105,7 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
     process.communicate(timeout=20)
     assert_gone(processes)
     with open_control(str(spool), watch=False) as control:
-        after = control.look().sight
+        after = control.look().observation
     assert (after.counts.dead, after.counts.alive) == (len(after.claims), 0)  # the living gave theirs back
     assert (spool / "logs" / "demo.log").read_text() == ""
     with Spool(spool) as box:

@@ -52,7 +52,7 @@ def presence(spool_path: Path) -> Path:
 
 def verdicts(spool: Path, **settings: str) -> list[Verdict | None]:
     with open_control(str(spool), watch=False, settings=settings) as control:
-        return [row.verdict for row in control.look().sight.claims]
+        return [row.verdict for row in control.look().observation.claims]
 
 
 def test_a_claim_of_a_client_whose_lock_is_met_is_alive(spool_path: Path, presence: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_is_vouched_for_can_be_requeued_as_dead(spool_path: Path, gone: int
 def test_the_front_ends_judge_by_the_setting_and_a_living_pid_stays_alive(spool_path: Path, gone: int) -> None:
     (spool_path / "cur" / f"mine:2,P{os.getpid()}").write_text("m")
     with open_control(str(spool_path), watch=False, settings=VOUCHED) as control:
-        found = {row.id: row.verdict for row in control.look().sight.claims}
+        found = {row.id: row.verdict for row in control.look().observation.claims}
     assert found == {"m": Verdict.DEAD, "mine": Verdict.ALIVE}
 
 

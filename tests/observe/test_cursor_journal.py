@@ -21,7 +21,7 @@ from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
 from ..conftest import Clock
-from .sights import T0, look
+from .observations import T0, look
 
 
 class Watching:

@@ -14,7 +14,7 @@ from spooltop.model.snapshot import Cursor
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
-from .sights import T0, CursorDisk, look
+from .observations import T0, CursorDisk, look
 
 EMAIL = LockHolder(4312, "python3 /opt/memex/poll_email.py")
 TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]

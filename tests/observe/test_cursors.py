@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 from spooltop.observe.cursor_history import CursorHistory, Write
 
-from .sights import T0, CursorDisk, look
+from .observations import T0, CursorDisk, look
 
 
 class Watcher:

@@ -20,7 +20,7 @@ from spooltop.model.snapshot import Cursor, Rates, Snapshot
 from spooltop.observe.mutes import LONGEST, MuteFile, apply_mutes, decode, encode, state_folder
 
 from ..conftest import Clock
-from .sights import T0, look
+from .observations import T0, look
 
 
 def problem(code: str, source: str) -> Problem:

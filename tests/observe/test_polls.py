@@ -18,7 +18,7 @@ from spooltop.model.snapshot import Cursor
 from spooltop.observe.polls import POLL_LINE, parse_poll, poll_pattern
 
 from ..conftest import Clock
-from .sights import T0
+from .observations import T0
 
 PATTERN = re.compile(POLL_LINE)
 

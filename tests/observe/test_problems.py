@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model import query
-from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockHolder, Sight, VerdictCounts, Viewer
+from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockHolder, Observation, VerdictCounts, Viewer
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.observe import Observer, Thresholds
 
-from .sights import T0, claim, flow, look, temporary
+from .observations import T0, claim, flow, look, temporary
 
 LONG_AGO = -2460.0
 GB = 10**9
 
 
-def told(*sights: Sight, thresholds: Thresholds | None = None) -> dict[str, Problem]:
+def told(*observations: Observation, thresholds: Thresholds | None = None) -> dict[str, Problem]:
     """Problems after the last look, by code."""
     observer = Observer(thresholds)
-    snapshot = [observer.add(sight) for sight in sights][-1]
+    snapshot = [observer.add(observation) for observation in observations][-1]
     return {problem.code: problem for problem in snapshot.problems}
 
 
@@ -37,7 +37,7 @@ def test_a_quiet_spool_has_none() -> None:
 # --- who takes work ---
 
 
-def waiting(until: int, *, step: int = 5, **rest: Any) -> list[Sight]:
+def waiting(until: int, *, step: int = 5, **rest: Any) -> list[Observation]:
     return [look(at, 3, flow=flow(at - step, at), **rest) for at in range(0, until + 1, step)]
 
 
@@ -78,7 +78,7 @@ def test_a_single_look_tells_that_nobody_is_there_to_take_what_waits() -> None:
     ],
     ids=["claimed", "done", "shorter", "last claim", "stands in cur", "was empty"],
 )
-def test_any_sign_that_work_is_taken_silences_it(sign: Sight) -> None:
+def test_any_sign_that_work_is_taken_silences_it(sign: Observation) -> None:
     assert "no-consumer" not in told(*waiting(95), sign, look(101, 3), look(140, 3))
     assert "no-consumer" in told(*waiting(95), sign, look(101, 3), look(162, 3))
 
@@ -101,7 +101,7 @@ def test_a_claim_from_the_future_is_not_fresh_for_ever() -> None:
     assert "no-consumer" in told(look(0, 3, last_claim_at=T0 + 9e6), *[look(at, 3) for at in (1, 70)])
 
 
-def growing(seconds: int, **rest: Any) -> list[Sight]:
+def growing(seconds: int, **rest: Any) -> list[Observation]:
     return [look(at, 4000 + 2 * at, oldest=420.0, last_claim_at=T0 + at, **rest) for at in range(0, seconds + 1, 5)]
 
 
@@ -271,11 +271,11 @@ def test_cursors_or_tickets_alone_are_not_blind(layout: str) -> None:
 
 def test_in_a_mail_folder_nothing_is_stuck() -> None:
     claims = (claim("a", Verdict.UNKNOWN, -9e6), claim("b", Verdict.DEAD, -9e6))
-    sights = [
+    observations = [
         look(at, 50, layout="mail", oldest=9e6, claims=claims, tmp=(temporary("t", Verdict.UNKNOWN, -9e6),))
         for at in (0, 60, 130)
     ]
-    assert told(*sights) == {}
+    assert told(*observations) == {}
 
 
 def test_another_clock() -> None:
@@ -299,9 +299,9 @@ def test_what_waits_from_the_future_behind_what_is_old(ahead: int, looked_at: in
 
 
 def test_after_a_jump_watching_begins_anew() -> None:
-    sights = [*waiting(100), look(7300, 3, clock_jumped=7200.0)]
-    assert set(told(*sights)) == {"clock-skew"}
-    assert "no-consumer" in told(*sights, look(7361, 3, clock_jumped=7200.0))
+    observations = [*waiting(100), look(7300, 3, clock_jumped=7200.0)]
+    assert set(told(*observations)) == {"clock-skew"}
+    assert "no-consumer" in told(*observations, look(7361, 3, clock_jumped=7200.0))
 
 
 # --- locks and oddities ---
@@ -400,9 +400,9 @@ def test_no_name_gets_through_unescaped(name: str, command: str, verdict: Verdic
     lock = Lock(f"/s/{name}", "flock", (LockHolder(1, command, since=T0 - 900),), (LockHolder(2),), "stale", command)
     state = BoxState(Box.TMP, None, error=command)
     viewer = Viewer(command, 1)
-    sight = look(0, claims=rows[:1], irregular=rows[:1], locks=(lock,), states=[state], who=viewer, disk=Disk("x", 0, GB))
+    observation = look(0, claims=rows[:1], irregular=rows[:1], locks=(lock,), states=[state], who=viewer, disk=Disk("x", 0, GB))
     observer = Observer()
-    for problem in observer.add(sight).problems + observer.add(look(1, claims=rows, irregular=rows)).problems:
+    for problem in observer.add(observation).problems + observer.add(look(1, claims=rows, irregular=rows)).problems:
         assert problem.text.isprintable()
 
 

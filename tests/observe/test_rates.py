@@ -16,7 +16,7 @@ from spooltop.observe import flow as flow_module
 from spooltop.observe.depth import DepthHistory, TrendWatch
 from spooltop.observe.flow import percentiles
 
-from .sights import T0, flow, look
+from .observations import T0, flow, look
 
 
 @pytest.mark.parametrize("module", [flow_module, depth, cursor_values, thresholds], ids=lambda module: module.__name__)

@@ -9,7 +9,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
@@ -18,29 +18,31 @@ from spooltop.operate.consumers_note import at_work
 NOW = 1_795_222_869.0
 
 
-def sight(*pids: int, consumers: int | None = None, claimed: float | None = None, verdict: Verdict = Verdict.ALIVE) -> Sight:
+def observation(
+    *pids: int, consumers: int | None = None, claimed: float | None = None, verdict: Verdict = Verdict.ALIVE
+) -> Observation:
     rows = tuple(Row(pid, Box.CUR, str(pid), str(pid), verdict=verdict, owner=Owner(pid=pid)) for pid in pids)
-    return Sight("/s", "spool", NOW, True, {}, claims=rows, consumers=consumers, last_claim_at=claimed)
+    return Observation("/s", "spool", NOW, True, {}, claims=rows, consumers=consumers, last_claim_at=claimed)
 
 
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (sight(5201, consumers=1, claimed=NOW - 12), "At work now: 1 consumer (5201), last claim 10s ago."),
+        (observation(5201, consumers=1, claimed=NOW - 12), "At work now: 1 consumer (5201), last claim 10s ago."),
         # Who has no presence is known by its claims.
-        (sight(5200, 5200, 5201), "At work now: 2 consumers (5200, 5201), last claim not known."),
-        (sight(5201, consumers=3), "At work now: 3 consumers, last claim not known."),  # one is not known
-        (sight(4312, verdict=Verdict.DEAD), "Nobody is at work now: they will wait in new."),
-        (sight(consumers=0, claimed=NOW - 300), "Nobody is at work now, last claim 5m ago: they will wait in new."),
-        (sight(claimed=NOW - 20), "Nobody is seen at work now, last claim 20s ago."),  # idle, and of another kind
+        (observation(5200, 5200, 5201), "At work now: 2 consumers (5200, 5201), last claim not known."),
+        (observation(5201, consumers=3), "At work now: 3 consumers, last claim not known."),  # one is not known
+        (observation(4312, verdict=Verdict.DEAD), "Nobody is at work now: they will wait in new."),
+        (observation(consumers=0, claimed=NOW - 300), "Nobody is at work now, last claim 5m ago: they will wait in new."),
+        (observation(claimed=NOW - 20), "Nobody is seen at work now, last claim 20s ago."),  # idle, and of another kind
     ],
 )
-def test_who_is_at_work(seen: Sight, words: str) -> None:
+def test_who_is_at_work(seen: Observation, words: str) -> None:
     assert at_work(seen, NOW) == words
 
 
 def test_whoever_watched_for_longer_knows_of_a_later_claim() -> None:
-    assert "last claim 10s ago" in at_work(sight(consumers=1, claimed=NOW - 90), NOW, NOW - 10)
+    assert "last claim 10s ago" in at_work(observation(consumers=1, claimed=NOW - 90), NOW, NOW - 10)
 
 
 def notes(path: Path, action: Action, box: Box) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     problems = tuple(replace(base.problems[0], text=one, subject=one) for one in names)
     hostile = replace(
         base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
-        sight=replace(base.sight, target=name, locks=locks),
+        observation=replace(base.observation, target=name, locks=locks),
     )  # fmt: skip
     yield from cursor_table(hostile, width, 40, now=NOW, zone=ZONE)
     yield from lock_table(hostile, width, 40, now=NOW)
@@ -121,7 +121,7 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
     yield from notice_lines(f"copied: {escape(name)}", width)
     yield from notice_lines(name, width)
-    closed = replace(hostile, sight=replace(hostile.sight, capabilities=Capabilities.nothing(other)))
+    closed = replace(hostile, observation=replace(hostile.observation, capabilities=Capabilities.nothing(other)))
     about = CommandContext(View.CLAIMS, snapshot=closed, row=rows[0], rows=1)
     actions = [(one.id, one.shown_keys, one.help, reason) for one, reason in palette(about, "")]
     yield from palette_lines(name, actions, width, 40, message=other)

@@ -39,8 +39,8 @@ class SceneControl(FakeControl):
 
     def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
         rows = [row for box in values.rows(snapshot).values() for row in box]
-        super().__init__(rows, target=snapshot.sight.target, capabilities=snapshot.sight.capabilities)
-        self.layout = snapshot.sight.layout
+        super().__init__(rows, target=snapshot.observation.target, capabilities=snapshot.observation.capabilities)
+        self.layout = snapshot.observation.layout
         self.time = values.NOW
         self.records = asked.operations()
         self.snapshot = snapshot

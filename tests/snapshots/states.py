@@ -20,7 +20,7 @@ def calm() -> Snapshot:
     """An hour of work with nothing wrong."""
     whole = trouble()
     boxes = {
-        **whole.sight.boxes,
+        **whole.observation.boxes,
         Box.TMP: BoxState(Box.TMP, 0, True, 0),
         Box.NEW: BoxState(Box.NEW, 5, True, 11_000, False, NOW - 0.4),
         Box.CUR: BoxState(Box.CUR, 2, True, 2400, False, NOW - 0.2),
@@ -32,10 +32,10 @@ def calm() -> Snapshot:
     )  # fmt: skip
     return replace(
         whole,
-        sight=replace(
-            whole.sight, boxes=boxes, tmp=(),
-            claims=tuple(replace(whole.sight.claims[-1], key=("cur", n)) for n in range(2)),
-            counts=VerdictCounts(alive=2), locks=whole.sight.locks[2:], ages=ages(waiting(5, 0.4)),
+        observation=replace(
+            whole.observation, boxes=boxes, tmp=(),
+            claims=tuple(replace(whole.observation.claims[-1], key=("cur", n)) for n in range(2)),
+            counts=VerdictCounts(alive=2), locks=whole.observation.locks[2:], ages=ages(waiting(5, 0.4)),
             watch=Watch("live", since=NOW - 3790),
         ),
         rates=Rates(
@@ -60,7 +60,7 @@ def first_seconds() -> Snapshot:
     )
     return replace(
         whole,
-        sight=replace(whole.sight, watch=Watch("live", since=NOW - 12)),
+        observation=replace(whole.observation, watch=Watch("live", since=NOW - 12)),
         rates=Rates(),
         cursors=fresh,
         history={box: (None,) * 19 + (whole.history[box][-1],) for box in whole.history},
@@ -73,8 +73,8 @@ def read_only() -> Snapshot:
     why = "you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop /var/spool/memex"
     return replace(
         whole,
-        sight=replace(
-            whole.sight, capabilities=Capabilities.nothing(why),
+        observation=replace(
+            whole.observation, capabilities=Capabilities.nothing(why),
             who=Viewer("deploy", 1001, "read-only: cur is memex:memex 0750")
         ),
     )  # fmt: skip
@@ -84,15 +84,16 @@ def disk_full() -> Snapshot:
     """Nothing is left for whoever runs the queue; what was put waits, acks go on."""
     whole = trouble()
     full = Problem("disk-full", Severity.CRITICAL, "disk full for memex: 0B free (root still has 1.9GB); puts and claims fail")
-    disk = replace(whole.sight.disk, bytes_free=0, root_bytes_free=1_900_000_000)
+    disk = replace(whole.observation.disk, bytes_free=0, root_bytes_free=1_900_000_000)
     idle = Problem("no-consumer", Severity.WARNING, "no claim for 2m while 4,310 wait; 2 claims are at work", view="new")
     dead, _, reverted, *rest = whole.problems
     waits = tuple(replace(row, enqueued_at=(row.enqueued_at or NOW) - 130) for row in waiting())
-    new = replace(whole.sight.boxes[Box.NEW], oldest_at=NOW - 554)
+    new = replace(whole.observation.boxes[Box.NEW], oldest_at=NOW - 554)
     return replace(
         whole,
-        sight=replace(
-            whole.sight, disk=disk, last_claim_at=NOW - 130, ages=ages(waits), boxes={**whole.sight.boxes, Box.NEW: new}
+        observation=replace(
+            whole.observation, disk=disk, last_claim_at=NOW - 130, ages=ages(waits),
+            boxes={**whole.observation.boxes, Box.NEW: new}
         ),
         rates=Rates(60, 0, 1, 0, False, 0.0, 300, retried=0),
         problems=(full, dead, reverted, idle, *rest),
@@ -105,8 +106,8 @@ def network() -> Snapshot:
     are not judged from here."""
     whole = trouble()
     away = "taken on host web2, ask there"
-    claims = tuple(replace(row, verdict=Verdict.UNKNOWN, evidence=away, owner=Owner("web2")) for row in whole.sight.claims)
-    boxes = {**whole.sight.boxes, Box.NEW: BoxState(Box.NEW, 310_000, False, 890_000_000, True, NOW - 424)}
+    claims = tuple(replace(row, verdict=Verdict.UNKNOWN, evidence=away, owner=Owner("web2")) for row in whole.observation.claims)
+    boxes = {**whole.observation.boxes, Box.NEW: BoxState(Box.NEW, 310_000, False, 890_000_000, True, NOW - 424)}
     unknown = Problem(
         "claims-unknown", Severity.NOTE, f"4 claims of unknown holders, longest 55m: {away}", 4,
         Selection(box=Box.CUR, verdict=Verdict.UNKNOWN),
@@ -114,8 +115,8 @@ def network() -> Snapshot:
     blind = Problem("blind", Severity.CRITICAL, "new: the listing broke off (Stale file handle)", view="new")
     return replace(
         whole,
-        sight=replace(
-            whole.sight, complete=False, boxes=boxes, claims=claims, counts=VerdictCounts(unknown=4, tmp_unknown=4),
+        observation=replace(
+            whole.observation, complete=False, boxes=boxes, claims=claims, counts=VerdictCounts(unknown=4, tmp_unknown=4),
             tmp=(), consumers=None,
             disk=Disk("nfs4", 1_210_000_000_000, 2_950_000_000_000), ages=None, locks=(), last_claim_at=None,
             watch=Watch("scan", "nfs4 sends no events", 5.0, NOW - 312),
@@ -140,8 +141,8 @@ def mail() -> Snapshot:
     }
     return replace(
         whole,
-        sight=replace(
-            whole.sight, target="/home/ann/Maildir", layout="mail", boxes=boxes,
+        observation=replace(
+            whole.observation, target="/home/ann/Maildir", layout="mail", boxes=boxes,
             capabilities=Capabilities.nothing(why), claims=(), tmp=(),
             locks=(), cursors=(), consumers=None, ages=None, who=Viewer("ann", 1004, "read-only"),
         ),
@@ -163,7 +164,7 @@ def demo() -> Snapshot:
         replace(old[3], in_box_since=NOW - 21, enqueued_at=NOW - 21, size=1_900_000),
     )
     boxes = {
-        **whole.sight.boxes,
+        **whole.observation.boxes,
         Box.TMP: BoxState(Box.TMP, 2, True, 1_902_100, False, NOW - 21),
         Box.NEW: BoxState(Box.NEW, 7, True, 790, False, NOW - 2.5),
         Box.CUR: BoxState(Box.CUR, 5, True, 660, False, NOW - 21),
@@ -187,8 +188,9 @@ def demo() -> Snapshot:
     fresh = {"every": 6.0, "verdict": "advancing", "evidence": "every 6s, last 4s ago", "writes": 4}
     return replace(
         whole,
-        sight=replace(
-            whole.sight, target="/tmp/spooltop-demo-k3v9x2aq/memex", boxes=boxes, claims=dead + alive, tmp=tmp, locks=(lock,),
+        observation=replace(
+            whole.observation, target="/tmp/spooltop-demo-k3v9x2aq/memex",
+            boxes=boxes, claims=dead + alive, tmp=tmp, locks=(lock,),
             counts=VerdictCounts(alive=3, dead=2, writing=1, abandoned=1), consumers=3, ages=ages(waiting(7, 2.5)),
             who=Viewer("ann", 1004, "read-write"), watch=Watch("live", since=NOW - 22),
         ),

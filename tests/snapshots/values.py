@@ -20,8 +20,8 @@ from spooltop.model.observation import (
     Flow,
     Lock,
     LockHolder,
+    Observation,
     Poll,
-    Sight,
     SourceAges,
     VerdictCounts,
     Viewer,
@@ -203,7 +203,7 @@ def trouble() -> Snapshot:
         Box.REJECTED: BoxState(Box.REJECTED, 0, True, 0),
         Box.TRASH: BoxState(Box.TRASH, 12, True, 4_400_000, False, NOW - 3 * 86400 - 600),
     }
-    sight = Sight(
+    observation = Observation(
         target=TARGET, layout="spool", taken_at=NOW, complete=True, boxes=boxes, claims=claims(), tmp=tmp_files(),
         counts=VerdictCounts(alive=2, dead=2, writing=1, abandoned=3), flow=Flow(measured=True),
         disk=Disk("ext4", 12_100_000_000, 29_500_000_000, 880, 1000),
@@ -213,7 +213,7 @@ def trouble() -> Snapshot:
         watch=Watch("live", since=NOW - 312), generation=1,
     )  # fmt: skip
     return Snapshot(
-        sight=sight,
+        observation=observation,
         rates=Rates(
             60, 714, 606, 0, False, 1.8, 300, Percentiles(606, 410, 420, 425), Percentiles(606, 0.1, 0.3, 0.6), retried=0
         ),
@@ -230,6 +230,6 @@ def trouble() -> Snapshot:
 
 def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:
     """Returns the rows in the lists of a snapshot."""
-    new = snapshot.sight.boxes[Box.NEW]
+    new = snapshot.observation.boxes[Box.NEW]
     waits = waiting(new.count or 0, NOW - (new.oldest_at or NOW))
-    return {Box.CUR: snapshot.sight.claims, Box.TMP: snapshot.sight.tmp, Box.NEW: waits, Box.TRASH: trash()}
+    return {Box.CUR: snapshot.observation.claims, Box.TMP: snapshot.observation.tmp, Box.NEW: waits, Box.TRASH: trash()}

@@ -11,7 +11,7 @@ from spooltop.model import query
 from spooltop.model.audit import AuditTrail
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, Sight, VerdictCounts, Viewer, Watch
+from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, Observation, VerdictCounts, Viewer, Watch
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
@@ -163,7 +163,7 @@ class FakeControl:
                 boxes[box] = replace(boxes[box], retention=self.retention, expired=over)
             if box in self.errors:
                 boxes[box] = BoxState(box, None, complete=False, error=self.errors[box], as_of=self.time)
-        sight = Sight(
+        observation = Observation(
             target=self.target, layout=self.layout, taken_at=self.time, complete=True, boxes=boxes,
             claims=tuple(self.of(Box.CUR)), tmp=tuple(self.of(Box.TMP)),
             counts=VerdictCounts(
@@ -175,7 +175,7 @@ class FakeControl:
             watch=Watch("live", since=self.time - 312), generation=self.generation,
         )  # fmt: skip
         stale = {lock.path: "lock-stale" for lock in self.locks if lock.verdict == "stale"}
-        return Snapshot(sight, Rates(), self.cursors, problems, muted=dict(self.muted), lock_problems=stale)
+        return Snapshot(observation, Rates(), self.cursors, problems, muted=dict(self.muted), lock_problems=stale)
 
     def changes(self, timeout: float) -> bool:
         changed = self._changed.wait(timeout)

@@ -407,7 +407,7 @@ def test_a_verdict_that_changes_is_news_though_all_counts_stay() -> None:
 
     def judged(first: Verdict, second: Verdict) -> Snapshot:
         rows = (replace(one, verdict=first), replace(other, verdict=second))
-        return replace(snapshot, sight=replace(snapshot.sight, claims=rows))
+        return replace(snapshot, observation=replace(snapshot.observation, claims=rows))
 
     change_filter = ChangeFilter()
     assert change_filter.passes(judged(Verdict.DEAD, Verdict.ALIVE))
@@ -424,7 +424,7 @@ def test_a_rate_that_can_be_told_now_is_shown_at_once_and_does_not_wait_for_the_
 
     def at(second: int, done: int, done_window: float) -> Snapshot:
         rates = Rates(window=60.0, arrived=second, done=done, done_window=done_window)
-        return replace(snapshot, sight=replace(snapshot.sight, taken_at=snapshot.taken_at + second), rates=rates)
+        return replace(snapshot, observation=replace(snapshot.observation, taken_at=snapshot.taken_at + second), rates=rates)
 
     assert change_filter.passes(at(0, 0, 0.0))  # of the time before a stop nothing is left
     assert change_filter.passes(at(1, 0, 70.0))

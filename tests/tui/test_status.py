@@ -94,10 +94,10 @@ POLLER = LockHolder(4312, "python3 poll_email.py")
 def test_what_became_of_a_cursor_that_was_set(now: Cursor, words: str) -> None:
     done = replace(result("imessage", action=Action.SET_CURSOR))
     base = FakeControl().look()
-    later = replace(base, sight=replace(base.sight, taken_at=NOW + 12), cursors=(now,))
+    later = replace(base, observation=replace(base.observation, taken_at=NOW + 12), cursors=(now,))
     (said,) = cursor_since(done, SET, later)
     assert said.startswith(words)
-    assert cursor_since(done, SET, replace(later, sight=replace(later.sight, taken_at=NOW - 1))) == ()
+    assert cursor_since(done, SET, replace(later, observation=replace(later.observation, taken_at=NOW - 1))) == ()
     assert cursor_since(done, SET, replace(later, cursors=())) == ("imessage cannot be read now: its file is gone",)
 
 

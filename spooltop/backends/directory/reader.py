@@ -1,6 +1,6 @@
 """Looks at one spool directory: what is where, whose it is, what came and went. Writes nothing.
 
-A change event is a reason to look, the scan is the truth, and what cannot be seen is said in the ``Sight``.
+A change event is a reason to look, the scan is the truth, and what cannot be seen is said in the ``Observation``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import SpooltopError, Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, CursorSource, Disk, Sight, Watch
+from spooltop.model.observation import BoxState, CursorSource, Disk, Observation, Watch
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
@@ -64,7 +64,7 @@ class DirectoryReader:
     ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
     for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
     seconds (0: without end); ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``. Opening raises
-    ``UsageError`` for another value of ``pids``, else nothing: what is wrong with the spool stands in the first ``Sight``.
+    ``UsageError`` for another value of ``pids``, else nothing: what is wrong with the spool stands in the first ``Observation``.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class DirectoryReader:
             return "spool", read_only  # the first look says what is wrong with it
         return target.kind, read_only or target.read_only
 
-    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Sight:
+    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
         """Implements ``model.protocols.Reader``. If ``progress`` is given, it raises ``Stopped`` between two steps, and the next
         look finds everything as if this one had not been made."""
         progress = progress or Progress()
@@ -182,7 +182,7 @@ class DirectoryReader:
         self._settle(scans, asides, doubles)
         consumers = self._living(dirs, sure)
         locks_had, locks_given_up = self._beside.locks_used(dirs)
-        return Sight(
+        return Observation(
             target=self._path,
             layout=self._layout,
             taken_at=now,
@@ -411,7 +411,7 @@ class DirectoryReader:
     def _in_new(self, raw: str) -> bool:
         return self._stat(Box.NEW)(raw) is not None
 
-    def _blind(self, now: float, problem: OSError) -> Sight:
+    def _blind(self, now: float, problem: OSError) -> Observation:
         """Returns an observation of nothing: the directory itself is gone or closed to this user."""
         why = f"{self._path} is missing" if isinstance(problem, FileNotFoundError) else str(problem.strerror)
         boxes = {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE}
@@ -419,7 +419,7 @@ class DirectoryReader:
         self._state = None
         self._generation += 1
         capabilities = Capabilities.nothing(why)
-        return Sight(
+        return Observation(
             self._path, self._layout, now, False, boxes, judged_all=False, who=who_am_i(capabilities, read_only=why),
             capabilities=capabilities, disk=Disk(),
             watch=Watch("scan", why, self._least, self._began), generation=self._generation, clock_jumped=self._boot_clock.jumped,

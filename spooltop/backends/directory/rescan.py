@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import Unreadable
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
@@ -83,7 +83,7 @@ class FreshRows:
         with self._one_at_a_time:
             return self._made().again(box, names)
 
-    def sight(self) -> Sight:
+    def observation(self) -> Observation:
         """Returns the current observation. Boxes that were scanned just before are not scanned again where nothing has
         changed."""
         with self._one_at_a_time:

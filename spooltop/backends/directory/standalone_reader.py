@@ -15,7 +15,7 @@ from spooltop.engine.files import Files
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, CursorSource, Lock, Sight, Watch
+from spooltop.model.observation import BoxState, CursorSource, Lock, Observation, Watch
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import TrackedMessage
@@ -71,7 +71,7 @@ class LoneReader:
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         self._read_only = read_only
 
-    def see(self, *, rescan: bool = False) -> Sight:
+    def see(self, *, rescan: bool = False) -> Observation:
         mount = mount_of(self._root)
         device = mount.device if mount is not None else None
         folders = [(self._path, self._root, device)]
@@ -90,7 +90,7 @@ class LoneReader:
         capabilities = self._can(cursors, locks)
         now = self._clock()
         locks_had, locks_given_up = self._locks_used(now)
-        return Sight(
+        return Observation(
             target=self._path,
             layout=self._layout,
             taken_at=now,

@@ -22,7 +22,7 @@ HISTOGRAM_LINES = _BARS + _SOURCES + 4
 
 def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
     """Always ``HISTOGRAM_LINES`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
-    ages = snapshot.sight.ages
+    ages = snapshot.observation.ages
     if ages is None:
         return []
     lines = [_title(ages, width)]

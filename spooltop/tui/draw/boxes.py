@@ -35,7 +35,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
 
 def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     """A title and one line per box; the boxes of messages set aside share a line."""
-    boxes = snapshot.sight.boxes
+    boxes = snapshot.observation.boxes
     if not any(box in boxes for box in Box):
         return []
     with_bytes, with_history = width >= 48, width >= 72
@@ -56,7 +56,7 @@ def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
 
 def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
     """A single line for small windows: ``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``."""
-    boxes, counts = snapshot.sight.boxes, snapshot.sight.counts
+    boxes, counts = snapshot.observation.boxes, snapshot.observation.counts
     loud = {
         Box.CUR: Span(f", {counts.dead} DEAD", Style.BAD) if counts.dead else Span(""),
         Box.TMP: Span(f", {counts.abandoned} abandoned", Style.WARN) if counts.abandoned else Span(""),
@@ -105,14 +105,14 @@ def _box_line(snapshot: Snapshot, state: BoxState, width: int, now: float, with_
 def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
     if state.error:
         return (Span(clip(shown(state.error), max(0, room)), Style.WARN),)
-    if snapshot.sight.layout == "mail":
+    if snapshot.observation.layout == "mail":
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
     variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)
     return next((one for one in variants if line_width(one) <= room), variants[-1])
 
 
 def _tmp_notes(snapshot: Snapshot) -> list[Line]:
-    counts = snapshot.sight.counts
+    counts = snapshot.observation.counts
     abandoned = Span(f"{counts.abandoned} abandoned", Style.WARN if counts.abandoned else Style.NORMAL)
     unknown = f" {counts.tmp_unknown} unknown"
     whole = join(f"{counts.writing} writing ", abandoned)
@@ -120,8 +120,8 @@ def _tmp_notes(snapshot: Snapshot) -> list[Line]:
 
 
 def _cur_notes(snapshot: Snapshot) -> list[Line]:
-    counts = snapshot.sight.counts
-    least = "" if snapshot.sight.judged_all else "≥"
+    counts = snapshot.observation.counts
+    least = "" if snapshot.observation.judged_all else "≥"
     dead = Span(f"{least}{counts.dead} DEAD", Style.BAD if counts.dead else Style.NORMAL)
     return [
         join(f"{least}{counts.alive} alive ", dead, f" {least}{counts.unknown} unknown"),
@@ -136,7 +136,7 @@ def _new_notes(snapshot: Snapshot) -> list[Line]:
     if slope is None:
         return [(Span("growth not measured yet"),), (Span("—"),)]
     words = f"{units.rate(slope, signed=True)} over {units.duration(rates.slope_window)}"
-    depth = snapshot.sight.boxes[Box.NEW].count if Box.NEW in snapshot.sight.boxes else None
+    depth = snapshot.observation.boxes[Box.NEW].count if Box.NEW in snapshot.observation.boxes else None
     if slope >= 0.05:
         return [(Span(f"{words}, growing"),), (Span(words),)]
     if slope <= -0.05 and depth:
@@ -178,9 +178,9 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
         f"  done {pad_left(_rate(rates.done_per_s, least), 8)}"
         f"  retried {pad_left(retried, 6)}"
     )
-    sight = snapshot.sight
-    taken = "not known" if sight.last_claim_at is None else f"{units.age(max(0.0, now - sight.last_claim_at))} ago"
-    who = "?" if sight.consumers is None else f"{sight.consumers:,}"
+    observation = snapshot.observation
+    taken = "not known" if observation.last_claim_at is None else f"{units.age(max(0.0, now - observation.last_claim_at))} ago"
+    who = "?" if observation.consumers is None else f"{observation.consumers:,}"
     consumers = f" consumers {who} · last claim {taken}"
     if width < 79:
         return [crop((Span(flow),), width), crop((Span(consumers),), width)]
@@ -195,7 +195,7 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
 
 def suppressed_line(snapshot: Snapshot, width: int) -> list[Line]:
     """Draws how many duplicates were suppressed because their message existed already; no line where there were none."""
-    words = suppressed_words(snapshot.sight.suppressed)
+    words = suppressed_words(snapshot.observation.suppressed)
     return [crop((Span(f" {shown(words)}"),), width)] if words else []
 
 

@@ -64,7 +64,7 @@ def freshness_line(
         return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
     if freshness.frozen_at is not None:
         return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z goes on'} · {as_of}")
-    watch = snapshot.sight.watch
+    watch = snapshot.observation.watch
     gap = " " if short else " · "
     if watch.mode == "live":
         besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""

@@ -33,7 +33,7 @@ def header(
 
 def is_mail(snapshot: Snapshot) -> bool:
     """True for a mail folder: its ``cur`` is read mail."""
-    return snapshot.sight.layout == "mail"
+    return snapshot.observation.layout == "mail"
 
 
 def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: datetime.tzinfo | None) -> Line:
@@ -66,22 +66,22 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     """``ext4 12GB free 41%, inodes free 88% · you are memex, read-write``."""
     if snapshot is None:
         return ()
-    sight = snapshot.sight
-    disk = sight.disk
+    observation = snapshot.observation
+    disk = observation.disk
     full = disk.bytes_free == 0 or disk.inodes_free == 0
     inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
     bytes_free = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}"
     room = bytes_free + inodes
-    who = "read-only" if is_mail(snapshot) else sight.who.words
+    who = "read-only" if is_mail(snapshot) else observation.who.words
     if not who:
-        why = sight.capabilities.why_not(Action.REQUEUE)
-        who = "read-write" if sight.capabilities.change else f"read-only{f': {why}' if why else ''}"
+        why = observation.capabilities.why_not(Action.REQUEUE)
+        who = "read-write" if observation.capabilities.change else f"read-only{f': {why}' if why else ''}"
     variants = [
         join(
             f" {safe(disk.fs_type)} ",
             Span(one, Style.BAD if full else Style.NORMAL),
             Span(", mounted read-only" if disk.readonly else "", Style.BAD),
-            f" · you are {safe(sight.who.user)}, {shown(who)}",
+            f" · you are {safe(observation.who.user)}, {shown(who)}",
         )
         for one in (room, bytes_free if disk.inodes_free != 0 else room)
     ]

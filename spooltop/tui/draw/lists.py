@@ -71,8 +71,8 @@ def list_header(
     left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))
     short_freshness = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
     right = short_freshness
-    if snapshot is not None and Box.NEW in snapshot.sight.boxes:
-        state = snapshot.sight.boxes[Box.NEW]
+    if snapshot is not None and Box.NEW in snapshot.observation.boxes:
+        state = snapshot.observation.boxes[Box.NEW]
         slope = snapshot.rates.new_per_s
         growth = f" {units.rate(slope, signed=True)}" if slope is not None else ""
         right = join(f"new {units.count(state.count, complete=state.complete)}{growth} · ", short_freshness)

@@ -33,7 +33,7 @@ def ranked(snapshot: Snapshot) -> tuple[Lock, ...]:
     def rank(lock: Lock) -> int:
         return 0 if lock.path in snapshot.lock_problems else {"stale": 1, "free": 3}.get(lock.verdict, 2)
 
-    return tuple(sorted(snapshot.sight.locks, key=rank))
+    return tuple(sorted(snapshot.observation.locks, key=rank))
 
 
 def _verdict(lock: Lock, snapshot: Snapshot) -> Span:
@@ -117,7 +117,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
 def _used(snapshot: Snapshot, width: int) -> Line:
     """The share of tries on the engine's own locks that timed out, where any were made: the engine counts these, other programs
     do not."""
-    had, in_vain = snapshot.sight.locks_had, snapshot.sight.locks_given_up
+    had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
     tries = had + in_vain
     if not tries:
         return BLANK

@@ -142,9 +142,9 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
         yield "lock", f"held now by {', '.join(holder_info(one) for one in cursor.lock_holders)}"
     writes = cursor.history[:-1]
     if writes and not any(write.writer for write in writes):
-        if snapshot.sight.writers_watched:
+        if snapshot.observation.writers_watched:
             yield "writer", "known from the next write on"
-        elif snapshot.sight.who.uid == 0:
+        elif snapshot.observation.who.uid == 0:
             yield "writer", "not seen; with --who-writes the kernel tells the pid of each write"
         else:
             yield "writer", "not seen; needs root and --who-writes (fanotify)"

@@ -66,7 +66,7 @@ def overview(
         lines.pop()
     room = height - len(lines)
     below: list[Line] = []
-    boxes = [] if snapshot.sight.layout in _NO_BOXES else box_table(snapshot, width, now=now)
+    boxes = [] if snapshot.observation.layout in _NO_BOXES else box_table(snapshot, width, now=now)
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
@@ -99,8 +99,8 @@ def _both(left: Line, right: Line, at: int, width: int) -> Line:
 
 
 def _mail(snapshot: Snapshot, width: int) -> list[Line]:
-    override = f"spooltop --as spool {safe(snapshot.sight.target)}"
-    why = shown(snapshot.sight.capabilities.why_not(Action.REQUEUE) or "")
+    override = f"spooltop --as spool {safe(snapshot.observation.target)}"
+    why = shown(snapshot.observation.capabilities.why_not(Action.REQUEUE) or "")
     text = [
         why[:1].upper() + why[1:]
         or "This is a mail folder. Its cur is read mail, not stuck work, so nothing here is judged stale and no key changes it."

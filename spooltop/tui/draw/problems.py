@@ -45,7 +45,7 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
     if not problems:
         return _nothing(snapshot, width, height)
     top = max(0, min(chosen - height // 2, len(problems) - height))
-    capabilities = snapshot.sight.capabilities
+    capabilities = snapshot.observation.capabilities
     return [
         _line(problems[i], width, capabilities, chosen=i == chosen) for i in range(top, min(len(problems), top + height))
     ]
@@ -62,7 +62,7 @@ def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) 
     lines = [_ends((Span(title, Style.TITLE),), "↑↓ choose · Enter shows them" if n > 1 else "Enter shows it", width)]
     top = max(0, min(chosen - rows + 1, n - rows))
     visible = range(top, min(n, top + rows))
-    lines += [_line(problems[i], width, snapshot.sight.capabilities, chosen=i == chosen) for i in visible]
+    lines += [_line(problems[i], width, snapshot.observation.capabilities, chosen=i == chosen) for i in visible]
     lines += [BLANK] * (rows - len(visible))
     rest = [problem for i, problem in enumerate(problems) if i not in visible]
     lines.append(_more(rest, width))

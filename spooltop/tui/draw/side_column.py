@@ -37,11 +37,11 @@ def side_column(
     snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
 ) -> list[Line]:
     """At most ``height`` lines."""
-    sight = snapshot.sight
+    observation = snapshot.observation
     lines: list[Line] = []
     lines += side_claims(snapshot, width, height, now=now, zone=zone)
-    if Box.TMP in sight.boxes:
-        lines += _rows("tmp, abandoned ones first", "4", Box.TMP, sight.tmp, _TMP, snapshot, width, now, zone)
+    if Box.TMP in observation.boxes:
+        lines += _rows("tmp, abandoned ones first", "4", Box.TMP, observation.tmp, _TMP, snapshot, width, now, zone)
     if height - len(lines) >= HISTOGRAM_LINES + _WRITES + 2:
         lines += age_histogram(snapshot, width)
     room = height - len(lines)
@@ -55,9 +55,9 @@ def side_claims(
 ) -> list[Line]:
     """The most important claims, in at most ``height`` lines; none where that is too few."""
     room = min(_CLAIMS, height - _AROUND)
-    if Box.CUR not in snapshot.sight.boxes or room < 1:
+    if Box.CUR not in snapshot.observation.boxes or room < 1:
         return []
-    return _rows("claims, dead ones first", "3", Box.CUR, snapshot.sight.claims, room, snapshot, width, now, zone)
+    return _rows("claims, dead ones first", "3", Box.CUR, snapshot.observation.claims, room, snapshot, width, now, zone)
 
 
 def _rows(
@@ -65,7 +65,7 @@ def _rows(
     zone: datetime.tzinfo | None,
 ) -> list[Line]:  # fmt: skip
     """A title, the column titles, the rows, and the number of rows left out: always the same number of lines."""
-    state = snapshot.sight.boxes[box]
+    state = snapshot.observation.boxes[box]
     columns = columns_for(box, width)
     lines: list[Line] = [join(Span(f" {title}", Style.TITLE), Span(" · ", Style.DIM), Span(key, Style.KEY), " shows all")]
     if rows:

@@ -50,7 +50,7 @@ class FollowScreen(ScrollingScreen[None]):
         snapshot, ids = self.session.snapshot, set(self.timeline.ids)
         if snapshot is None:
             return {}
-        return {row.id: row for row in (*snapshot.sight.tmp, *snapshot.sight.claims) if row.id in ids}
+        return {row.id: row for row in (*snapshot.observation.tmp, *snapshot.observation.claims) if row.id in ids}
 
     def take(self, found: Found) -> None:
         """Takes the places of the messages at a new look."""

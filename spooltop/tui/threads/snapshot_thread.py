@@ -270,7 +270,7 @@ class SnapshotThread:
         listing = self._listing
         if listing is not None and listing.query == request.query:
             over = listing.timed and self._monotonic() - self._listed_at >= TIMED * self._listing_took
-            stale = snapshot is not None and (snapshot.sight.generation != listing.generation or over)
+            stale = snapshot is not None and (snapshot.observation.generation != listing.generation or over)
         else:
             stale = True
         if listing is None or stale:

@@ -390,7 +390,7 @@ def test_in_a_spool_it_stands_with_its_operations(tmp_path: Path, clock: Any) ->
         spool.put(b"x")
     (tmp_path / "cursors.json").write_text('{"imessage": 5}')  # beside the spool, as the view finds it
     with open_control(str(path), settings={}, watch=False, clock=clock) as control:
-        assert control.look().sight.capabilities.why_not(Action.SET_CURSOR) is None
+        assert control.look().observation.capabilities.why_not(Action.SET_CURSOR) is None
         plan = control.plan(Action.SET_CURSOR, Selection(), options={"source": "imessage", "value": 9, "file": None})
         done = control.apply(plan)
         clock.advance(1)

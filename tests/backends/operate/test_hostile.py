@@ -136,7 +136,7 @@ def session(control: Control, work: Callable[[Control], None], said: list[str]) 
     except SpooltopError as error:
         said.append(str(error))
     look = control.look(rescan=True)
-    said += [box.error for box in look.sight.boxes.values() if box.error]
+    said += [box.error for box in look.observation.boxes.values() if box.error]
     for box in Box:
         listing = control.listing(ListQuery(box))
         for row in listing.window(0, len(listing)):
@@ -145,7 +145,7 @@ def session(control: Control, work: Callable[[Control], None], said: list[str]) 
                     ask()
                 except SpooltopError as error:
                     said.append(str(error))
-    for lock in look.sight.locks:
+    for lock in look.observation.locks:
         try:
             control.holders(lock.path)
         except SpooltopError as error:

@@ -468,12 +468,12 @@ def test_where_the_directory_is_closed_the_view_says_whose_it_is(kind: str, abov
             path.mkdir()
             desk.lock("locks/a.lock", STALE)
         with open_control(str(path), settings={}, watch=False) as control:
-            assert control.look().sight.capabilities.why_not(Action.UNLOCK) is None
+            assert control.look().observation.capabilities.why_not(Action.UNLOCK) is None
             desk.path.chmod(above)
             path.chmod(own)
             try:
                 os.seteuid(65534)
-                capabilities = control.look().sight.capabilities
+                capabilities = control.look().observation.capabilities
             finally:
                 os.seteuid(0)
     for action in (Action.UNLOCK, Action.UNDO):
@@ -493,10 +493,10 @@ def test_in_a_spool_and_in_a_queue_alone_it_is_an_operation_like_any_other(tmp_p
     path = str(tmp_path / "spool" / "job.lock.queue")
     for target, state in ((tmp_path / "spool", {}), (Path(path), {"XDG_STATE_HOME": str(tmp_path / "home")})):
         with open_control(str(target), settings=state, watch=False, clock=clock) as control:
-            sight = control.look().sight
-            if next(lock.verdict for lock in sight.locks if lock.path == path) != "stale":
+            observation = control.look().observation
+            if next(lock.verdict for lock in observation.locks if lock.path == path) != "stale":
                 pytest.skip("outside the first pid namespace nobody can tell who is gone")
-            assert sight.capabilities.why_not(Action.UNLOCK) is None
+            assert observation.capabilities.why_not(Action.UNLOCK) is None
             done = control.apply(control.plan(Action.UNLOCK, Selection(keys=(path,))))
             assert queue.is_empty()
             clock.advance(1)
@@ -505,7 +505,7 @@ def test_in_a_spool_and_in_a_queue_alone_it_is_an_operation_like_any_other(tmp_p
             assert [record.action for record in control.operations()] == [Action.UNDO, Action.UNLOCK]
             assert "ticket 1 of pid" in str(control.audit(done.operation))
         with open_control(str(target), settings=state, watch=False, read_only=True) as control:
-            assert control.look().sight.capabilities.why_not(Action.UNLOCK)
+            assert control.look().observation.capabilities.why_not(Action.UNLOCK)
 
 
 def test_a_removal_that_failed_is_told_as_failed_and_changed_nothing(desk: Desk) -> None:

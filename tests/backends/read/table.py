@@ -8,7 +8,7 @@ from dataclasses import replace
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Openers, Process, Processes
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine.host import Machine
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 
 
 class FakeProcesses(Processes):
@@ -74,11 +74,11 @@ class FakeProcesses(Processes):
         return self.table
 
 
-def see_until(reader: DirectoryReader, condition: Callable[[Sight], bool], looks: int = 100) -> Sight:
+def see_until(reader: DirectoryReader, condition: Callable[[Observation], bool], looks: int = 100) -> Observation:
     """Looks whenever something changed, or a tenth of a second passed, until ``condition`` holds."""
     for _ in range(looks):
-        sight = reader.see()
-        if condition(sight):
-            return sight
+        observation = reader.see()
+        if condition(observation):
+            return observation
         reader.changes(0.1)
     raise AssertionError(f"not seen in {looks} looks: {reader.see()}")

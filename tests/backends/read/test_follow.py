@@ -114,13 +114,13 @@ def test_events_tell_who_took_it_and_when_between_two_looks(spool: Path, opened:
     with Spool(str(spool)) as consumer:
         id = consumer.put(b"x", source="email")
         reader = opened(spool, watch=True)
-        see_until(reader, lambda sight: sight.flow.measured)
+        see_until(reader, lambda observation: observation.flow.measured)
         assert reader.follow([id], 0.0)[id].box is Box.NEW
         claim = consumer.claim(timeout=30)
         assert claim is not None and claim.id == id
         claim.ack()
 
-        def done(sight: object) -> bool:
+        def done(observation: object) -> bool:
             return reader.follow([id], 0.0)[id].gone_at is not None
 
         see_until(reader, done)
@@ -131,14 +131,14 @@ def test_events_tell_who_took_it_and_when_between_two_looks(spool: Path, opened:
 def test_a_canary_that_was_gone_before_anybody_asked_for_it_is_told_all_the_same(spool: Path, opened: Opened) -> None:
     with Spool(str(spool)) as consumer:
         reader = opened(spool, watch=True)
-        see_until(reader, lambda sight: sight.flow.measured)
+        see_until(reader, lambda observation: observation.flow.measured)
         id = consumer.put(b"x", canary=True)
         claim = consumer.claim(timeout=30)
         assert claim is not None and claim.id == id
         claim.ack()
         consumer.put(b"y")
-        see_until(reader, lambda sight: sight.flow.arrived > 0)
-        see_until(reader, lambda sight: reader.follow([id], 0.0)[id].gone_at is not None)
+        see_until(reader, lambda observation: observation.flow.arrived > 0)
+        see_until(reader, lambda observation: reader.follow([id], 0.0)[id].gone_at is not None)
         found = reader.follow([id], 0.0)[id]
         assert found.pid == os.getpid() and found.claimed_at is not None and found.put_at is not None
         assert found.put_at <= found.claimed_at <= (found.gone_at or 0.0)

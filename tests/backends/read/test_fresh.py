@@ -8,7 +8,7 @@ from pathlib import Path
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshRows
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Box, Verdict
 
@@ -21,7 +21,7 @@ FILE = "1795220920443125.4290.here"
 class Counting(DirectoryReader):
     looks = 0
 
-    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Sight:
+    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
         self.looks += 1
         return super().see(rescan=rescan, progress=progress)
 

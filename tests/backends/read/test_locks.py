@@ -440,8 +440,8 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
         (spool / name).touch()
     reader = opened(spool)
     with holder("flock", spool / "cur/a.lock") as pid:
-        sight = reader.see()
-        locks = {os.path.relpath(lock.path, spool): lock for lock in sight.locks}
+        observation = reader.see()
+        locks = {os.path.relpath(lock.path, spool): lock for lock in observation.locks}
         assert {name: lock.verdict for name, lock in locks.items()} == {
             "cur/a.lock": "held", "new/b.lock": "unknown", "tmp/c.lock": "unknown",
         }  # fmt: skip

@@ -26,7 +26,7 @@ from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
-from spooltop.model.observation import Sight
+from spooltop.model.observation import Observation
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.observe import Observer
@@ -64,32 +64,32 @@ def consumer(spool: Path, *inside: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize(("name", "tail"), [("seed_maildirqueue", ":2,P4242"), ("seed_atomicfilequeue", ":P4242")])
 def test_real_spools(real_spools: Path, opened: Opened, name: str, tail: str) -> None:
     table = FakeProcesses()
-    sight = opened(real_spools / name, processes=table).see()
-    assert (sight.boxes[Box.NEW].count, sight.boxes[Box.CUR].count, sight.complete) == (3, 1, True)
-    (claim,) = sight.claims
+    observation = opened(real_spools / name, processes=table).see()
+    assert (observation.boxes[Box.NEW].count, observation.boxes[Box.CUR].count, observation.complete) == (3, 1, True)
+    (claim,) = observation.claims
     assert claim.name.endswith(tail) and claim.owner is not None and claim.owner.pid == 4242
-    assert claim.verdict is Verdict.DEAD and sight.counts.dead == 1
+    assert claim.verdict is Verdict.DEAD and observation.counts.dead == 1
 
 
 def test_a_file_of_another_host_is_unknown(real_spools: Path, opened: Opened) -> None:
-    sight = opened(real_spools / "seed_maildirqueue").see()
-    (row,) = sight.tmp
+    observation = opened(real_spools / "seed_maildirqueue").see()
+    (row,) = observation.tmp
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "written on host h, ask there")
 
 
 def test_mail_is_not_judged_and_nothing_may_be_changed(real_spools: Path, opened: Opened) -> None:
     reader = opened(real_spools / "maildir_stdlib")
-    sight = reader.see()
-    assert (sight.layout, sight.claims, sight.boxes[Box.CUR].count) == ("mail", (), 1)
-    assert not sight.capabilities.change and "mail folder" in (sight.capabilities.why_not(Action.PURGE) or "")
+    observation = reader.see()
+    assert (observation.layout, observation.claims, observation.boxes[Box.CUR].count) == ("mail", (), 1)
+    assert not observation.capabilities.change and "mail folder" in (observation.capabilities.why_not(Action.PURGE) or "")
     (row,) = reader.listing(ListQuery(Box.CUR)).window(0, 9)
     assert (row.id, row.verdict) == ("1795220919.M781490P9155Q1.vm", None)
     assert reader.read(row.key, 100).size == 18
 
 
 def test_a_mail_folder_taken_for_a_spool(real_spools: Path, opened: Opened) -> None:
-    sight = opened(real_spools / "maildir_stdlib", as_spool=True).see()
-    assert (sight.layout, len(sight.claims)) == ("spool", 1)
+    observation = opened(real_spools / "maildir_stdlib", as_spool=True).see()
+    assert (observation.layout, len(observation.claims)) == ("spool", 1)
 
 
 def test_a_killed_consumer_is_dead_within_two_looks(spool: Path, opened: Opened) -> None:
@@ -114,7 +114,7 @@ def test_a_consumer_in_a_container_with_a_token(spool: Path, opened: Opened) -> 
         assert (row.verdict, row.evidence) == (Verdict.ALIVE, "lives")
         process.kill()
         process.wait()
-        see_until(reader, lambda sight: sight.counts.dead == 1)
+        see_until(reader, lambda observation: observation.counts.dead == 1)
 
 
 @needs_root
@@ -137,12 +137,12 @@ def test_hostile_names_are_all_shown_and_readable(spool: Path, opened: Opened) -
     for name in HOSTILE:
         Path(os.fsdecode(os.fsencode(spool / "new") + b"/" + name)).write_bytes(b"x" + name)
     reader = opened(spool)
-    sight = reader.see()
-    assert sight.boxes[Box.NEW].count == len(HOSTILE)
+    observation = reader.see()
+    assert observation.boxes[Box.NEW].count == len(HOSTILE)
     rows = reader.listing(ListQuery(Box.NEW)).window(0, 100)
     assert sorted(os.fsencode(row.name) for row in rows) == sorted(HOSTILE)
     assert [reader.read(row.key, 300).data for row in rows] == [b"x" + os.fsencode(row.name) for row in rows]
-    assert [row.note for row in sight.irregular] == ["its name is too long to be claimed"]
+    assert [row.note for row in observation.irregular] == ["its name is too long to be claimed"]
 
 
 @pytest.mark.parametrize(("claims", "tmp", "whole"), [(2, 1, False), (1, 2, False), (1, 1, True)])
@@ -183,8 +183,9 @@ def test_what_cannot_be_read_says_so(spool: Path, opened: Opened, key: object) -
 def test_a_missing_box_is_a_state_and_comes_back(spool: Path, opened: Opened) -> None:
     (spool / "tmp").rmdir()
     reader = opened(spool)
-    sight = reader.see()
-    assert (sight.boxes[Box.TMP].count, sight.boxes[Box.TMP].error, sight.complete) == (None, "tmp is missing", False)
+    observation = reader.see()
+    state = observation.boxes[Box.TMP]
+    assert (state.count, state.error, observation.complete) == (None, "tmp is missing", False)
     (spool / "tmp").mkdir()
     assert reader.see().complete
 
@@ -223,7 +224,7 @@ def test_after_lost_events_all_is_listed_at_once(spool: Path, opened: Opened) ->
         assert reader.see().boxes[Box.NEW].count == 0
     finally:
         changed.set()
-    see_until(reader, lambda sight: sight.boxes[Box.NEW].count == 1)
+    see_until(reader, lambda observation: observation.boxes[Box.NEW].count == 1)
 
 
 def test_a_box_that_becomes_a_link_leads_nowhere(spool: Path, opened: Opened, tmp_path: Path) -> None:
@@ -241,9 +242,9 @@ def test_a_spool_that_is_gone_is_a_state(spool: Path, opened: Opened) -> None:
     reader = opened(spool)
     reader.see()
     spool.rename(spool.parent / "elsewhere")
-    sight = reader.see()
-    assert not sight.complete and all("is missing" in state.error for state in sight.boxes.values())
-    assert not sight.capabilities.change
+    observation = reader.see()
+    assert not observation.complete and all("is missing" in state.error for state in observation.boxes.values())
+    assert not observation.capabilities.change
     (spool.parent / "elsewhere").rename(spool)
     assert reader.see().complete
 
@@ -258,9 +259,9 @@ def test_two_files_under_one_id_are_a_conflict(spool: Path, opened: Opened) -> N
 def test_one_file_with_two_names_is_strange_and_no_conflict(spool: Path, opened: Opened) -> None:
     (spool / "new" / "m").touch()
     os.link(spool / "new" / "m", spool / "cur" / "m:2,P4242")
-    sight = opened(spool).see()
-    assert sight.conflicts == ()
-    assert {row.key: row.note for row in sight.irregular} == {
+    observation = opened(spool).see()
+    assert observation.conflicts == ()
+    assert {row.key: row.note for row in observation.irregular} == {
         ("new", "m"): "stands in cur as well", ("cur", "m:2,P4242"): "stands in new as well",
     }  # fmt: skip
 
@@ -272,7 +273,7 @@ def test_generation_changes_only_with_the_lists(spool: Path, opened: Opened) -> 
     first = reader.see().generation
     assert reader.see().generation == first
     (spool / "new" / "m").touch()
-    see_until(reader, lambda sight: sight.generation > first)
+    see_until(reader, lambda observation: observation.generation > first)
 
 
 def test_flow_without_events_is_a_lower_bound(spool: Path, opened: Opened) -> None:
@@ -289,22 +290,22 @@ def test_flow_without_events_is_a_lower_bound(spool: Path, opened: Opened) -> No
 
 def test_live_flow_counts_what_no_scan_saw(spool: Path, opened: Opened) -> None:
     reader = opened(spool, watch=True)
-    see_until(reader, lambda sight: sight.flow.exact and sight.flow.measured)
+    see_until(reader, lambda observation: observation.flow.exact and observation.flow.measured)
     for number in range(50):
         path = spool / "new" / f"m{number}"
         path.touch()
         path.rename(spool / "cur" / f"m{number}:2,P1")
         (spool / "cur" / f"m{number}:2,P1").unlink()
-    seen: list[Sight] = []
+    seen: list[Observation] = []
 
-    def all_done(sight: Sight) -> bool:
-        seen.append(sight)
+    def all_done(observation: Observation) -> bool:
+        seen.append(observation)
         return sum(one.flow.done for one in seen) == 50
 
     see_until(reader, all_done)
-    assert sum(sight.flow.arrived for sight in seen) == 50
-    assert sum(sight.flow.claimed for sight in seen) == 50
-    assert sum(len(sight.flow.completions) for sight in seen) == 50
+    assert sum(observation.flow.arrived for observation in seen) == 50
+    assert sum(observation.flow.claimed for observation in seen) == 50
+    assert sum(len(observation.flow.completions) for observation in seen) == 50
 
 
 def test_changes_waits_and_wakes(spool: Path, opened: Opened) -> None:
@@ -335,8 +336,8 @@ def test_what_was_set_aside_is_counted_listed_and_read(spool: Path, opened: Open
     (folder / "m:2,P4242").write_text("body")
     (folder / ".m:2,P4242.meta").write_text('{"origin": "cur", "reason": "too old", "at": 17.0, "who": "ann"}')
     reader = opened(spool)
-    sight = reader.see()
-    assert (sight.boxes[Box.TRASH].count, sight.boxes[Box.TRASH].bytes) == (1, 4)
+    observation = reader.see()
+    assert (observation.boxes[Box.TRASH].count, observation.boxes[Box.TRASH].bytes) == (1, 4)
     (row,) = reader.listing(ListQuery(Box.TRASH)).window(0, 9)
     assert (row.id, row.reason, row.in_box_since, row.key) == ("m", "too old", 17.0, ("trash", "7f3a/m:2,P4242"))
     payload = reader.read(row.key, 100)
@@ -369,11 +370,11 @@ def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: Callable[[
     path.touch()
     os.utime(path, (clock() - 400, clock() - 400))
     reader = opened(spool, clock=clock)
-    sight = reader.see()
+    observation = reader.see()
     (row,) = reader.listing(ListQuery(Box.TMP)).window(0, 1)
-    snapshot = Observer().add(sight)
+    snapshot = Observer().add(observation)
     assert row.in_box_age(clock()) == 400.0
-    assert sight.boxes[Box.TMP].oldest_at == clock() - 400
+    assert observation.boxes[Box.TMP].oldest_at == clock() - 400
     assert [problem.text for problem in snapshot.problems] == ["1 in tmp for over 5m, writer unknown, oldest 6m"]
 
 
@@ -387,7 +388,7 @@ def test_what_a_look_allows_is_what_an_operator_does(
         (spool / "cursors.json").write_text('{"imessage": 5}')
     if gone is not None:
         (spool / gone).rmdir()
-    sight = opened(spool, layout="spool", read_only=read_only).see()
+    observation = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
         messages = DirectoryOperator(str(spool), rows=lambda box, _: [], again=lambda box, names: {}, read_only=read_only)
         books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
@@ -395,10 +396,10 @@ def test_what_a_look_allows_is_what_an_operator_does(
             messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
         )
         operator = OperatorChain(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
-        assert sight.capabilities == operator.capabilities()
-        assert (sight.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
+        assert observation.capabilities == operator.capabilities()
+        assert (observation.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]
-    assert sight.who.words == ("READ-ONLY" if read_only else words)
+    assert observation.who.words == ("READ-ONLY" if read_only else words)
 
 
 @pytest.fixture
@@ -447,16 +448,16 @@ def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Open
     name = f"1795220920443125.P7R{'0' * 16}.vm"
     (spool / "new" / name).write_text("m")
     os.link(spool / "new" / name, spool / "cur" / f"{name}:2,P4242")
-    sight = opened(spool, processes=FakeProcesses()).see()
-    (claim,) = sight.claims
+    observation = opened(spool, processes=FakeProcesses()).see()
+    (claim,) = observation.claims
     assert (claim.verdict, claim.note) == (Verdict.DEAD, "has 2 names")
-    assert sorted(row.note for row in sight.irregular) == ["stands in cur as well", "stands in new as well"]
-    assert sight.conflicts == ()
+    assert sorted(row.note for row in observation.irregular) == ["stands in cur as well", "stands in new as well"]
+    assert observation.conflicts == ()
 
 
 def test_of_a_storm_every_message_is_counted_once(spool: Path, opened: Opened) -> None:
     reader = opened(spool, watch=True)
-    see_until(reader, lambda sight: sight.flow.exact and sight.flow.measured)
+    see_until(reader, lambda observation: observation.flow.exact and observation.flow.measured)
     arrived = claimed = done = 0
     exact = True
     with Spool(str(spool), durable=False) as busy:

@@ -153,7 +153,7 @@ def test_they_stand_among_the_locks_by_an_option_or_a_setting_and_are_only_looke
     assert f"{path}: held, 1 waits for it;" in spooltop("tickets", spool, "--redis-tickets", url).out
     with open_control(str(spool), watch=False, settings={"SPOOLTOP_REDIS_TICKETS": f"{url} unix:///nowhere"}) as control:
         snapshot = control.look()
-        assert [lock.path for lock in snapshot.sight.locks] == [path, "unix:///nowhere"]
+        assert [lock.path for lock in snapshot.observation.locks] == [path, "unix:///nowhere"]
         assert any("unix:///nowhere: no answer" in line for line in snapshot.not_visible)
         with pytest.raises(Refused, match="only looked at"):
             control.plan(Action.UNLOCK, Selection(ids=(path,)))

@@ -131,7 +131,7 @@ def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
         claim = spool.claim()
         assert claim is not None
         with open_control(str(tmp_path / "spool"), settings={}, watch=False) as control:
-            (row,) = control.look().sight.claims
+            (row,) = control.look().observation.claims
             found = control.holders(row.key)
         claim.ack()
     claims = [one for one in found.parties if one.how == "holds the claim"]

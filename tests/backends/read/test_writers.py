@@ -110,7 +110,7 @@ def test_a_lost_update_names_its_writer(control: Control, tmp_path: Path) -> Non
     assert [write.writer.pid for write in found.history if write.lost and write.writer] == pids[::-1]
     assert found.verdict == "reverted"
     assert sum(times for _, times in found.reverted_by) == 2  # one by its command, or each by its pid where it had ended
-    assert snapshot.sight.writers_watched
+    assert snapshot.observation.writers_watched
 
 
 @needs_root

@@ -189,7 +189,7 @@ def test_no_name_and_no_payload_reaches_the_terminal_raw(name: str, other: str, 
     lock = Lock(name, "flock", (LockHolder(1, other, name, NOW),), (LockHolder(None),), "blocked", other)
     hostile = replace(
         base, cursors=(cursor,), problems=(problem,) * 6, not_judged=(other,), not_visible=(other,),
-        sight=replace(base.sight, target=name, locks=(lock,), disk=replace(base.sight.disk, fs_type=other)),
+        observation=replace(base.observation, target=name, locks=(lock,), disk=replace(base.observation.disk, fs_type=other)),
     )  # fmt: skip
     fits(views(hostile, width, 40, Freshness(stale_for=3, stale_why=other)), width)
     fits(views(replace(hostile, problems=()), width, 40), width)
@@ -208,9 +208,9 @@ def test_nothing_moves_when_a_number_grows() -> None:
 
 def test_the_boxes_keep_their_columns_when_depths_change() -> None:
     base = values.trouble()
-    boxes = dict(base.sight.boxes)
+    boxes = dict(base.observation.boxes)
     boxes[Box.NEW] = replace(boxes[Box.NEW], count=1_234_567, complete=False, bytes=999_000_000_000)
-    grown = replace(base, sight=replace(base.sight, boxes=boxes))
+    grown = replace(base, observation=replace(base.observation, boxes=boxes))
     a = [line_text(line) for line in overview(base, 80, 20, now=NOW)]
     b = [line_text(line) for line in overview(grown, 80, 20, now=NOW)]
     assert [len(line) for line in a] == [len(line) for line in b]

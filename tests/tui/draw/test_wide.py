@@ -41,8 +41,8 @@ def test_dead_claims_and_abandoned_files_stand_first() -> None:
 
 def test_nothing_moves_where_a_panel_empties() -> None:
     full, whole = right(values.trouble()), values.trouble()
-    boxes = {**whole.sight.boxes, Box.CUR: replace(whole.sight.boxes[Box.CUR], count=0)}
-    empty = right(replace(whole, sight=replace(whole.sight, claims=(), boxes=boxes)))
+    boxes = {**whole.observation.boxes, Box.CUR: replace(whole.observation.boxes[Box.CUR], count=0)}
+    empty = right(replace(whole, observation=replace(whole.observation, claims=(), boxes=boxes)))
     title = " tmp, abandoned ones first · 4 shows all"
     assert full.index(title) == empty.index(title)
     assert empty[1] == "   none"
@@ -51,8 +51,8 @@ def test_nothing_moves_where_a_panel_empties() -> None:
 def test_claims_without_room_are_counted() -> None:
     whole = values.trouble()
     many = tuple(values.claim(micro=i) for i in range(30))
-    boxes = {**whole.sight.boxes, Box.CUR: replace(whole.sight.boxes[Box.CUR], count=900)}
-    assert "   892 more" in right(replace(whole, sight=replace(whole.sight, claims=many, boxes=boxes)))
+    boxes = {**whole.observation.boxes, Box.CUR: replace(whole.observation.boxes[Box.CUR], count=900)}
+    assert "   892 more" in right(replace(whole, observation=replace(whole.observation, claims=many, boxes=boxes)))
 
 
 def test_a_value_that_was_reverted_is_marked_by_more_than_its_colour() -> None:
@@ -83,12 +83,12 @@ def test_a_program_is_called_by_its_name() -> None:
 
 def histogram(ages: Ages | None, width: int = 79) -> list[str]:
     whole = values.trouble()
-    lines = age_histogram(replace(whole, sight=replace(whole.sight, ages=ages)), width)
+    lines = age_histogram(replace(whole, observation=replace(whole.observation, ages=ages)), width)
     return [line_text(line).rstrip() for line in lines]
 
 
 def test_what_waits_is_shown_by_age_and_by_source() -> None:
-    lines = histogram(values.trouble().sight.ages)
+    lines = histogram(values.trouble().observation.ages)
     assert lines[4].split() == ["source", "all", "<10s", "10s–1m", "1m–10m", "10m–1h", "1h–24h", "≥24h"]
     assert lines[5].split() == ["all", "4,310", "118", "595", "3,597", "0", "0", "0"]
     assert [line.split()[:2] for line in lines[6:9]] == [["imessage", "2,155"], ["email", "1,293"], ["signal", "862"]]

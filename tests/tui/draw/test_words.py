@@ -37,7 +37,7 @@ from spooltop.tui.draw.problems import problem_hint
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
 
-from ...observe.sights import T0, look
+from ...observe.observations import T0, look
 from ...snapshots import asked, states, values
 from ...snapshots.values import NOW, ZONE
 
@@ -68,7 +68,7 @@ def test_a_look_that_does_not_come_back_takes_the_lamp() -> None:
 def test_scanning_says_how_often_and_why() -> None:
     base = values.trouble()
     watch = Watch("scan", "nfs4 sends no events", 5.0, NOW - 60)
-    assert "every 5s (nfs4 sends no events)" in top(100, sight=replace(base.sight, watch=watch))
+    assert "every 5s (nfs4 sends no events)" in top(100, observation=replace(base.observation, watch=watch))
 
 
 def test_stale_figures_are_dimmed_and_the_trouble_is_not() -> None:
@@ -116,9 +116,9 @@ def test_a_mail_folder_is_not_judged() -> None:
     assert "DEAD" not in words
     assert "\n If it is a job spool all the same: spooltop --as spool /home/ann/Maildir\n" in words
     for who in ("READ-ONLY", "read-only"):  # what opened it may call it so too
-        sight = replace(snapshot.sight, who=Viewer("ann", 1004, who))
+        observation = replace(snapshot.observation, who=Viewer("ann", 1004, who))
         for width, target in ((80, "x"), (80, "/var/spool/" + "long/" * 20), (40, "/var/spool/" + "long/" * 20)):
-            assert text(header(replace(snapshot, sight=sight), width, target=target, now=NOW)).count("READ-ONLY") == 1
+            assert text(header(replace(snapshot, observation=observation), width, target=target, now=NOW)).count("READ-ONLY") == 1
 
 
 def test_nobody_holds_read_mail() -> None:
@@ -133,7 +133,7 @@ def test_a_key_in_a_mail_folder_says_why_not_in_a_line() -> None:
 
 def test_a_cursor_file_alone_has_no_boxes_and_no_flow() -> None:
     whole = values.trouble()
-    words = text(overview(replace(whole, sight=replace(whole.sight, layout="cursors")), 80, 20, now=NOW))
+    words = text(overview(replace(whole, observation=replace(whole.observation, layout="cursors")), 80, 20, now=NOW))
     assert "depth" not in words and "requeued" not in words
     assert "REVERTED 5×" in words
 
@@ -401,9 +401,9 @@ def test_the_locks_view_tells_the_share_of_tries_that_were_in_vain() -> None:
         (15, 5): "5 timed out (25%) of 20 tries",
     }  # fmt: skip
     for (had, given_up), words in told.items():
-        sight = replace(whole.sight, locks_had=had, locks_given_up=given_up)
-        assert words in text(lock_table(replace(whole, sight=sight), 80, 40, now=NOW))
-    unused = replace(whole, sight=replace(whole.sight, locks_had=0, locks_given_up=0))
+        observation = replace(whole.observation, locks_had=had, locks_given_up=given_up)
+        assert words in text(lock_table(replace(whole, observation=observation), 80, 40, now=NOW))
+    unused = replace(whole, observation=replace(whole.observation, locks_had=0, locks_given_up=0))
     assert "own locks" not in text(lock_table(unused, 80, 40, now=NOW))
 
 

@@ -47,7 +47,7 @@ class MetaWriter:
         self._dirs = dirs
         self._files = dirs.files
         self._large = large
-        self._sight = NameLookup(dirs.files)
+        self._lookup = NameLookup(dirs.files)
         self._fit: set[int] = set()
         self._beside: dict[tuple[int, str], str] = {}
         self._common: dict[tuple[Box, str], _Common] = {}
@@ -63,7 +63,7 @@ class MetaWriter:
         meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
         for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
             above, common = self._dirs.private_dir(box.value), self._common[box, folder]
-            if above is None or self._sight.there(set_aside.meta_name(folder), above) is False:
+            if above is None or self._lookup.there(set_aside.meta_name(folder), above) is False:
                 self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
         self._covered.clear()
 
@@ -98,7 +98,7 @@ class MetaWriter:
     def _lies_there(self, box: Box, folder: str) -> int | None:
         """The inode of the common metadata beside ``folder``."""
         above = self._dirs.private_dir(box.value)
-        return None if above is None else self._sight.inode(set_aside.meta_name(folder), above)
+        return None if above is None else self._lookup.inode(set_aside.meta_name(folder), above)
 
     def _write_common(self, box: Box, folder: str, words: str) -> int:
         """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
@@ -140,7 +140,7 @@ class MetaWriter:
         try:
             fd = self._files.create(beside, folder)
         except FileExistsError:
-            if self._sight.inode(name, folder) is not None:
+            if self._lookup.inode(name, folder) is not None:
                 raise
             self._files.unlink(beside, folder)  # left by one that was cut off
             fd = self._files.create(beside, folder)

@@ -45,7 +45,7 @@ class Mover:
         self._recheck = recheck
         self._repaired = repaired
         self.folders = Folders(dirs, self._sync_all)
-        self._sight = NameLookup(dirs.files)
+        self._lookup = NameLookup(dirs.files)
         self._metas = MetaWriter(dirs, large=large)
         self._touched: dict[Folder, bool] = {}
         """The changed folders in the order of the last change, and whether each was a target."""
@@ -75,7 +75,7 @@ class Mover:
         self._claims_last = True
         try:
             new = self.folders.of(Box.NEW, "").fd
-            if not self._sight.ordered(new):
+            if not self._lookup.ordered(new):
                 self._files.sync_dir(new)
         except OSError as error:
             self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
@@ -102,7 +102,7 @@ class Mover:
         free, dead = mode.forced or uniform.box is Box.NEW, self._recheck.dead
         live, meta = uniform.to_box in LIVE, (to_fd, mode.meta)
         covered = live or self._covers(uniform.to_box, uniform.to_folder, mode)  # no metadata of its own
-        by_clock = live and self._sight.ordered(to_fd)  # then the times of its files are those of this machine
+        by_clock = live and self._lookup.ordered(to_fd)  # then the times of its files are those of this machine
         columns = [batch.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
         others = {place: one for place, one in enumerate(begun) if live or not one.plain}
         changed = False
@@ -144,7 +144,7 @@ class Mover:
                 if by_clock:
                     until_ns = now
                 else:
-                    others[place] = _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to_fd, ino), 0))
+                    others[place] = _moved((_DONE, "", True, ino, self._lookup.ctime_ns(to_name, to_fd, ino), 0))
         else:
             place = len(batch)
         if changed:
@@ -204,18 +204,18 @@ class Mover:
         if folder:
             self._metas.drop(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
-        return _moved((_DONE, "", True, ino, self._sight.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
+        return _moved((_DONE, "", True, ino, self._lookup.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
     def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
         """Turns a system error into the outcome of a move."""
         name, ino = move.name, move.ino
         if isinstance(error, FileNotFoundError):
-            if self._sight.inode(name, source.fd) == ino:
+            if self._lookup.inode(name, source.fd) == ino:
                 return MoveOutcome(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
             return self._gone(move)
         if isinstance(error, FileExistsError):
             return MoveOutcome(Outcome.FAILED, f"{move.to_box} already has a file of that name; it stays in {move.box}")
-        if self._sight.inode(name, source.fd) == ino or self._sight.inode(move.to_name, to.fd) != ino:
+        if self._lookup.inode(name, source.fd) == ino or self._lookup.inode(move.to_name, to.fd) != ino:
             return MoveOutcome(Outcome.FAILED, _words(error))
         self._note(source, to)
         return MoveOutcome(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
@@ -228,7 +228,7 @@ class Mover:
         except FileNotFoundError:
             return self._gone(move)
         except OSError as error:
-            if self._sight.there(name, source.fd) is not False:
+            if self._lookup.there(name, source.fd) is not False:
                 return MoveOutcome(Outcome.FAILED, _words(error))
             self._note(source, None)
             return MoveOutcome(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
@@ -256,7 +256,7 @@ class Mover:
         last = {folder.id[0]: folder for folder in self._touched}
         # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
         # changed before that may have been synced by somebody since, and then its sync does nothing.
-        enough = {device for device, folder in last.items() if self._sight.ordered(folder.fd)}
+        enough = {device for device, folder in last.items() if self._lookup.ordered(folder.fd)}
         for folder in sorted(self._touched, key=self._touched.__getitem__, reverse=True):  # the targets first
             if folder.id[0] in enough and last[folder.id[0]] is not folder:
                 continue
@@ -273,7 +273,7 @@ class Mover:
         try:
             self._files.move(name, source.fd, to_name, to.fd, ino if mode.alone else None)
         except OSError:
-            if self._sight.inode(to_name, to.fd) != ino:
+            if self._lookup.inode(to_name, to.fd) != ino:
                 self._metas.drop(to_name, to.fd)
             raise
 
@@ -302,7 +302,7 @@ class Mover:
         if move.to_box is None:
             return False
         try:
-            return self._sight.inode(move.to_name, self.folders.of(move.to_box, move.to_folder).fd) == move.ino
+            return self._lookup.inode(move.to_name, self.folders.of(move.to_box, move.to_folder).fd) == move.ino
         except FileNotFoundError:
             return False
 

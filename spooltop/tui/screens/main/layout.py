@@ -65,7 +65,7 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
     state = view.state
     chosen, snapshot, freshness, zone = state.list_state, state.snapshot, state.freshness, state.zone
     if snapshot is not None and at is not None:
-        snapshot = replace(snapshot, sight=replace(snapshot.sight, taken_at=at))
+        snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=at))
     if context.view not in LISTS or chosen is None:
         return header(snapshot, width, target=view.session.control.target, now=state.now, freshness=freshness, zone=zone)
     if snapshot is None:
@@ -79,7 +79,7 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
         title += f" › {chosen.problem.code}"
     elif chosen.problems_only:
         title += " › problems only"
-    held = snapshot.sight.boxes.get(chosen.box)
+    held = snapshot.observation.boxes.get(chosen.box)
     pending = page is None or page.query != state.query
     length = None if held is not None and held.count is None and not len(view.rows) else len(view.rows)
     if pending:
@@ -129,7 +129,7 @@ def _why_empty(state: MainState) -> str:
     chosen, page = state.list_state, state.page
     if chosen is None or state.snapshot is None or page is None:
         return "…"
-    held = state.snapshot.sight.boxes.get(chosen.box)
+    held = state.snapshot.observation.boxes.get(chosen.box)
     if held is not None and held.error:
         return f"{shown(held.error)}; there is nothing to list"
     if chosen.filter:

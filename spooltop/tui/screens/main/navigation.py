@@ -150,7 +150,7 @@ def do_show(view: MainView, root: View) -> None:
 def do_show_aside(view: MainView) -> None:
     """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""
     state = view.state
-    counts = state.snapshot.sight.boxes if state.snapshot is not None else {}
+    counts = state.snapshot.observation.boxes if state.snapshot is not None else {}
     if state.root is View.ASIDE:
         state.aside_box = ASIDE[(ASIDE.index(state.aside_box) + 1) % len(ASIDE)]
     else:

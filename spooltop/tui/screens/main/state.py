@@ -120,8 +120,8 @@ class MainState:
         if snapshot is None or not text:
             return snapshot
         cursors = tuple(one for one in snapshot.cursors if text in f"{escape(one.source)} {one.verdict} {one.evidence}".lower())
-        locks = tuple(one for one in snapshot.sight.locks if text in f"{escape(one.path)} {one.kind} {one.verdict}".lower())
-        return replace(snapshot, cursors=cursors, sight=replace(snapshot.sight, locks=locks))
+        locks = tuple(one for one in snapshot.observation.locks if text in f"{escape(one.path)} {one.kind} {one.verdict}".lower())
+        return replace(snapshot, cursors=cursors, observation=replace(snapshot.observation, locks=locks))
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:

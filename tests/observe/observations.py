@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spooltop.model.observation import BoxState, CursorSource, Flow, Sight, VerdictCounts, Watch
+from spooltop.model.observation import BoxState, CursorSource, Flow, Observation, VerdictCounts, Watch
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
@@ -13,7 +13,7 @@ T0 = 1_795_222_800.0
 """A full quarter of a minute, so that cells of histories begin with the watch."""
 
 
-def look(at: float, new: int | None = 0, *, layout: str = "spool", **rest: Any) -> Sight:
+def look(at: float, new: int | None = 0, *, layout: str = "spool", **rest: Any) -> Observation:
     """A quiet, wholly visible spool at ``T0 + at`` with ``new`` messages waiting."""
     now = T0 + at
     boxes = {box: BoxState(box, 0, as_of=now) for box in Box}
@@ -26,7 +26,7 @@ def look(at: float, new: int | None = 0, *, layout: str = "spool", **rest: Any) 
     rest.setdefault("counts", counts(claims, tmp))
     rest.setdefault("complete", True)
     rest.setdefault("watch", Watch("live", since=T0))
-    return Sight(target="/var/spool/memex", layout=layout, taken_at=now, boxes=boxes, **rest)
+    return Observation(target="/var/spool/memex", layout=layout, taken_at=now, boxes=boxes, **rest)
 
 
 def counts(claims: tuple[Row, ...], tmp: tuple[Row, ...]) -> VerdictCounts:
