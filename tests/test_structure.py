@@ -1,8 +1,10 @@
-"""The structure of the code: no cycles of modules inside a layer, one module for the C library, one class for a name."""
+"""The structure of the code: no cycles of modules inside a layer, one module for the C library, one class
+for a name, docstrings that begin with what they describe."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +16,7 @@ import spooltop
 
 PACKAGE = Path(spooltop.__file__).parent
 TREES = {path: ast.parse(path.read_bytes()) for path in sorted(PACKAGE.rglob("*.py"))}
+BAD_OPENINGS = re.compile(r"(Of|What|Whose|Where|Whether|One)\b")
 LAYERS = ("model", "engine", "observe", "operate", "startup", "cli", "tui", "backends.directory", "backends.redis")
 
 
@@ -102,3 +105,24 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the text of each docstring, those of attributes too."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            for before, here in zip([None, *node.body], node.body, strict=False):
+                first = before is None
+                is_text = isinstance(here, ast.Expr) and isinstance(here.value, ast.Constant)
+                if is_text and isinstance(here.value.value, str) and (first or isinstance(before, (ast.Assign, ast.AnnAssign))):
+                    yield here.lineno, here.value.value
+
+
+def test_no_docstring_opens_with_a_genitive_or_a_question() -> None:
+    found = [
+        f"{name}:{line}: {text.strip()[:60]}"
+        for name, (_, tree) in MODULES.items()
+        for line, text in docstrings(tree)
+        if BAD_OPENINGS.match(text.strip())
+    ]
+    assert found == []
