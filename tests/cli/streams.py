@@ -38,7 +38,7 @@ class Stream(io.TextIOWrapper):
 
 @dataclass
 class Done:
-    """What a command returned and wrote."""
+    """Output and exit code of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What single actors of the demo do, without waiting for their turn."""
+"""Single actors of the demo, without waiting for their turn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spool(tmp_path: Path) -> str:
 
 @pytest.fixture
 def child() -> Iterator[Child]:
-    """A demo that goes on as long as the test."""
+    """A demo that runs as long as the test."""
     ends = [*os.pipe(), *os.pipe()]
     yield Child(ends[0], ends[3])
     for fd in ends:

@@ -1,4 +1,4 @@
-"""Where a demo lives, and what the next one sweeps away."""
+"""The directory of a demo, and the removal of those left by killed demos."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spooltop.errors import NotASpool, Refused
 
 @pytest.fixture
 def left_behind(tmp_path: Path) -> Path:
-    """What a killed demo leaves: its lock is free, its spool has messages."""
+    """Makes what a killed demo leaves: its lock is free, its spool has messages."""
     ground = demo_dir.make(str(tmp_path))
     os.close(ground.lock)
     with Spool(ground.spool, durable=False) as spool:

@@ -1,4 +1,4 @@
-"""What is copied works where it is pasted; what waits for somebody says for what; errors break between words."""
+"""Copied commands work when pasted; waiting commands say for what they wait; errors break between words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .streams import ROOT, Stream, spooltop
 
 
 def pasted(lines: list[str], where: Path) -> None:
-    """Runs ``lines`` in a shell in another directory, with ``--yes`` in the place of a person."""
+    """Runs ``lines`` in a shell in another directory, with ``--yes`` in place of a person."""
     launcher = where / "spooltop"
     launcher.write_text(f'#!/bin/sh\ncase $1 in ls) exec {sys.executable} -m spooltop "$@";; esac\n'
                         f'exec {sys.executable} -m spooltop "$@" --yes\n')  # fmt: skip

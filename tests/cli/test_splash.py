@@ -1,4 +1,4 @@
-"""What stands on the terminal before anything is loaded, and that it is gone before the first word."""
+"""The splash is on the terminal before anything is loaded, and gone before the first output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spool(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[int, int]]:
-    """Our end of a terminal, and the one that a program has."""
+    """Opens a pty: our end, and the one of the program."""
     ours, theirs = pty.openpty()
     yield ours, theirs
     os.close(ours)
@@ -33,7 +33,7 @@ def ends() -> Iterator[tuple[int, int]]:
 
 
 def until(fd: int, words: bytes) -> bytes:
-    """What comes up to and with these words."""
+    """Reads up to and including these words."""
     read = b""
     while not read.endswith(words):
         read += os.read(fd, 4096)
@@ -129,7 +129,7 @@ def test_it_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_hardly_anything_is_loaded_before_it_falls() -> None:
-    """Each module of the library between the start and the first word costs milliseconds: typing alone brings five."""
+    """Each library module between the start and the first output costs milliseconds: typing alone takes five."""
     code = "import sys; known = set(sys.modules); import spooltop.__main__; print(*sorted(set(sys.modules) - known))"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert [name for name in loaded if not name.startswith("spooltop")] == ["__future__"]

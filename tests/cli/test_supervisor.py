@@ -1,4 +1,4 @@
-"""Where the spool lies on a file system that may never answer, the shell waits for a process that asks it nothing."""
+"""If the spool is on a file system that may never answer, the shell waits for a process that does not access it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read is told as that: never that nothing matched, never as a defect."""
+"""Unreadable boxes are reported as unreadable: never as "nothing matched", never as a bug."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def operator(spool: Path) -> DirectoryOperator:
-    """Of a spool whose ``cur`` does not let itself be listed."""
+    """An operator of a spool whose ``cur`` cannot be listed."""
     fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time, hosts="")
 
     def rows(box: Box, progress: Progress) -> Sequence[Row]:

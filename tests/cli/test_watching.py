@@ -1,4 +1,4 @@
-"""``--watch``: look for so long as the dashboard would, then answer once."""
+"""``--watch`` looks for as long as the dashboard would, then answers once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(path: Path, sections: dict[str, int]) -> None:
 
 
 class Busy:
-    """Opens a control; once it has looked, a writer loses an update and comes to its end."""
+    """Opens a control; after its first look, a writer loses an update and ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

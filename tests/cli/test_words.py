@@ -1,4 +1,4 @@
-"""The words of the command line: commands, options, help, usage errors."""
+"""Text of the command line: commands, options, help, usage errors."""
 
 from __future__ import annotations
 

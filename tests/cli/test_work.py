@@ -1,4 +1,4 @@
-"""The worker: what becomes of a message by how its command ends, and how the worker itself ends."""
+"""The worker: the fate of a message by how its command ends, and how the worker itself ends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def line(process: subprocess.Popen[bytes]) -> bytes:
-    """The next line of stdout: what the command says when it has come so far."""
+    """Reads the next line of stdout: the command prints it at a certain point."""
     assert process.stdout is not None
     return process.stdout.readline()
 
@@ -317,7 +317,7 @@ def test_a_requeue_by_force_leaves_the_flags_of_mail_in_the_name(tmp_path: Path)
 
 
 def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
-    """Its handler has not run yet then: the wait has to end by what the system itself writes."""
+    """Its handler has not run yet then: the system's own write to the wakeup descriptor must end the wait."""
     bell, rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     woken: list[str] = []
     try:

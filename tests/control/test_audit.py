@@ -1,4 +1,4 @@
-"""The audit log read back: whose it was, what became of each item, and what a log that was written to mislead can do."""
+"""Audit logs that are read back: the user, the result of each item, and logs that were written to mislead."""
 
 from __future__ import annotations
 

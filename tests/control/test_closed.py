@@ -1,4 +1,4 @@
-"""A closed Control says that it is closed, and what is under way when it is closed uses its own files to the end."""
+"""A closed Control raises Closed, and a call that runs while it is closed uses its own files to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of a look, a list and a plan, each on a real spool through the one door that every front end uses."""
+"""Facts of a look, a list and a plan, each on a real spool through the API that every front end uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that fails: counted as what it is at any speed, and told as a problem whose selection is exactly its messages."""
+"""Failing work: counted correctly at any speed, and reported as a problem whose selection is exactly its messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 class Watched:
-    """A control that listens, and what it has counted since."""
+    """A control that watches, and its counts since."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class Watched:
         return snapshot
 
     def settled(self) -> dict[str, int]:
-        """What was counted once an event that comes last was heard of, and what left ``cur`` before it has been settled."""
+        """Waits until a final event was received and everything that left ``cur`` before it is counted; returns the counts."""
         for _ in range(3):
             arrived = self.totals["arrived"]
             with Spool(self.path, durable=False) as other:

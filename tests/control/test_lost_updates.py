@@ -1,4 +1,4 @@
-"""Lost updates as they are told to whoever watches: each write between two looks counts, an honest one never."""
+"""Lost updates as a watcher sees them: each write between two looks counts, a correct one never."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Watched:
         draft.replace(self.path)
 
     def heard(self, sections: Mapping[str, Json]) -> None:
-        """The same, and waits until it was read."""
+        """Waits until it was read as well."""
         self.write(sections)
         while not self.control.changes(0.2):
             continue

@@ -1,4 +1,4 @@
-"""What one look says, and what it says that it cannot say."""
+"""Conclusions of a single look, and the limits that it states."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 def put_before(path: str, seconds: float, many: int = 1) -> list[str]:
-    """Messages of our own that were put so long ago."""
+    """Puts messages of our own with this age."""
     with Spool(path, durable=False, clock=lambda: time.time() - seconds) as before:
         return before.put_many([b"x"] * many)
 

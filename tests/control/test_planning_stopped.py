@@ -1,4 +1,4 @@
-"""A plan that is wanted no longer ends within some hundred messages, wherever it is, and leaves nothing behind."""
+"""A cancelled plan ends within some hundred messages, at any step, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
 
 
 class Impatient:
-    """Wants it no longer at the ``after``-th question."""
+    """Cancels at the ``after``-th call."""
 
     def __init__(self, after: int) -> None:
         self.after, self.asked = after, 0

@@ -1,4 +1,4 @@
-"""Where settings come from, and that what they forbid or hide is forbidden and hidden at the one door."""
+"""Sources of settings; ``control`` forbids and hides what they forbid and hide."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def secretive(tmp_path: Path) -> Path:
 
 
 def told_everywhere(path: Path) -> str:
-    """What the command line says of the cursors, and the audit log."""
+    """Returns the command line's output about the cursors, and the audit log."""
     told = []
     for words in (["status"], ["cursors"], ["ops"]):
         for more in ([], ["--json"]):

@@ -1,4 +1,4 @@
-"""The trash is kept for a while: what stands there for longer is shown and offered for deletion, and goes only when told to."""
+"""Retention of the trash: older messages are shown as expired and offered for deletion, and deleted only on request."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_without_an_end_nothing_expires(spool: Path) -> None:
 
 
 def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) -> None:
-    """Whoever owns the spool could hold up every look with them."""
+    """The owner of the spool could delay every look with them."""
     folder = spool / ".spooltop" / "trash" / "op"
     folder.mkdir(parents=True)
     for number in range(600):

@@ -18,7 +18,7 @@ import pyte
 
 SPOOLTOP = (sys.executable, "-m", "spooltop")
 _OF_OUR_OWN = ("NO_COLOR", "COLORTERM", "TMUX", "LINES", "COLUMNS")
-"""What the environment says of the terminal, or the test runner's width, that this is started in."""
+"""Environment variables that describe the surrounding terminal, or the test runner's width."""
 
 
 class Terminal:

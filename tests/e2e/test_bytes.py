@@ -1,4 +1,4 @@
-"""What goes over the wire: an idle screen is silent, and nothing from a spool reaches the terminal uninterpreted."""
+"""Bytes sent to the terminal: an idle screen sends none, and nothing from a spool reaches it uninterpreted."""
 
 from __future__ import annotations
 

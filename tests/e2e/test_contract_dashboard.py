@@ -1,4 +1,4 @@
-"""The dashboard on a real terminal: no colour where none is wanted, keys typed too early, and looking writes nothing."""
+"""The dashboard on a real terminal: no colour if none is wanted, keys typed too early, and watching writes nothing."""
 
 from __future__ import annotations
 

@@ -805,7 +805,7 @@ def test_no_warning_escapes(path: Path) -> None:
 
 
 def test_a_claim_outlives_the_name_of_its_spool(path: Path) -> None:
-    """Whoever keeps the claim and not the spool still holds it: nobody else gets the message meanwhile."""
+    """A program that keeps the claim and not the spool still holds it: nobody else gets the message meanwhile."""
     with Spool.create(path) as other:
         id = other.put(b"x")
         claim = Spool(path).claim()

@@ -1,4 +1,4 @@
-"""Hostile names in the dashboard on a real terminal: of what they would have it do, no byte gets there."""
+"""Hostile names in the dashboard on a real terminal: no byte of their escape sequences reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person at three in the morning is called for, played by keys; the count of keys is part of what is promised."""
+"""Incidents at three in the morning, played by keys; the number of keys is part of the promise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Dashboard = Callable[..., Terminal]
 
 
 def depth(text: str) -> int:
-    """What the Overview says of ``new``."""
+    """Reads the depth of ``new`` from the Overview."""
     found = re.search(r"^ new +([\d,]+) ", text, re.MULTILINE)
     return int(found[1].replace(",", "")) if found else -1
 

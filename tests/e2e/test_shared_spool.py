@@ -1,4 +1,4 @@
-"""One spool that all may write (0777, or 1777 as /tmp), and users who have no group in common."""
+"""A spool that all users may write (0777, or 1777 as /tmp), and users who have no group in common."""
 
 from __future__ import annotations
 

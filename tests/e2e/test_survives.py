@@ -1,4 +1,4 @@
-"""What befalls a spool, a machine or a terminal while somebody looks: figures stay true or say what they are, and keys answer."""
+"""Faults of a spool, a machine or a terminal during watching: figures stay true or are marked, and keys answer."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ NEGATIVE = re.compile(r"(?<![\w.-])-\d")
 
 
 def below_zero(told: object, where: str = "") -> list[str]:
-    """Where a number below zero stands in what JSON tells."""
+    """Finds numbers below zero in a JSON value."""
     if isinstance(told, dict):
         return [found for name, value in told.items() for found in below_zero(value, f"{where}.{name}")]
     if isinstance(told, list):

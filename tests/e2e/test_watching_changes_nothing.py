@@ -1,4 +1,4 @@
-"""Who only watches leaves no trace: strace sees every call of a dashboard and of the commands that look."""
+"""Watching leaves no trace: strace sees every call of a dashboard and of the commands that only read."""
 
 from __future__ import annotations
 

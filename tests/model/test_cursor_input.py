@@ -1,4 +1,4 @@
-"""What a person types for a cursor."""
+"""Parsing of typed cursor values."""
 
 from __future__ import annotations
 

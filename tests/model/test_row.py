@@ -1,4 +1,4 @@
-"""A row with another verdict is the same row else."""
+"""A row with another verdict is otherwise the same row."""
 
 from __future__ import annotations
 

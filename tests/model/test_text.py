@@ -1,4 +1,4 @@
-"""What a name on disk may do to a terminal: nothing."""
+"""Names on disk must have no effect on a terminal."""
 
 from __future__ import annotations
 

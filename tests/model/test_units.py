@@ -1,4 +1,4 @@
-"""Numbers in fixed room."""
+"""Numbers in a fixed width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks made by hand: a spool told in a few words, at a time."""
+"""Observations made by hand: a spool in a few words, at a given time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine's journal tells of the past hour, of writers, and of writes that no look saw."""
+"""The engine's journal: the past hour, the writers, and writes that no look saw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .observations import T0, look
 
 
 class Watching:
-    """A real folder with cursors in it, written by the engine or unsafely, and somebody who looks. The clock runs from ``T0``."""
+    """A real folder with cursors in it, written by the engine or unsafely, and a watcher. The clock runs from ``T0``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class Watching:
         self.open()
 
     def open(self) -> None:
-        """Somebody new, who has seen nothing yet."""
+        """Opens a watcher that has seen nothing yet."""
         self.files, self.observer = CursorFiles(clock=self.clock), Observer()
 
     def engine(self, at: float, source: str, value: Json) -> None:

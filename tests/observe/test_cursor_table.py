@@ -1,4 +1,4 @@
-"""Each verdict of the table, from scripts of writes; and what may never be said, over any script."""
+"""Each verdict of the table, from scripts of writes; and verdicts that no script may produce."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]
 
 
 class Put(NamedTuple):
-    """At ``at`` the file gets ``values``; ``new`` messages of a had come before; ``logs``: (new, start, end) of a poll of a.
-    ``journal``: (source, old, new) of a write by the engine. ``then``: seconds until it is looked at."""
+    """At ``at`` the file gets ``values``, after ``new`` messages of a arrived; ``logs``: (new, start, end) of a poll of a.
+    ``journal``: (source, old, new) of a write by the engine. ``then``: seconds until the next look."""
 
     at: float
     values: dict[str, Json]
@@ -35,7 +35,7 @@ class Put(NamedTuple):
 
 
 def play(script: Sequence[Put], until: float, *, shared: bool = True) -> Cursor:
-    """What is said of the source a at ``until``, each step having been looked at as it was done."""
+    """Returns the verdict on the source a at ``until``, with a look after each step."""
     disk = CursorDisk(shared=shared) if shared else CursorDisk("/opt/memex/cursors/a.json", shared=False)
     observer = Observer()
     for step in script:
@@ -60,7 +60,7 @@ def every(seconds: float, values: Sequence[Json], **rest: Any) -> list[Put]:
 
 
 def again(seconds: float, first: float, times: int, **rest: Any) -> list[Put]:
-    """The same value written so often."""
+    """Writes the same value this often."""
     return [Put(first + seconds * n, {}, **rest) for n in range(times)]
 
 
@@ -214,7 +214,7 @@ def test_what_the_journal_knows_of_a_shared_file(verdict: str, evidence: str, sc
     st.booleans(),
 )
 def test_a_rewind_by_hand_is_never_called_a_lost_update(steps: list[int], place: int, far: int, token: bool) -> None:
-    """Once, and no other key changed: whatever stands there before and after."""
+    """A single step back that changes no other key, whatever comes before and after."""
     value, script = 100, [Put(0, {"a": _as(100, token), "b": 0})]
     for n, step in enumerate(steps):
         value = value - far if n == place else value + step
@@ -244,7 +244,7 @@ def test_nothing_written_under_the_lock_is_ever_a_lost_update(moves: list[tuple[
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=20))
 def test_each_lost_update_that_stands_at_a_look_is_found(rounds: list[tuple[str, int]]) -> None:
-    """One saves, the other writes the whole file as it had read it before: with every value kept but its own."""
+    """One poller saves, the other writes the whole file as it had read it before, with every value but its own unchanged."""
     disk = CursorDisk()
     disk.put(0, {"a": 0, "b": 0})
     observer = Observer()

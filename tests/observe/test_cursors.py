@@ -1,4 +1,4 @@
-"""Verdicts on cursors: what a watched file can tell, and nothing that it cannot."""
+"""Verdicts on cursors: everything that a watched file shows, and nothing that it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems: each rule tells its trouble, and is silent where it could only guess."""
+"""Problems: each rule reports its problem, and stays silent if it could only guess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan to put something back says who would take it."""
+"""A plan that moves messages back to new names the running consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every kind of spool, on an operator that moves nothing: what is asked, what is written down, when it ends."""
+"""Rules for every kind of spool, with an operator that moves nothing: confirmation, audit, and the end of an operation."""
 
 from __future__ import annotations
 
