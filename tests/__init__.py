@@ -1,0 +1,20 @@
+"""The tests, by what they guard.
+
+- ``engine``           the queue itself: put, claim, ack, cursors, tickets, presence locks; what importing it loads
+- ``model``            filters, text that is safe to show, units, rows, cursor input
+- ``backends``         what a path is, and the hint for what is no spool
+- ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
+- ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
+- ``observe``          rates, verdicts on cursors, problems worst first, mutes
+- ``operate``          plan, confirm, apply, audit, whatever the kind of queue
+- ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
+- ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
+- ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
+- ``snapshots``        every screen as a picture, compared with ``screenshots/``
+- ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
+- ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
+- ``bench``            measurements beside a floor taken in the same run; a test guards their table
+- ``mutate``           samples mutations of the code and runs the tests that reach them
+- ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map
+- ``keys``             the tables of keys of the README and of ``keys.md``
+"""

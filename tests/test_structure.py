@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import spooltop
+import tests
 
 PACKAGE = Path(spooltop.__file__).parent
 TREES = {path: ast.parse(path.read_bytes()) for path in sorted(PACKAGE.rglob("*.py"))}
@@ -126,3 +127,11 @@ def test_no_docstring_opens_with_a_genitive_or_a_question() -> None:
         if BAD_OPENINGS.match(text.strip())
     ]
     assert found == []
+
+
+def test_the_map_of_the_tests_names_every_folder() -> None:
+    root = Path(__file__).parent
+    folders = {path.parent.relative_to(root).as_posix() for path in root.rglob("test_*.py")} - {"."}
+    mapped = re.findall(r"``([a-z0-9_/]+)``", tests.__doc__ or "")
+    assert folders <= set(mapped)
+    assert [name for name in mapped if not (root / name).exists() and not (root / f"{name}.py").exists()] == ["screenshots/"]
