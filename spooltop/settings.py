@@ -157,7 +157,7 @@ def _read(file: str) -> bytes | None:
         if error.errno == errno.EFBIG:
             raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there") from None
         if isinstance(error, NotRegular):
-            raise UsageError(f"{escape(file)} is no plain file", advice="look who put it there") from None
+            raise UsageError(f"{escape(file)} is not a regular file", advice="look who put it there") from None
         raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
 
 

@@ -115,7 +115,7 @@ def test_a_file_of_settings_that_is_none_is_named_and_not_waited_for(tmp_path: P
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "huge").touch()
     os.truncate(tmp_path / "huge", 10 << 30)
-    for name, said in (("fifo", "no plain file"), ("huge", "larger than 1 MiB"), (".", "no plain file")):
+    for name, said in (("fifo", "not a regular file"), ("huge", "larger than 1 MiB"), (".", "not a regular file")):
         with pytest.raises(UsageError, match=said):
             load({}, [str(tmp_path / name)])
     with pytest.raises(UsageError, match="neither yes nor no"):

@@ -472,4 +472,4 @@ def test_a_verdict_stands_with_its_evidence_in_the_list_of_a_command(spool: Path
     assert [line.split()[0] for line in lines] == ["free", "STALE", "its"] and "not renewed" in lines[2]
     (spool / "leader.lock").write_text(f'{{"ownerId": "w1", "expiresAt": {int(time.time() * 1000) - 10_000}}}')
     assert "\nstale " in spooltop("locks", spool).out  # not for long yet, so it is no problem
-    assert "nothing wrong" in spooltop("status", spool).out
+    assert "no problems detected" in spooltop("status", spool).out

@@ -398,7 +398,7 @@ def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
         with folder_of(one.path, folders) as folder:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode):
-                return f"{escape(one.path)} is no plain file"
+                return f"{escape(one.path)} is not a regular file"
             if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
                 return f"the file system is read-only ({os.strerror(errno.EROFS)})"
             above = os.fstat(folder)

@@ -58,7 +58,7 @@ def plain(found: os.stat_result, name: str) -> None:
     """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else
     there, a link to a file of ours, a FIFO."""
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise OSError(errno.EINVAL, "is no plain file; look who put it there", name)
+        raise OSError(errno.EINVAL, "is not a regular file; look who put it there", name)
 
 
 def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
