@@ -79,16 +79,18 @@ def command_of(pid: int) -> str:
 def flock_holders(fd: int) -> list[int]:
     """The pids of the processes that took a ``flock`` on the file of ``fd`` and, or a child of theirs, still hold it; as far as
     they are visible from here (proc_locks(5))."""
+    from spooltop.model.proc_locks import parse_locks  # needed only after a lock was waited for in vain
+
     found = os.fstat(fd)
-    where = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    device = os.major(found.st_dev), os.minor(found.st_dev)
     try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as table:
-            lines = [line.split() for line in table if " FLOCK " in line and " -> " not in line]
+        with open("/proc/locks", "rb") as table:
+            lines = parse_locks(table.read())
     except OSError:
         return []
-    same = [line for line in lines if len(line) > 5 and line[5].rpartition(":")[2] == str(found.st_ino)]
-    here = [line for line in same if line[5] == where] or same  # btrfs reports the device of another layer
-    return [int(line[4]) for line in here if line[4].isdecimal() and int(line[4]) > 0]
+    same = [line for line in lines if line.kind == "flock" and not line.waits and line.inode == found.st_ino]
+    here = [line for line in same if line.device == device] or same  # btrfs reports the device of another layer
+    return [line.pid for line in here if line.pid > 0]
 
 
 def process_start(pid: int) -> int | None:

@@ -12,7 +12,8 @@ import pytest
 from spooltop.backends.directory.liveness.pid_liveness import Certainty
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.liveness.tmp_liveness import TmpFiles, Writer, writer_of
-from spooltop.backends.directory.locks.lock_files import LockTable, parse_locks
+from spooltop.backends.directory.locks.lock_files import LockTable
+from spooltop.model.proc_locks import parse_locks
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
 

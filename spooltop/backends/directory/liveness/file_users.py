@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spooltop.model.holders import Holders, Holding
+from spooltop.model.proc_locks import LockLine, parse_locks
 
-from ..locks.lock_files import LockLine, device_of, parse_locks, read_table
+from ..locks.lock_files import device_of, read_table
 from ..storage.filesystem import is_local, mount_of
 from .processes import Descriptor, Processes
 

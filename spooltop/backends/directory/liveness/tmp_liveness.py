@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.files import REAL_FILES, is_inode
+from spooltop.model.proc_locks import Device
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
-from ..locks.lock_files import Device, LockTable, device_of
+from ..locks.lock_files import LockTable, device_of
 from ..storage.rows import kind_of_file
 from .pid_liveness import Certainty
 from .processes import Descriptor, Descriptors, Process, Processes

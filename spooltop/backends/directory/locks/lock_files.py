@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.proc_locks import Device, LockLine, parse_locks
 
 from ..liveness.processes import Processes
 from ..storage.access import closed_words
@@ -25,12 +25,8 @@ from .soft_lock_liveness import Judge, directory_lock, holder_info, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
 
-__all__ = ["LockFiles", "LockLine", "LockTable", "folder_closed", "is_lock_name", "message_locks", "parse_locks", "read_table"]
+__all__ = ["LockFiles", "LockTable", "folder_closed", "is_lock_name", "message_locks", "read_table"]
 
-_LINE = re.compile(
-    rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
-)
-_KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
 _SUFFIXES = (".lock", ".lck")
 _MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
@@ -38,34 +34,6 @@ _KERNEL_LOCKED = (".cursors.lock",)
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
 _EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
-
-Device = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LockLine:
-    """A line of the table: ``kind`` flock, posix or ofd; ``pid`` is -1 or 0 where the kernel gives none; ``device`` (major,
-    minor); ``exclusive``: a write lock, which except for a flock needs a descriptor open for writing."""
-
-    kind: str
-    waits: bool
-    pid: int
-    device: Device
-    inode: int
-    exclusive: bool = True
-
-
-def parse_locks(text: bytes) -> list[LockLine]:
-    """Parses ``/proc/locks`` or the ``lock:`` lines of fdinfo. Leases and delegations are no locks."""
-    lines = []
-    for raw in text.splitlines():
-        found = _LINE.match(raw + b" ")
-        if found is None or found.group(3) not in _KINDS:
-            continue
-        device = (int(found.group(7), 16), int(found.group(8), 16))
-        kind, waits = _KINDS[found.group(3)], found.group(2) is not None
-        lines.append(LockLine(kind, waits, int(found.group(6)), device, int(found.group(9)), found.group(5) == b"WRITE"))
-    return lines
 
 
 @dataclass(frozen=True, slots=True)
