@@ -102,9 +102,7 @@ def copyable(context: CommandContext) -> str | None:
 
 
 def requeue(context: CommandContext) -> str | None:
-    if reason := _allowed(context, Action.REQUEUE):
-        return reason
-    if reason := _chosen(context, Action.REQUEUE):
+    if reason := _allowed(context, Action.REQUEUE) or _chosen(context, Action.REQUEUE):
         return reason
     if context.target_box is Box.NEW:
         return "requeue: what is in new waits already; claims are in 3"
@@ -124,9 +122,7 @@ def purge(context: CommandContext) -> str | None:
 
 
 def hold(context: CommandContext) -> str | None:
-    if reason := _allowed(context, Action.HOLD):
-        return reason
-    if reason := _chosen(context, Action.HOLD):
+    if reason := _allowed(context, Action.HOLD) or _chosen(context, Action.HOLD):
         return reason
     if context.target_box is Box.TMP:
         return "hold: a file in tmp is not a complete message; d purges it"

@@ -65,7 +65,7 @@ class Machine:
     def here(self, code: str) -> str:
         """``code`` with the directories of the README replaced by those of this machine."""
         for place in PLACES:
-            code = re.sub(rf"(?<![\w.]){re.escape(place)}(?=/)|(?<![\w.]){re.escape(place)}\b", f"{self.root}{place}", code)
+            code = re.sub(rf"(?<![\w.]){re.escape(place)}\b", f"{self.root}{place}", code)
         return code
 
     def run(self, code: str) -> subprocess.CompletedProcess[str]:
