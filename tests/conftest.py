@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,44 @@ def real_spools(tmp_path: Path) -> Path:
     with tarfile.open(DATA / "spools.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the long tests too; .ci/run runs them after the others")
+
+
+def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
+    """True for a long test, unless ``--all``, an expression after ``-m`` that speaks of long, or its own name asks for it."""
+    if not item.get_closest_marker("long") or config.getoption("--all") or "long" in config.getoption("-m"):
+        return False
+    named = [arg.partition("::") for arg in config.args if "::" in arg]
+    asked = tuple(f"{(config.invocation_params.dir / path).resolve()}::{name}" for path, _, name in named)
+    return not f"{item.path}::{item.nodeid.partition('::')[2]}".startswith(asked)
+
+
+def early_first(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Puts early tests first in the share of each worker. ``--dist worksteal`` deals equal, contiguous shares; a worker that has
+    done its own takes from the end of another's."""
+    early = [item for item in items if item.get_closest_marker("early")]
+    others = [item for item in items if not item.get_closest_marker("early")]
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        share = (len(items) - len(ordered)) // (workers - worker)
+        first = early[worker::workers]
+        rest = max(0, share - len(first))
+        ordered += first + others[:rest]
+        del others[:rest]
+    return ordered
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted, out = [], []
+    for item in items:
+        (out if is_left_out(item, config) else wanted).append(item)
+    if out:
+        config.hook.pytest_deselected(items=out)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = early_first(wanted, workers) if workers > 1 else wanted
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -168,7 +168,10 @@ def in_order(desk, at):
 
 @pytest.mark.parametrize(
     ("name", "in_common", "old"),
-    [*((*one, False) for one in EACH), *((*one, True) for one in EACH if not one[1] or one[0].startswith("hold"))],
+    [
+        *((*one, False) for one in EACH),
+        *(pytest.param(*one, True, marks=pytest.mark.long) for one in EACH if not one[1] or one[0].startswith("hold")),
+    ],
     indirect=["in_common"],
 )
 def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, old, in_common):
