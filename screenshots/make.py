@@ -22,34 +22,26 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 TEXTS = ROOT / "tests" / "snapshots" / "text"
-PNG = {
-    "overview-80x23-dark": "overview-80x23",  # the first screen of the README
-    "overview-160x50-dark": "",
-    "claims-80x23-dark": "",
-    "plan-80x23-dark": "",
-    "result-80x23-dark": "",
-    "cursor-80x23-dark": "",
-}
-"""The pictures that are there as PNG too, and under which name where it is another."""
+PNG = tuple(f"{name}-80x23-dark" for name in ("overview", "claims", "plan", "result", "cursor"))
+"""The pictures of the README, which are there as PNG too."""
 
 
 def drawn(only: str | None) -> Iterator[tuple[Path, str]]:
     """(path below the root, content) of each file, PNG left out."""
     from screenshots.svg import DARK, LIGHT, svg
     from tests.snapshots.drawing import draw, text
-    from tests.snapshots.scenes import SCENES
+    from tests.snapshots.scenes import SCENES, SMALL
 
     for scene in SCENES:
         if only is not None and scene.name != only:
             continue
-        for width, height in scene.sizes:
-            rows = asyncio.run(draw(scene, (width, height)))
-            name = f"{scene.name}-{width}x{height}"
-            yield TEXTS.relative_to(ROOT) / f"{name}.txt", text(rows)
-            if scene.pictures:
-                for palette in (DARK, LIGHT):
-                    title = f"spooltop, {scene.name.replace('-', ' ')}, {width} by {height}, {palette.name}"
-                    yield HERE.relative_to(ROOT) / f"{name}-{palette.name}.svg", svg(rows, width, palette, title)
+        for size, rows in zip(scene.sizes, asyncio.run(draw(scene, scene.sizes)), strict=True):
+            screen = f"{size[0]}x{size[1]}"
+            yield TEXTS.relative_to(ROOT) / f"{scene.name}-{screen}.txt", text(rows)
+            dark, light = size in scene.pictured, scene.light and size == SMALL
+            for palette in [DARK] * dark + [LIGHT] * light:
+                title = f"spooltop, {scene.name}, {size[0]} by {size[1]}, {palette.name}"
+                yield HERE.relative_to(ROOT) / f"{scene.name}-{screen}-{palette.name}.svg", svg(rows, size[0], palette, title)
 
 
 def write(only: str | None) -> None:
@@ -105,12 +97,11 @@ def _read(path: Path) -> str | None:
 
 
 def _png_of(stem: str) -> Path:
-    return HERE / f"{PNG[stem] or stem}.png"
+    return HERE / f"{stem}.png"
 
 
 def _png(path: Path) -> None:
-    zoom = "1.5" if "-80x" in path.stem else "1"
-    subprocess.run(["rsvg-convert", f"--zoom={zoom}", str(path), "-o", str(_png_of(path.stem))], check=True)
+    subprocess.run(["rsvg-convert", "--zoom=1.5", str(path), "-o", str(_png_of(path.stem))], check=True)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@
 - ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
 - ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
-- ``snapshots``        every screen as a picture, compared with ``screenshots/``
+- ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
 - ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
 - ``bench``            measurements beside a floor taken in the same run; a test guards their table

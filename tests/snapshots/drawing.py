@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 
@@ -11,7 +11,7 @@ from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
 
 from ..tui.driving import Driver
-from .scenes import Clock, Scene, SceneControl
+from .scenes import Clock, Scene, SceneControl, Size
 
 __all__ = ["Rows", "draw", "text"]
 
@@ -25,13 +25,13 @@ AN_AGE = 86400.0
 """Seconds between two looks where nothing happens: a scene is looked at once, and again when it says so."""
 
 
-async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> Rows:
-    """The screen at the end of a scene."""
+async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> list[Rows]:
+    """The screen at the end of a scene, in each of ``sizes``: the terminal is resized from one to the next."""
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
     app = SpooltopApp(control, options, quiet=AN_AGE, busy=0.0, monotonic=clock, moment=0.0)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)
         try:
             await _until(driver, lambda: app.main.state.snapshot is not None, "the first look")
@@ -40,7 +40,11 @@ async def draw(scene: Scene, size: tuple[int, int], *, light: bool = False) -> R
                     step.act(control)
                 await driver.press(*step.keys)
                 await _until(driver, lambda words=step.see: all(word in driver.text for word in words), step.see)
-            return await _settled(driver)
+            screens = [await _settled(driver)]
+            for width, height in sizes[1:]:
+                await pilot.resize_terminal(width, height)
+                screens.append(await _settled(driver))
+            return screens
         finally:
             control.hang.set()
             app.snapshot_thread.stop(timeout=5.0)

@@ -1,4 +1,4 @@
-"""The scenes that are drawn for the eye: what the spool is, which keys are pressed, what must stand there then."""
+"""The scenes that are drawn: what the spool is, which keys are pressed, what must stand there then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from . import asked, states, values
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
+Size = tuple[int, int]
 SMALL, LARGE = (80, 23), (160, 50)
+TINY = (60, 18), (40, 10)
 
 
 @dataclass(slots=True)
@@ -103,14 +105,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Scene with a picture in each of ``sizes``. ``pictures`` False: only its words are kept, no SVG."""
+    """Scene. Its words are kept in each of ``sizes``, a picture in each of ``pictured``, and a small light one if ``light``."""
 
     name: str
     snapshot: Callable[[], Snapshot] = values.trouble
     steps: tuple[Step, ...] = ()
-    sizes: tuple[tuple[int, int], ...] = (SMALL, LARGE)
+    sizes: tuple[Size, ...] = (SMALL, LARGE)
+    pictured: tuple[Size, ...] = (SMALL, LARGE)
+    light: bool = False
     ascii: bool = False
-    pictures: bool = True
     banner: str = ""
 
 
@@ -128,41 +131,48 @@ def _look_again(control: SceneControl) -> None:
 
 
 TITLE = ("PROBLEMS",)
+NEW = _pressed("2", see=("New 4,310", "0640"))
 CLAIMS = _pressed("3", see=("Claims 4", "presence lock"))
+READ = Step(see=("presence lock is free",))
+CURSORS = _pressed("5", see=("REVERTED",))
+OPERATIONS = _pressed("z", see=("c41d0a7e92",))
 PLAN = _pressed("a", see=("4 marked",)), _pressed("r", see=("requeue 2", "Esc Cancel"))
 
+
+def _words(name: str, *steps: Step, **more: Any) -> Scene:
+    """Scene of which only the words are kept, on a small screen."""
+    return Scene(name, steps=steps, sizes=(SMALL,), pictured=(), **more)
+
+
 SCENES: tuple[Scene, ...] = (
-    Scene("overview", steps=(Step(see=TITLE),)),
-    Scene("problems", steps=(Step(see=TITLE), _pressed("exclamation_mark", see=("stale lock",)),)),
-    Scene("calm", states.calm, (Step(see=("no problems detected",)),)),
-    Scene("first-seconds", states.first_seconds, (Step(see=("Not judged yet",)),)),
-    Scene("read-only", states.read_only, (Step(see=("read-only",)), _pressed("r", see=("sudo -u memex",)))),
-    Scene("stale", steps=(Step(see=TITLE), Step(see=("STALE 40s", "does not answer"), act=_hang))),
-    Scene("stale-list", steps=(_pressed("2", see=("New 4,310", "0640")), Step(see=("STALE 40s",), act=_hang))),
-    Scene("demo", states.demo, (Step(see=("DEMO",)),), banner=BANNER),
-    Scene("disk-full", states.disk_full, (Step(see=("disk full",)),)),
-    Scene("network", states.network, (Step(see=("every 5s",)),)),
-    Scene("mail", states.mail, (Step(see=("READ-ONLY", "mail folder")),)),
-    Scene("new", steps=(_pressed("2", see=("New 4,310", "0640")),)),
-    Scene("claims", steps=(CLAIMS, Step(see=("presence lock is free",)))),
+    Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, (80, 24), *TINY), light=True),
+    Scene("new", steps=(NEW,)),
+    Scene("claims", steps=(CLAIMS, READ), sizes=(SMALL, LARGE, *TINY), light=True),
     Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
-    Scene("cursors", steps=(_pressed("5", see=("REVERTED",)),)),
-    Scene("cursor", steps=(_pressed("5", see=("REVERTED",)), _pressed("enter", see=("What stops it",)))),
+    Scene("cursors", steps=(CURSORS,)),
     Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
     Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
-    Scene("message", steps=(CLAIMS, Step(see=("lock is free",)), _pressed("enter", see=("see you at 7?",)))),
-    Scene("inject", steps=(Step(see=TITLE), _pressed("i", see=("Inject test messages",)))),
-    Scene("operations", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)))),
-    Scene("operation", steps=(Step(see=TITLE), _pressed("z", see=("c41d0a7e92",)), _pressed("enter", see=("can be undone",)))),
-    Scene("who", steps=(CLAIMS, _pressed("x", see=("root sees them",)))),
-    Scene("follow", steps=(_pressed("2", see=("New 4,310", "0640")), _pressed("F", see=("done after",)))),
-    Scene("set-cursor", steps=(_pressed("5", see=("REVERTED",)), _pressed(*"e89640", see=("a number",)))),
-    Scene("plan", steps=(CLAIMS, *PLAN)),
+    Scene("operations", steps=(Step(see=TITLE), OPERATIONS)),
+    Scene("cursor", steps=(CURSORS, _pressed("enter", see=("What stops it",)))),
+    Scene("plan", steps=(CLAIMS, *PLAN), light=True),
     Scene("result", steps=(CLAIMS, *PLAN, _pressed("y", see=("Requeued 2",)), Step(act=_look_again, see=("since then",)))),
     Scene("help", steps=(CLAIMS, _pressed("question_mark", see=("requeue: move claims",)))),
-    Scene("palette", steps=(CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",)))),
-    Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL,), ascii=True),
-    Scene("overview", steps=(Step(see=TITLE),), sizes=((80, 24), (60, 18), (40, 10)), pictures=False),
-    Scene("claims", steps=(_pressed("3", see=("Claims 4",)),), sizes=((60, 18), (40, 10)), pictures=False),
-)  # fmt: skip
-
+    Scene("demo", states.demo, (Step(see=("DEMO",)),), banner=BANNER),
+    _words("problems", Step(see=TITLE), _pressed("exclamation_mark", see=("stale lock",))),
+    _words("calm", Step(see=("no problems detected",)), snapshot=states.calm),
+    _words("first-seconds", Step(see=("Not judged yet",)), snapshot=states.first_seconds),
+    _words("read-only", Step(see=("read-only",)), _pressed("r", see=("sudo -u memex",)), snapshot=states.read_only),
+    _words("disk-full", Step(see=("disk full",)), snapshot=states.disk_full),
+    _words("network", Step(see=("every 5s",)), snapshot=states.network),
+    _words("mail", Step(see=("READ-ONLY", "mail folder")), snapshot=states.mail),
+    _words("stale", Step(see=TITLE), Step(see=("STALE 40s", "does not answer"), act=_hang)),
+    _words("stale-list", NEW, Step(see=("STALE 40s",), act=_hang)),
+    _words("message", CLAIMS, READ, _pressed("enter", see=("see you at 7?",))),
+    _words("inject", Step(see=TITLE), _pressed("i", see=("Inject test messages",))),
+    _words("operation", Step(see=TITLE), OPERATIONS, _pressed("enter", see=("can be undone",))),
+    _words("who", CLAIMS, _pressed("x", see=("root sees them",))),
+    _words("follow", NEW, _pressed("F", see=("done after",))),
+    _words("set-cursor", CURSORS, _pressed(*"e89640", see=("a number",))),
+    _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
+    _words("ascii", Step(see=TITLE), ascii=True),
+)
