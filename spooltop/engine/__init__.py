@@ -84,7 +84,7 @@ from spooltop.errors import (
 if TYPE_CHECKING:
     from .atomic import write_atomic, write_atomic_text
     from .claim import Claim
-    from .cursors import CursorFile
+    from .cursors.cursor_file import CursorFile
     from .flat_dir import available, read_and_delete
     from .producer import MessageId
     from .spool import Spool
@@ -116,8 +116,9 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "Claim": "claim", "CursorFile": "cursors", "FileTicketQueue": "tickets", "Spool": "spool", "available": "flat_dir",
-    "MessageId": "producer", "read_and_delete": "flat_dir", "write_atomic": "atomic", "write_atomic_text": "atomic",
+    "Claim": "claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets", "MessageId": "producer",
+    "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir", "write_atomic": "atomic",
+    "write_atomic_text": "atomic",
 }  # fmt: skip
 
 

@@ -17,24 +17,22 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from .atomic import open_shared
+from .cursors.journal import timeouts_since
 from .files import Files
-from .small_files import open_regular, read_small
+from .small_files import read_small
 
 __all__ = [
-    "ACQUIRED", "COUNTERS", "DUPLICATE", "JOURNAL", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",
+    "ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",
 ]  # fmt: skip
 
 COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
-JOURNAL = ".cursors.journal"
-"""The journal of the cursor files in its directory: a line for each time that their lock was had or given up."""
 ACQUIRED, TIMED_OUT, DUPLICATE = "lock-acquired", "lock-timed-out", "duplicate"
 MAX = 128 << 10
 """Bytes from which a counter file is summed up."""
-_NEWEST = 256 << 10
-"""Bytes of a journal that are looked at."""
 _HOUR = 3600.0
 _PATIENCE = 0.2
 """Seconds that counting waits for its own file: a count is no reason to hang."""
@@ -93,44 +91,24 @@ def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str
 
 def locks_used(files: Files, own: int | None, folders: Iterable[int], *, since: float) -> tuple[int, int]:
     """Counts since ``since`` (epoch seconds) how often locks were acquired and how often a wait for them timed out. ``own`` is a
-    spool's ``.spooltop``; ``folders`` are directories with cursor files, including those in ``cursors`` below them. Only the
-    newest part of a long journal is read."""
+    spool's ``.spooltop``; ``folders`` are directories with cursor files, including those in ``cursors`` below them."""
     counts = [] if own is None else read(files, own, COUNTERS)
     had, given_up = (sum(total(counts, what, since=since).values()) for what in (ACQUIRED, TIMED_OUT))
     for folder in folders:
-        for name in (JOURNAL, f"cursors/{JOURNAL}"):
-            for timed_out in _in_journal(files, folder, name, since):
-                had, given_up = had + (not timed_out), given_up + timed_out
+        for timed_out in chain(timeouts_since(files, folder, since), _below(files, folder, since)):
+            had, given_up = had + (not timed_out), given_up + timed_out
     return had, given_up
 
 
-def _in_journal(files: Files, folder: int, name: str, since: float) -> Iterator[bool]:
-    """Yields for each line since ``since`` whether the wait for the lock timed out."""
-    above, _, name = name.rpartition("/")
-    inside = folder
+def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
     try:
-        if above:
-            inside = files.open_dir(above, folder)
-        try:
-            fd, found = open_regular(name, inside, files=files)
-            try:
-                data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST))
-            finally:
-                files.close(fd)
-        finally:
-            if above:
-                files.close(inside)
+        cursors = files.open_dir("cursors", folder)
     except OSError:
         return  # there is none, or it is not ours to look into
-    for line in reversed(data.splitlines()):
-        try:
-            told = json.loads(line)
-            at, timed_out = float(told["time"]), told.get("timed_out") is True
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            continue  # torn, or not ours
-        if at < since:
-            return
-        yield timed_out
+    try:
+        yield from timeouts_since(files, cursors, since)
+    finally:
+        files.close(cursors)
 
 
 def lock_within(

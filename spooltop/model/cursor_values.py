@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from .text import escape
 from .vocabulary import Json
 
-__all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "shown"]
+__all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "same_json", "shown"]
 
 _NAMED = ("cursor", "value", "offset", "id")
 _POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
@@ -115,3 +115,8 @@ def kind_of(value: Json) -> str:
     if isinstance(value, (int, float)):
         return "a number"
     return {str: "a text", list: "a list"}.get(type(value), "an object")
+
+
+def same_json(one: Json, other: Json) -> bool:
+    """True if both are equal as JSON: True is not 1, and the order of keys does not matter."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

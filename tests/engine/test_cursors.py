@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from spooltop.control import open_control
 from spooltop.engine import Closed, CursorFile, Spool
-from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX, LOCK, section_span
+from spooltop.engine.cursors.cursor_file import LOCK
+from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
+from spooltop.engine.cursors.sections import section_span
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, SpoolFull, UsageError
 from tests.engine.helpers import Interposed, in_child, killed_at
 

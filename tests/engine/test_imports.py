@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 import spooltop.engine
-from spooltop.engine import atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files, ticket_names, tickets
+from spooltop.engine import atomic, claim, counters, flat_dir, names, spool, ticket_files, ticket_names, tickets
+from spooltop.engine.cursors import cursor_file, sections
 
 HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
 
@@ -22,7 +23,8 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [spooltop.engine, atomic, claim, counters, cursors, flat_dir, names, spool, ticket_files, ticket_names]
+    "module",
+    [spooltop.engine, atomic, claim, counters, cursor_file, flat_dir, names, sections, spool, ticket_files, ticket_names],
 )
 def test_the_examples_run(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]

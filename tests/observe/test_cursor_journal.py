@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.journal import parse_journal
 from spooltop.engine import CursorFile
-from spooltop.engine.cursors import JOURNAL
+from spooltop.engine.cursors.journal import JOURNAL
 from spooltop.model.observation import CursorSource
 from spooltop.model.snapshot import Cursor, Snapshot
 from spooltop.model.vocabulary import Json

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from spooltop.model.cursor_values import direction, pick, shown
+from spooltop.model.cursor_values import direction, pick, same_json, shown
 from spooltop.model.plan import Outcome, Plan, Result
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, program
@@ -57,11 +56,11 @@ def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> t
     cursor = next((one for one in snapshot.cursors if (one.source, one.file) == (was.source, was.file)), None)
     if cursor is None or cursor.verdict in ("missing", "unreadable"):
         return (f"{escape(was.source)} cannot be read now: {cursor.evidence if cursor is not None else 'its file is gone'}",)
-    if _same(cursor.value, was.value):
+    if same_json(cursor.value, was.value):
         return (f"still {cursor.shown}: nobody has written over it for {age(snapshot.taken_at - result.finished_at)}",)
     first = None
     for write in cursor.history:  # newest first
-        if _same(write.value, was.value):
+        if same_json(write.value, was.value):
             break
         first = write
     step = direction(pick(was.value, cursor.field), pick(cursor.value, cursor.field))
@@ -74,10 +73,6 @@ def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> t
     return (
         f"OVERWRITTEN{after}{by}: {change}; a poller that writes back what it read earlier does so: stop it, then set the cursor",
     )
-
-
-def _same(one: Json, other: Json) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] | None = None) -> tuple[str, ...]:

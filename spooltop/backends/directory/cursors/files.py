@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from spooltop.engine.cursors import FILE_MAX, LOCK
+from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
 from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 
-from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
+from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
 from spooltop.engine.small_files import open_regular
 from spooltop.model.numbers import finite
 from spooltop.model.observation import CursorWrite, LockHolder

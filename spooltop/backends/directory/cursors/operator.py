@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from spooltop.engine.cursors import LOCK, CursorFile
+from spooltop.engine.cursors.cursor_file import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, SpooltopError, UsageError
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursor_values import direction, kind_of, pick, shown
+from spooltop.model.cursor_values import direction, kind_of, pick, same_json, shown
 from spooltop.model.observation import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
@@ -185,7 +185,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         for logged in operations.values():
             one, outcome = logged.steps[0]
             file = files.get(one.file)
-            found = outcome is None and file is not None and _same((file.sections or {}).get(one.source), one.after)
+            found = outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.after)
             undone = undone_by(undos.get(logged.operation, ()), _changed)
             why_not = why_not_undo(changed=found or _changed(logged), undone=undone, other=self._too_late(one, file))
             words = _change_words(self._hidden(one))
@@ -227,7 +227,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             value = unredact(value, before)
         except ValueError as error:
             raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
-        if had and _same(before, value):
+        if had and same_json(before, value):
             return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
         if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
             missing = len(before.keys() - value.keys())
@@ -286,7 +286,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             return Candidates((), (), ("it changed nothing", *troubles))
         why = self._too_late(one, file)
         if file is None or why is not None:
-            if outcome is None and file is not None and _same((file.sections or {}).get(one.source), one.before):
+            if outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.before):
                 return Candidates((), (), ("it was cut short and changed nothing", *troubles))
             return Candidates((), [Refusal(row, why or "")], tuple(troubles))
         found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
@@ -300,7 +300,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             return f"{escape(one.file)} does not read: {escape(file.error)}"
         if one.source not in file.sections:
             return f"too late: {escape(one.file)} has no {escape(one.source)} now"
-        if not _same(file.sections[one.source], one.after):
+        if not same_json(file.sections[one.source], one.after):
             return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
         return None if one.had else "it had no section before, and no key here removes one"
 
@@ -423,11 +423,6 @@ def _stored_how(one: CursorSource) -> str:
 def _comes_before(one: Json, other: Json) -> bool:
     """True where the cursor in the first value comes before that in the second. Tokens without order never do."""
     return direction(pick(one), pick(other)) == 1
-
-
-def _same(one: Json, other: Json) -> bool:
-    """True where both are equal as JSON: True is not 1, the order of keys does not matter."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _value_words(value: Json) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from spooltop.engine.cursors import FILE_MAX
+from spooltop.engine.cursors.cursor_file import FILE_MAX
 from spooltop.engine.small_files import open_regular
 
 from ..events.inotify import in_order, listening, watch_fd

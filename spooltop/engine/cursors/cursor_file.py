@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -18,32 +17,27 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
+from spooltop.model.cursor_values import same_json
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
-from .arguments import check_seconds, check_text
-from .atomic import make_file, publish
-from .closed import OwnedDescriptor, closed
-from .counters import JOURNAL, lock_within
-from .files import Files
-from .host import command_line, command_of, flock_holders
-from .os_errors import translating
-from .small_files import IRREGULAR, read_small
+from ..arguments import check_seconds, check_text
+from ..atomic import make_file, publish
+from ..closed import OwnedDescriptor, closed
+from ..counters import lock_within
+from ..files import Files
+from ..host import command_of, flock_holders
+from ..os_errors import translating
+from ..small_files import IRREGULAR, read_small
+from .journal import note
+from .sections import RepeatedKey, check_json, with_value
 
-__all__ = ["FILE_MAX", "JOURNAL", "JOURNAL_MAX", "LOCK", "CursorFile", "section_span"]
+__all__ = ["FILE_MAX", "LOCK", "CursorFile"]
 
 LOCK = ".cursors.lock"
-JOURNAL_MAX = 1 << 20
-"""Bytes that the journal may take; then its newest half is kept."""
-_LINE_MAX = 64 << 10
 FILE_MAX = 4 << 20
 """Maximum bytes of a cursor file. A larger file is neither read nor written, here or by the monitor, so that everything that can
 be stored can be shown."""
-_BLANK = " \t\n\r"
-_SPACE = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-
-
 TIMEOUT = 10.0
 """Seconds that ``advance`` waits for the lock, where nothing else is said."""
 
@@ -146,16 +140,16 @@ class CursorFile:
             text = self._text(folder)
             whole = self._sections(text).get(source)
             before = whole if field is None else self._field(whole, source, field)
-            if not isinstance(expect, Anything) and not _same(before, expect):
+            if not isinstance(expect, Anything) and not same_json(before, expect):
                 what = source if field is None else f"{field} of {source}"
                 raise CursorMismatch(f"{what} is not what was expected", found=before, path=self.path, advice="read it again")
-            new = self._replaced(text, source, field, encoded).encode("utf-8")
+            new = self._with_value(text, source, field, encoded).encode("utf-8")
             if len(new) > FILE_MAX:
                 what = f"the file would have {len(new):,} bytes, and {FILE_MAX >> 20} MB is the most"
                 raise UsageError(what, path=self.path, advice="store a shorter value; nothing was stored")
             publish(self._files, folder, self._name, new, self._like(folder))
             now = value if field is None else {**whole, field: value} if isinstance(whole, dict) else {field: value}
-            self._note(folder, source, {"old": whole, "new": now})
+            note(self._files, folder, self._clock(), self._name, source, {"old": whole, "new": now})
         return before
 
     def close(self) -> None:
@@ -180,7 +174,7 @@ class CursorFile:
 
     def _encoded(self, what: str, value: object) -> str:
         try:
-            _check_json(value)
+            check_json(value)
             return json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"{what} is not JSON: {error}", path=self.path) from None
@@ -191,29 +185,12 @@ class CursorFile:
             raise CursorMismatch(what, found=whole, path=self.path, advice="give the whole section, without field=")
         return None if whole is None else whole.get(field)
 
-    def _replaced(self, text: str | None, source: str, field: str | None, encoded: str) -> str:
-        """The text of the file with the new value in it."""
-        if text is None or not self.single:
-            start, end = (0, 0) if text is None else self._place(text, source)
-        else:
-            start, end = len(text) - len(text.lstrip(_BLANK)), len(text.rstrip(_BLANK))
-        section = (text or "")[start:end]
-        if field is not None:
-            if section and section != "null":
-                self._place(section, field)
-            encoded = _with_section(section if section != "null" else "", field, encoded)
-        if self.single:
-            return encoded + "\n"
-        return _with_section(text or "", source, encoded) + ("" if text else "\n")
-
-    def _place(self, text: str, key: str) -> tuple[int, int]:
-        """Span of the value of ``key``; (0, 0) if there is none. Raises ``CursorUnreadable`` if the key occurs more than once:
-        some readers of the file take the first value and some the last."""
-        spans, _ = _spans(text, key)
-        if len(spans) > 1:
-            what = f"it holds the key {key!r} {len(spans)} times"
-            raise CursorUnreadable(what, path=self.path, advice="take all but one out; nothing was written over it")
-        return spans[0] if spans else (0, 0)
+    def _with_value(self, text: str | None, source: str, field: str | None, encoded: str) -> str:
+        try:
+            return with_value(text or "", None if self.single else source, field, encoded)
+        except RepeatedKey as error:
+            what = f"it holds the key {error.key!r} {error.times} times"
+            raise CursorUnreadable(what, path=self.path, advice="take all but one out; nothing was written over it") from None
 
     @property
     def _stem(self) -> str:
@@ -250,7 +227,7 @@ class CursorFile:
                 raise CursorUnreadable(f"{LOCK} beside it has a second name (a hard link)", path=self.path, advice="remove it")
             if not lock_within(files, fd, timeout):
                 who = self._held_by(fd)
-                self._note(folder, source, {"timed_out": True})
+                note(files, folder, self._clock(), self._name, source)
                 what = f"{LOCK} beside it was not free within {timeout:g} s: {who}"
                 raise LockTimedOut(what, path=self.path, advice="end that process, or try again; nothing was stored")
             yield
@@ -318,107 +295,9 @@ class CursorFile:
         except FileNotFoundError:
             return self._files.fstat(folder)
 
-    def _note(self, folder: int, source: str, what: dict[str, Json]) -> None:
-        """Appends one line to the journal: what a dashboard that opens later knows of the past."""
-        who = {"time": self._clock(), "file": self._name, "source": source, "pid": os.getpid(), "command": command_line()}
-        told = json.dumps({**who, **what}).encode() + b"\n"
-        if len(told) > _LINE_MAX:
-            told = json.dumps({**who, "cut": True}).encode() + b"\n"
-        files = self._files
-        try:
-            fd = files.open_lasting(JOURNAL, folder, append=True)
-            try:
-                now = files.fstat(fd)
-                if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
-                    return  # something else was put there, to be written to
-                if now.st_size == 0:
-                    files.copy_owner(fd, files.fstat(folder))
-                if now.st_size + len(told) > JOURNAL_MAX:
-                    if "timed_out" in what:
-                        return  # only who has the lock may put a shorter one in its place
-                    self._rotate(folder, fd, now, told)
-                else:
-                    files.write_all(fd, told)
-            finally:
-                files.close(fd)
-        except OSError:
-            return  # the cursor is stored; a journal on a full disk is no reason to say that it is not
-
-    def _rotate(self, folder: int, fd: int, like: os.stat_result, line: bytes) -> None:
-        files = self._files
-        newest = files.read(fd, 2 * JOURNAL_MAX)[-JOURNAL_MAX // 2 :]
-        kept = newest[newest.find(b"\n") + 1 :] + line
-        publish(files, folder, JOURNAL, kept, like, draft=JOURNAL, durable=False)
-
-
-def _same(one: Json, other: Json) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _check_json(value: object) -> None:
-    """Raises ``TypeError`` or ``ValueError`` for values that ``json.dumps`` accepts but other programs cannot read, or read
-    differently."""
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ValueError(f"half a surrogate pair in {value!r:.80}") from None
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"a key of an object is a str, not {type(key).__name__}")
-            _check_json(key)
-            _check_json(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _check_json(item)
-
 
 def _access(like: os.stat_result, folder: os.stat_result) -> tuple[os.stat_result, int]:
     """Owner and mode of a new lock file. Whoever may write the cursor file may lock, and nobody else: a reader could hold the
     lock and stop all pollers. Who may write the directory may put another file in its place, so he may write it too."""
     writers = like.st_mode | (0 if folder.st_mode & stat.S_ISVTX else folder.st_mode)
     return like, 0o600 | (0o060 if writers & stat.S_IWGRP else 0) | (0o006 if writers & stat.S_IWOTH else 0)
-
-
-def _with_section(text: str, source: str, encoded: str) -> str:
-    if not text:
-        return f"{{{json.dumps(source)}: {encoded}}}"
-    start, end, found = section_span(text, source)
-    if found:
-        return text[:start] + encoded + text[end:]
-    body = text[:start].rstrip(" \t\n\r")
-    comma = "" if body.endswith("{") else ", "
-    return f"{body}{comma}{json.dumps(source)}: {encoded}{text[len(body):]}"
-
-
-def section_span(text: str, source: str) -> tuple[int, int, bool]:
-    """Span of the value of ``source`` in the text of a JSON object, which must parse: (start, end, True). If the key occurs
-    twice, the last value counts. If it does not occur: (position of the closing brace, same, False).
-
-    >>> section_span('{"a": 1, "b": [2]}', "b")
-    (14, 17, True)
-    """
-    spans, end = _spans(text, source)
-    return (*spans[-1], True) if spans else (end, end, False)
-
-
-def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
-    """Returns the spans of the values of the key ``wanted`` and the position of the closing brace."""
-    spans = []
-    at = _skip(text, text.index("{") + 1)
-    while text[at] != "}":
-        key, at = _DECODER.raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        _, at = _DECODER.raw_decode(text, start)
-        if key == wanted:
-            spans.append((start, at))
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return spans, at
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at

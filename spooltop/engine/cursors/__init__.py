@@ -1,0 +1,1 @@
+"""Cursor files: the position up to which each source has been read."""
