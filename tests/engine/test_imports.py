@@ -9,8 +9,10 @@ from types import ModuleType
 import pytest
 
 import spooltop.engine
-from spooltop.engine import atomic, claim, counters, flat_dir, names, spool, ticket_files, ticket_names, tickets
+from spooltop.engine import atomic, claim, counters, flat_dir, names, spool, tickets
 from spooltop.engine.cursors import cursor_file, sections
+from spooltop.engine.tickets import file_queue
+from spooltop.engine.tickets import names as ticket_names
 
 HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
 
@@ -24,7 +26,7 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [spooltop.engine, atomic, claim, counters, cursor_file, flat_dir, names, sections, spool, ticket_files, ticket_names],
+    [spooltop.engine, atomic, claim, counters, cursor_file, flat_dir, names, sections, spool, file_queue, ticket_names],
 )
 def test_the_examples_run(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import Literal
 from spooltop.model.vocabulary import LIVE, Box
 
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
-from ...engine.ticket_names import file_tickets
+from ...engine.tickets.names import file_tickets
 from ...errors import NotASpool, Unreadable
 from . import hints
 from .locks.lock_files import is_lock_name

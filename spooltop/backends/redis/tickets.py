@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from spooltop.engine.ticket_names import EPOCH_MS, parse_redis_ticket
+from spooltop.engine.tickets.names import EPOCH_MS, parse_redis_ticket
 from spooltop.model.observation import Lock, LockHolder
 
 from ...errors import UsageError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from spooltop.engine.ticket_names import file_tickets, parse_file_ticket
+from spooltop.engine.tickets.names import file_tickets, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.observation import Lock

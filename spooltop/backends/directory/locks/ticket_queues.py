@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spooltop.engine.ticket_names import FileTicket, file_tickets
+from spooltop.engine.tickets.names import FileTicket, file_tickets
 from spooltop.model.observation import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 

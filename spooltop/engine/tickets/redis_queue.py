@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .ticket_base import BaseTicketQueue, log
-from .ticket_names import parse_redis_ticket
+from .base import BaseTicketQueue, log
+from .names import parse_redis_ticket
 
 __all__ = ["RedisTicketQueue"]
 

@@ -27,8 +27,8 @@ between with the next number is the head for that moment. Queues that use only t
 
 from __future__ import annotations
 
-from .ticket_base import BaseTicketQueue
-from .ticket_files import FileTicketQueue
-from .ticket_redis import RedisTicketQueue
+from .base import BaseTicketQueue
+from .file_queue import FileTicketQueue
+from .redis_queue import RedisTicketQueue
 
 __all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]

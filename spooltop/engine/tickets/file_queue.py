@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .atomic import write_new
-from .files import Files
-from .host import file_system, is_network, sees_all_pids
-from .ticket_base import BaseTicketQueue, log
-from .ticket_names import FileTicket, file_tickets, parse_file_ticket
+from ..atomic import write_new
+from ..files import Files
+from ..host import file_system, is_network, sees_all_pids
+from .base import BaseTicketQueue, log
+from .names import FileTicket, file_tickets, parse_file_ticket
 
 __all__ = ["FileTicketQueue"]
 
