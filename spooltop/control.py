@@ -373,6 +373,8 @@ def open_control(
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
     """
     from .backends.directory.detect import identify
+    from .backends.directory.options import OpenOptions
+    from .backends.directory.world import World
     from .model.cursor_values import cursor_fields
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
@@ -391,30 +393,26 @@ def open_control(
     files = tuple(cursor_files or target.cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
     servers = redis_servers(redis_tickets, found.items("redis_tickets"), clock)
-    writers = writers_of(target.path) if asked else None
     limits = observer.thresholds
-    redactor = Redactor(found.redact)
-    wanted = OperatorConfig(
-        path, target, clock, to_syslog if syslog or found.syslog else None, files, limits.lock_stale, limits.trash_retention,
-        redactor, found.claims_hosts, found.claims_pids,
+    options = OpenOptions(
+        target.kind, why, as_spool, watch, files, found.claims_hosts, found.claims_pids, limits.trash_retention,
+        limits.lock_stale, Redactor(found.redact),
     )  # fmt: skip
+    world = World(clock=clock)
+    writers = writers_of(target.path, world.processes) if asked else None
+    config = OperatorConfig(path, target.path, options, world, to_syslog if syslog or found.syslog else None)
     reader: Reader
     if target.kind in ("cursors", "tickets", "locks"):
         from .backends.directory.standalone_reader import LoneReader
 
-        reader = LoneReader(
-            target.path, target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files, watch=watch
-        )  # fmt: skip
-        changing = partial(lone_operations, wanted, state)
+        reader = LoneReader(target.path, options, world, writers=writers)
+        changing = partial(lone_operations, config, state)
     else:
         from .backends.directory.reader import DirectoryReader
 
-        reader = lasting = DirectoryReader(
-            target.path, watch=watch, layout=target.kind, read_only=why, clock=clock, writers=writers, cursor_files=files,
-            retention=limits.trash_retention, hosts=found.claims_hosts, pids=found.claims_pids,
-        )  # fmt: skip
-        changing = partial(spool_operations, wanted, lasting, why, as_spool=as_spool)
+        reader = lasting = DirectoryReader(target.path, options, world, writers=writers)
+        changing = partial(spool_operations, config, lasting)
     return Control(
         path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, servers=servers,
-        redactor=redactor,
+        redactor=options.redactor,
     )  # fmt: skip

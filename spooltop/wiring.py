@@ -14,34 +14,25 @@ from .model.vocabulary import Action
 
 if TYPE_CHECKING:
     from .backends.directory.cursors.writers import WriterWatch
-    from .backends.directory.detect import Target
+    from .backends.directory.liveness.processes import Processes
+    from .backends.directory.options import OpenOptions
     from .backends.directory.reader import DirectoryReader
+    from .backends.directory.world import World
     from .backends.redis.tickets import RedisTickets
     from .model.observation import Observation, Poll
-    from .model.redact import Redactor
     from .operate.operations import Operations
 
 __all__ = ["OperatorConfig", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
 
 
 class OperatorConfig(NamedTuple):
-    """Configuration of the operators on ``target``, given as ``path``.
-
-    ``copies`` gets the audit records. A lock without a holder is stale after ``stale_after`` seconds, a message in the trash
-    expires after ``retention``. ``redactor`` hides values in plans, results and logs. ``hosts`` and ``pids`` are the settings
-    ``claims.hosts`` and ``claims.pids``.
-    """
+    """Configuration of the operators on the directory ``folder``, given as ``path``. ``copies`` gets the audit records."""
 
     path: str
-    target: Target
-    clock: Callable[[], float]
+    folder: str
+    options: OpenOptions
+    world: World
     copies: Callable[[str], None] | None
-    cursor_files: Sequence[str]
-    stale_after: float
-    retention: float
-    redactor: Redactor
-    hosts: str
-    pids: str
 
 
 def to_syslog(words: str) -> None:
@@ -61,13 +52,10 @@ def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[],
     return tuple(RedisTickets(url, clock=clock) for url in dict.fromkeys(wanted))
 
 
-def writers_of(path: str) -> WriterWatch:
+def writers_of(path: str, processes: Processes) -> WriterWatch:
     """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
     from .backends.directory.cursors.writers import WriterWatch
-    from .backends.directory.liveness.processes import Processes
     from .model.observation import LockHolder
-
-    processes = Processes()
 
     def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)
@@ -82,10 +70,9 @@ def writers_of(path: str) -> WriterWatch:
     return writers
 
 
-def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str | None, *, as_spool: bool) -> Operations:
-    """Opens the operations on the spool of ``reader``. ``why`` it is read-only, None if it is not."""
+def spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:
+    """Opens the operations on the spool of ``reader``."""
     from .backends.directory.cursors.operator import CursorOperator
-    from .backends.directory.journal.log_files import LogFiles
     from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import OperatorChain
@@ -94,56 +81,41 @@ def spool_operations(wanted: OperatorConfig, reader: DirectoryReader, why: str |
     from .operate.consumers_note import at_work
     from .operate.operations import Operations
 
-    target, clock = wanted.target, wanted.clock
-    fresh = FreshRows.of(
-        target.path, layout=target.kind, read_only=why, clock=clock, hosts=wanted.hosts, pids=wanted.pids
-    )  # fmt: skip
-    operator = DirectoryOperator(
-        target.path, rows=fresh.rows, again=fresh.again, read_only=why, as_spool=as_spool, hosts=wanted.hosts, clock=clock,
-        on_close=fresh.close, redactor=wanted.redactor,
-    )  # fmt: skip
+    options, world = config.options, config.world
+    fresh = FreshRows(config.folder, options, world)
+    operator = DirectoryOperator(config.folder, options, world, rows=fresh.rows, again=fresh.again, on_close=fresh.close)
 
     def taking() -> str:
-        return at_work(fresh.observation(), clock(), reader.last_claim_at)
+        return at_work(fresh.observation(), world.clock(), reader.last_claim_at)
 
-    logs = SpoolPathLogs(reader.path, LogFiles(), state_dir=STATE_DIR)
-    cursors = CursorOperator(
-        reader.path, logs, beside=True, read_only=why, clock=clock, cursor_files=wanted.cursor_files,
-        redactor=wanted.redactor,
-    )
-    locks = LockOperator(reader.path, logs, read_only=why, clock=clock, stale_after=wanted.stale_after)
-    flags = ("--as", "spool") if as_spool else ()
+    logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
+    cursors = CursorOperator(reader.path, logs, options, world, beside=True)
+    locks = LockOperator(reader.path, logs, options, world)
+    flags = ("--as", "spool") if options.as_spool else ()
     all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
-        all_of_it, wanted.path, clock, flags=flags, copies=wanted.copies, at_work=taking, retention=wanted.retention,
-        redactor=wanted.redactor,
-    )
+        all_of_it, config.path, world.clock, flags=flags, copies=config.copies, at_work=taking, retention=options.retention,
+        redactor=options.redactor,
+    )  # fmt: skip
 
 
-def lone_operations(wanted: OperatorConfig, state: str | None) -> Operations:
+def lone_operations(config: OperatorConfig, state: str | None) -> Operations:
     """Opens the operations on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator
-    from .backends.directory.journal.log_files import LogFiles
     from .backends.directory.journal.log_store import STATE_DIR, StateLogs
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import OperatorChain
     from .operate.operations import Operations
 
-    target, clock = wanted.target, wanted.clock
-    logs = StateLogs(target.path, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    tickets = target.kind == "tickets"
-    locks = LockOperator(
-        target.path, logs, tickets=tickets, above=tickets, clock=clock, stale_after=wanted.stale_after
-    )
-    if target.kind != "cursors":
-        return Operations(locks, wanted.path, clock, copies=wanted.copies)
-    cursors = CursorOperator(
-        target.path, logs, beside=False, clock=clock, cursor_files=wanted.cursor_files,
-        redactor=wanted.redactor,
-    )
-    both = OperatorChain(cursors, locks, Action.UNLOCK)
-    return Operations(both, wanted.path, clock, copies=wanted.copies, redactor=wanted.redactor)
+    folder, options, world = config.folder, config.options, config.world
+    logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    tickets = options.layout == "tickets"
+    locks = LockOperator(folder, logs, options, world, tickets=tickets, above=tickets)
+    if options.layout != "cursors":
+        return Operations(locks, config.path, world.clock, copies=config.copies)
+    both = OperatorChain(CursorOperator(folder, logs, options, world, beside=False), locks, Action.UNLOCK)
+    return Operations(both, config.path, world.clock, copies=config.copies, redactor=options.redactor)
 
 
 def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Observation], tuple[Poll, ...]] | None:

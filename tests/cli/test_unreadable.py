@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.rescan import FreshRows
+from spooltop.backends.directory.world import World
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.progress import Progress
@@ -32,7 +34,7 @@ def spool(tmp_path: Path) -> Path:
 
 def operator(spool: Path) -> DirectoryOperator:
     """An operator of a spool whose ``cur`` cannot be listed."""
-    fresh = FreshRows.of(str(spool), layout="spool", read_only=None, clock=time.time, hosts="")
+    fresh = FreshRows(str(spool), OpenOptions("spool", hosts=""), World())
 
     def rows(box: Box, progress: Progress) -> Sequence[Row]:
         if box is Box.CUR:

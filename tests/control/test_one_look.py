@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.engine.counters import COUNTERS
@@ -92,7 +94,7 @@ def test_a_box_at_rest_is_not_listed_again(spool: Spool, clock: Clock) -> None:
     boxes = [Path(spool.path, box) for box in ("tmp", "new", "cur")]
     for box in boxes:
         os.utime(box, (1_000_000_000, 1_000_000_000))  # no coarse clock can take it for now
-    reader = DirectoryReader(spool.path, watch=False, monotonic=clock)
+    reader = DirectoryReader(spool.path, OpenOptions(watch=False), World(monotonic=clock))
     try:
         first = reader.see()
         listed = {box: state.as_of for box, state in first.boxes.items() if box in (Box.TMP, Box.NEW, Box.CUR)}
@@ -204,7 +206,7 @@ def test_a_list_of_claims_that_were_not_all_judged_is_not_complete(spool: Spool)
     for number in range(3):
         Path(spool.path, "cur", f"{number}:2,P1").touch()
     for most, complete in ((2, False), (3, True)):
-        reader = DirectoryReader(spool.path, watch=False, judged_at_most=most)
+        reader = DirectoryReader(spool.path, OpenOptions(watch=False, judged_at_most=most))
         try:
             reader.see()
             assert reader.listing(ListQuery(Box.CUR)).complete is complete

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.control import open_control
 from spooltop.errors import UsageError
@@ -70,4 +71,4 @@ def test_the_front_ends_judge_by_the_setting_and_a_living_pid_stays_alive(spool_
 
 def test_no_reader_takes_another_word(spool_path: Path) -> None:
     with pytest.raises(UsageError, match=r"claims\.pids: 'here' is neither any nor this-host"):
-        DirectoryReader(str(spool_path), watch=False, pids="here")
+        DirectoryReader(str(spool_path), OpenOptions(watch=False, pids="here"))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.journal import parse_journal
+from spooltop.backends.directory.world import World
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors.journal import JOURNAL
 from spooltop.model.observation import CursorSource
@@ -35,7 +36,7 @@ class Watching:
 
     def open(self) -> None:
         """Opens a watcher that has seen nothing yet."""
-        self.files, self.observer = CursorFiles(clock=self.clock), Observer()
+        self.files, self.observer = CursorFiles(World(clock=self.clock)), Observer()
 
     def engine(self, at: float, source: str, value: Json) -> None:
         self.clock.now = T0 + at

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.world import World
 from spooltop.engine import Spool, names
 from spooltop.engine.claim import Claim
 from spooltop.engine.limits import MAX_ATTEMPTS
@@ -81,7 +82,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), rows=lambda box, _: rows(self.root, box), again=self.again, clock=self.clock,
+            str(self.root), None, World(clock=self.clock), rows=lambda box, _: rows(self.root, box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)

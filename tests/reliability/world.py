@@ -19,6 +19,7 @@ from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.world import World as Around
 from spooltop.engine import CursorFile, Spool, names, presence
 from spooltop.engine.claim import Claim
 from spooltop.engine.dirs import SpoolDirs
@@ -127,8 +128,9 @@ def operations(root: Path, files: LogFiles | None = None, looking: LogFiles | No
         return {row.name: (row.verdict, row.evidence) for row in rows(root, box, looking) if row.name in set(wanted)}
 
     operator = DirectoryOperator(
-        str(root), rows=lambda box, _: rows(root, box, looking), again=again, files=files, state_dir=f"{root}.state", user="proof"
-    )
+        str(root), None, Around(files or LogFiles()), rows=lambda box, _: rows(root, box, looking), again=again,
+        state_dir=f"{root}.state", user="proof",
+    )  # fmt: skip
     return Operations(operator, str(root), operator._clock)
 
 
@@ -158,7 +160,7 @@ def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
     books = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
-    operator = LockOperator(str(root), books, above=False, files=files, processes=Seeing(), user="proof")
+    operator = LockOperator(str(root), books, None, Around(files, processes=Seeing()), above=False, user="proof")
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))
     if plan.items:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -15,13 +15,14 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from ...engine.tickets.names import file_tickets
-from ...errors import NotASpool, Unreadable
+from ...errors import NotASpool, SpooltopError, Unreadable
 from . import hints
 from .locks.lock_files import is_lock_name
+from .options import OpenOptions
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path
 from .storage.access import quoted
 
-__all__ = ["Kind", "Target", "identify"]
+__all__ = ["Kind", "Target", "identify", "with_layout"]
 
 Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
@@ -61,6 +62,18 @@ def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None
         raise hints.for_denied(path, os.fstat(fd)) from None
     finally:
         os.close(fd)
+
+
+def with_layout(path: str, options: OpenOptions) -> OpenOptions:
+    """Fills in the layout of ``path``, and why it is read-only, where the layout was not given. A path that cannot be identified
+    counts as a spool, because the first look says what is wrong with it."""
+    if options.layout is not None:
+        return options
+    try:
+        target = identify(path, options.as_spool)
+    except SpooltopError:
+        return replace(options, layout="spool")
+    return replace(options, layout=target.kind, read_only=options.read_only or target.read_only)
 
 
 def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Target:

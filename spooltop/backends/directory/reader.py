@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import Files
-from spooltop.engine.presence import ANY_MACHINE
-from spooltop.errors import SpooltopError, Unreadable
+from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
 from spooltop.model.observation import BoxState, CursorSource, Disk, Observation, Watch
@@ -27,7 +24,7 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
 
 from .cursors.files import cursor_rights
 from .cursors.writers import WriterWatch
-from .detect import identify
+from .detect import with_layout
 from .events.listener import Ear
 from .events.tracker import Follower
 from .events.traffic import Traffic
@@ -36,12 +33,12 @@ from .listing.listing import NameListing, RowListing, new_row
 from .listing.message import read_message, split_key
 from .listing.order import Order
 from .liveness.claim_liveness import Owners
-from .liveness.pid_liveness import ANY_HOST, BootClock, Certainty, check_pids
-from .liveness.processes import Processes
+from .liveness.pid_liveness import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpFiles
 from .liveness.users_of import who_has, who_has_path
 from .operator.chain import combined_capabilities
 from .operator.permission import can_change
+from .options import OpenOptions
 from .scan.age_histogram import AgeCounter
 from .scan.box_states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
 from .scan.boxes import Boxes, DuplicateIds
@@ -52,67 +49,52 @@ from .storage.disk import disk_of, who_am_i
 from .storage.filesystem import Mount, changes_unseen, is_local
 from .storage.open_spool import OpenSpool
 from .storage.rows import claim_row, tried_of
+from .world import World
 
-__all__ = ["JUDGED_AT_MOST", "DirectoryReader"]
-
-JUDGED_AT_MOST = 20_000
+__all__ = ["DirectoryReader"]
 
 
 class DirectoryReader:
     """A ``model.kind.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
 
-    ``read_only`` is the reason why nothing may be changed, ``as_spool`` takes a mail folder for a job spool, ``watch`` listens
-    for changes, ``writers`` hears who writes the cursors and is closed with the reader; ``retention`` is the trash's, in
-    seconds (0: without end); ``hosts`` and ``pids`` are the settings ``claims.hosts`` and ``claims.pids``. Opening raises
-    ``UsageError`` for another value of ``pids``, else nothing: what is wrong with the spool stands in the first ``Observation``.
+    ``writers`` reports who writes the cursors and is closed with the reader. Opening raises ``UsageError`` for an invalid value
+    of ``pids``, else nothing: the first ``Observation`` says what is wrong with the spool.
     """
 
     def __init__(
         self,
         path: str,
+        options: OpenOptions | None = None,
+        world: World | None = None,
         *,
-        watch: bool = True,
-        read_only: str | None = None,
-        as_spool: bool = False,
-        layout: str | None = None,
-        files: Files | None = None,
-        processes: Processes | None = None,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-        least: float = 0.1,
-        judged_at_most: int = JUDGED_AT_MOST,
-        hosts: str = ANY_MACHINE,
-        pids: str = ANY_HOST,
         source: Source = kernel_source,
         writers: WriterWatch | None = None,
-        cursor_files: Sequence[str] = (),
-        retention: float = 0.0,
     ) -> None:
         self.path = self._path = os.path.abspath(path)
-        self._read_only = read_only
-        self._processes = processes or Processes()
-        self._clock = clock
-        self._monotonic = monotonic
-        self._least = least
-        self._layout, self._read_only = self._identified(path, as_spool, layout, read_only)
+        world = world or World()
+        options = with_layout(path, options or OpenOptions())
+        self._layout, self._read_only = options.layout or "spool", options.read_only
+        self._processes = world.processes
+        self._clock = world.clock
+        self._monotonic = world.monotonic
+        self._least = options.least
         self._changed = threading.Event()
-        self._place = OpenSpool(self._path, files or Files(), monotonic)
-        self._ear = Ear(self._path, self._changed, wanted=watch, clock=clock, monotonic=monotonic, source=source)
+        self._place = OpenSpool(self._path, world)
+        self._ear = Ear(self._path, self._changed, world, wanted=options.watch, source=source)
         self._began = 0.0
         self._due: float | None = None
         self._boot_clock = BootClock(self._processes)
-        self._boxes = Boxes(clock, monotonic, least)
+        self._boxes = Boxes(world, options.least)
         self._ages = AgeCounter()
-        self._owners = Owners(self._processes, self._boot_clock, at_most=judged_at_most, hosts=hosts)
-        self._pids_here = check_pids(pids)
-        self._tmp_files = TmpFiles(self._processes, at_most=judged_at_most)
-        self._asides = Asides(retention)
+        self._owners = Owners(self._processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts)
+        self._pids_here = check_pids(options.pids)
+        self._tmp_files = TmpFiles(self._processes, at_most=options.judged_at_most)
+        self._asides = Asides(options.retention)
         self._traffic = Traffic(self._asides, self._in_new)
         self._follower = Follower(lambda box, raw: self._stat(box)(raw) is not None, self._asides)
         self._beside = Beside(
-            self._place, self._processes, clock=clock, monotonic=monotonic, writers=writers, named=cursor_files,
-            changed=self._changed if watch else None,
-        )  # fmt: skip
+            self._place, world, writers=writers, named=options.cursor_files, changed=self._changed if options.watch else None
+        )
         self._writers = writers
         self._scans: dict[Box, BoxScan] = {}
         self._orders: dict[Box, tuple[int, str, Order]] = {}
@@ -124,16 +106,6 @@ class DirectoryReader:
         self._generation = 0
         self._state: object = None
         self._doing = ""
-
-    @staticmethod
-    def _identified(path: str, as_spool: bool, layout: str | None, read_only: str | None) -> tuple[str, str | None]:
-        if layout is not None:
-            return layout, read_only
-        try:
-            target = identify(path, as_spool)
-        except SpooltopError:
-            return "spool", read_only  # the first look says what is wrong with it
-        return target.kind, read_only or target.read_only
 
     def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
         """Implements ``model.protocols.Reader``. If ``progress`` is given, it raises ``Stopped`` between two steps, and the next

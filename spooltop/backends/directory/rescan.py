@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import Unreadable
 from spooltop.model.observation import Observation
 from spooltop.model.progress import Progress
@@ -18,8 +18,9 @@ from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
-from .liveness.pid_liveness import ANY_HOST
+from .options import OpenOptions
 from .reader import DirectoryReader
+from .world import World
 
 __all__ = ["FreshRows"]
 
@@ -28,32 +29,14 @@ _WINDOW = 20_000
 
 
 class FreshRows:
-    """``make`` opens a reader of ``path`` that does not watch and judges everything (``judged_at_most``). Thread-safe."""
+    """Rows of the spool at ``path`` from a reader that does not watch and judges everything. Thread-safe."""
 
-    def __init__(self, path: str, make: Callable[[], DirectoryReader]) -> None:
+    def __init__(self, path: str, options: OpenOptions, world: World) -> None:
         self._path = path
-        self._make = make
+        self._options = replace(options, watch=False, judged_at_most=sys.maxsize)
+        self._world = world
         self._reader: DirectoryReader | None = None
         self._one_at_a_time = threading.Lock()
-
-    @classmethod
-    def of(
-        cls, path: str, *, layout: str, read_only: str | None, clock: Callable[[], float], hosts: str = ANY_MACHINE,
-        pids: str = ANY_HOST,
-    ) -> FreshRows:  # fmt: skip
-        return cls(
-            path,
-            lambda: DirectoryReader(
-                path,
-                watch=False,
-                layout=layout,
-                read_only=read_only,
-                clock=clock,
-                judged_at_most=sys.maxsize,
-                hosts=hosts,
-                pids=pids,
-            ),
-        )
 
     def rows(self, box: Box, progress: Progress) -> Iterator[Row]:
         """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out, the oldest first. Raises ``Unreadable`` where the
@@ -97,5 +80,5 @@ class FreshRows:
 
     def _made(self) -> DirectoryReader:
         if self._reader is None:
-            self._reader = self._make()
+            self._reader = DirectoryReader(self._path, self._options, self._world)
         return self._reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from spooltop.engine import counters
@@ -15,11 +15,11 @@ from spooltop.model.vocabulary import Box
 from .cursors.files import CursorFiles, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
-from .liveness.processes import Processes
 from .locks.lock_files import LockFiles, LockTable, device_of, message_locks, read_table
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
 from .storage.open_spool import OpenSpool
+from .world import World
 
 __all__ = ["Beside"]
 
@@ -35,21 +35,19 @@ class Beside:
     def __init__(
         self,
         place: OpenSpool,
-        processes: Processes,
+        world: World,
         *,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
         writers: WriterWatch | None = None,
         named: Sequence[str] = (),
         changed: threading.Event | None = None,
     ) -> None:
         self._place = place
-        self._processes = processes
-        self._clock = clock
-        self._monotonic = monotonic
-        self._cursor_watcher = CursorWatcher(changed, clock=clock, handles=writers is not None) if changed is not None else None
-        self._lock_files = LockFiles(processes, clock=clock, monotonic=monotonic)
-        self._cursor_files = CursorFiles(clock=clock, writers=writers, named=named, watcher=self._cursor_watcher)
+        self._world = world
+        self._cursor_watcher = None
+        if changed is not None:
+            self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
+        self._lock_files = LockFiles(world)
+        self._cursor_files = CursorFiles(world, writers=writers, named=named, watcher=self._cursor_watcher)
         self._named = tuple(named)
         self._table: tuple[float, LockTable] | None = None
         self._in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
@@ -60,9 +58,9 @@ class Beside:
 
     def table(self) -> LockTable:
         """All locks of this machine that can be seen."""
-        at = self._monotonic()
+        at = self._world.monotonic()
         if self._table is None or at - self._table[0] >= _TABLE_FOR:
-            self._table = (at, read_table(self._processes))
+            self._table = (at, read_table(self._world.processes))
         return self._table[1]
 
     def locks(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> tuple[Lock, ...]:
@@ -86,7 +84,7 @@ class Beside:
         except OSError:
             own = None  # closed to this user: what cannot be seen is no trouble of the locks
         with self.folders(dirs) as folders:
-            return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._clock() - LOCKS_FOR)
+            return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._world.clock() - LOCKS_FOR)
 
     def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
         """Counts the puts that were suppressed because their message was already there, by source."""
@@ -116,6 +114,6 @@ class Beside:
                     continue  # nobody locks there
             table = self.table()
             lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
-            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._clock()) for line in lines)
+            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
         return self._cursor_files.look(folders, holders)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.engine import counters
-from spooltop.engine.files import Files
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.holders import Holders
@@ -24,14 +22,15 @@ from spooltop.model.vocabulary import LIVE, Action, Key
 from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
-from .liveness.processes import Processes
 from .liveness.users_of import who_has_path
 from .locks.lock_files import LockFiles, folder_closed, read_table
 from .locks.soft_lock_liveness import Judge
 from .locks.ticket_queues import orphaned, ticket_queue
+from .options import OpenOptions
 from .side_files import LOCKS_FOR
 from .storage.disk import disk_of, who_am_i
 from .storage.filesystem import is_local, mount_of
+from .world import World
 
 __all__ = ["LoneReader"]
 
@@ -40,36 +39,33 @@ _PERIOD = 1.0
 
 
 class LoneReader:
-    """Implements ``model.kind.Reader`` for a target of kind ``layout`` ("cursors", "tickets", "locks"). ``watch`` hears what
-    happens to cursor files between two looks."""
+    """Implements ``model.protocols.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
+    writes the cursors and is closed with the reader."""
 
     def __init__(
         self,
         path: str,
-        layout: str,
+        options: OpenOptions,
+        world: World,
         *,
-        read_only: str | None = None,
-        clock: Callable[[], float] = time.time,
-        processes: Processes | None = None,
         writers: WriterWatch | None = None,
-        cursor_files: Sequence[str] = (),
-        watch: bool = False,
     ) -> None:
         self._path = path
-        self._layout = layout
-        self._clock = clock
-        self._processes = processes or Processes()
-        self._since = clock()
+        self._layout = options.layout or ""
+        self._world = world
+        self._since = world.clock()
         self._changed = threading.Event()
-        self._cursor_watcher = CursorWatcher(self._changed, clock=clock, handles=writers is not None) if watch else None
-        self._cursors = CursorFiles(clock=clock, writers=writers, named=cursor_files, watcher=self._cursor_watcher)
-        self._named = tuple(cursor_files)
+        self._cursor_watcher = None
+        if options.watch:
+            self._cursor_watcher = CursorWatcher(self._changed, clock=world.clock, handles=writers is not None)
+        self._named = options.cursor_files
+        self._cursors = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
         self._writers = writers
-        self._locks = LockFiles(self._processes, clock=clock)
-        self._judge = Judge(self._processes)
+        self._locks = LockFiles(world)
+        self._judge = Judge(world.processes)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
-        self._read_only = read_only
+        self._read_only = options.read_only
 
     def see(self, *, rescan: bool = False) -> Observation:
         mount = mount_of(self._root)
@@ -77,7 +73,7 @@ class LoneReader:
         folders = [(self._path, self._root, device)]
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders.append((os.path.normpath(os.path.join(self._path, "..")), self._above, device))
-        table = read_table(self._processes)
+        table = read_table(self._world.processes)
         locks = self._locks.look(folders, lambda: table)
         if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
             queue = ticket_queue(self._path, ".", self._root, self._judge, local=is_local(mount))
@@ -88,7 +84,7 @@ class LoneReader:
         if self._layout == "cursors":
             cursors = self._cursors.look([(self._path, self._root)], lambda _: held_by)
         capabilities = self._can(cursors, locks)
-        now = self._clock()
+        now = self._world.clock()
         locks_had, locks_given_up = self._locks_used(now)
         return Observation(
             target=self._path,
@@ -110,7 +106,7 @@ class LoneReader:
     def _locks_used(self, now: float) -> tuple[int, int]:
         with named_folders(self._named) as named:
             folders = [fd for _, fd in named or [(self._path, self._root)]]
-            return counters.locks_used(Files(), None, folders, since=now - LOCKS_FOR)
+            return counters.locks_used(self._world.files, None, folders, since=now - LOCKS_FOR)
 
     def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
         """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
@@ -155,7 +151,7 @@ class LoneReader:
         above = os.path.normpath(os.path.join(self._path, ".."))
         folders = [(self._path, self._root), (os.path.normpath(self._path), self._root), (above, self._above)]
         with named_folders(self._named) as named:
-            return who_has_path(str(key), [*folders, *named], self._processes)
+            return who_has_path(str(key), [*folders, *named], self._world.processes)
 
     def current_step(self) -> str:
         return f"reading {self._path}"

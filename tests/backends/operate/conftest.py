@@ -21,6 +21,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
+from tests.worlds import opening
 
 CONSUMER = """
 import sys
@@ -70,9 +71,10 @@ class Desk:
                 )  # fmt: skip
 
     def operator(self, files: LogFiles | None = None, **more: Any) -> DirectoryOperator:
+        options, world, rest = opening({"files": files, "clock": lambda: self.now, **more})
         return DirectoryOperator(
-            str(self.path), rows=lambda box, _: self.rows(box), files=files, clock=lambda: self.now,
-            **{"again": self.again, "state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **more},
+            str(self.path), options, world, rows=lambda box, _: self.rows(box),
+            **{"again": self.again, "state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **rest},
         )  # fmt: skip
 
     def operations(self, files: LogFiles | None = None, **more: Any) -> Operations:

@@ -20,6 +20,7 @@ from spooltop.backends.directory.cursors.files import CursorFiles, cursor_rights
 from spooltop.backends.directory.cursors.operator import CursorOperator, CursorRef
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import StateLogs
+from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError
@@ -54,7 +55,7 @@ class Desk:
 
     def new_operator(self) -> CursorOperator:
         books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
-        return CursorOperator(str(self.path), books, beside=False, clock=self.clock, wait=self.wait, user="ann")
+        return CursorOperator(str(self.path), books, None, World(clock=self.clock), beside=False, wait=self.wait, user="ann")
 
     def clock(self) -> float:
         return self.now
@@ -360,7 +361,7 @@ def test_who_may_not_is_told_whose_it_is(desk: Desk, mode: int, folder: int, all
     try:
         os.seteuid(NOBODY)
         folders = [(str(desk.path), fd)]
-        why = cursor_rights(CursorFiles().look(folders, lambda _: ()), folders)
+        why = cursor_rights(CursorFiles(World()).look(folders, lambda _: ()), folders)
     finally:
         os.seteuid(0)
         os.close(fd)

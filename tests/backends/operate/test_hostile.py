@@ -17,7 +17,6 @@ import signal
 import socket
 import stat
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,8 +29,10 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshRows
+from spooltop.backends.directory.world import World
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.plan import Outcome, Result
@@ -86,11 +87,11 @@ class Ground:
     def door(self) -> Control:
         """As ``open_control`` puts it together, with the books of root here and not on this machine."""
         path = str(self.spool)
-        reader = DirectoryReader(path, watch=False, layout="spool")
+        reader = DirectoryReader(path, OpenOptions("spool", watch=False))
         return Control(path, "spool", reader, partial(self.operations, reader.path), Observer(Thresholds()))
 
     def operations(self, path: str) -> Operations:
-        fresh = FreshRows.of(path, layout="spool", read_only=None, clock=time.time)
+        fresh = FreshRows(path, OpenOptions("spool"), World())
         operator = DirectoryOperator(
             path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )

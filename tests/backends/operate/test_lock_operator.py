@@ -19,6 +19,7 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.operator import LockOperator
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError
@@ -26,6 +27,7 @@ from spooltop.model.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
+from tests.worlds import opening
 
 DEAD, ALIVE, IMPOSSIBLE = 77, 78, 9_999_999_999
 NOW = 1_795_222_869.0
@@ -87,9 +89,8 @@ class Desk:
 
     def operating(self, **more: Any) -> Operations:
         books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
-        operator = LockOperator(
-            str(self.path), books, files=self.files, processes=self.table, clock=self.clock, user="ann", **more
-        )
+        options, world, rest = opening({"files": self.files, "processes": self.table, "clock": self.clock, **more})
+        operator = LockOperator(str(self.path), books, options, world, user="ann", **rest)
         return Operations(operator, str(self.path), self.clock)
 
     def clock(self) -> float:
@@ -284,7 +285,7 @@ def test_the_forms_of_filelock_can_be_had_after_it(tmp_path: Path, form: str) ->
     code = f"import filelock, os; l = filelock.{form}({str(path)!r}); l.acquire(); os._exit(0)"
     subprocess.run([sys.executable, "-c", code], check=True)
     books = StateLogs(str(tmp_path), LogFiles(), state_dir=str(tmp_path / "state"))
-    operations = Operations(LockOperator(str(tmp_path), books, stale_after=-1.0), str(tmp_path))
+    operations = Operations(LockOperator(str(tmp_path), books, OpenOptions(stale_after=-1.0)), str(tmp_path))
     done = operations.apply(operations.plan(Action.UNLOCK, Selection(ids=("x.lock",)), force=True))
     assert [one.outcome for one in done.items] == [Outcome.DONE]
     operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": done.operation}))

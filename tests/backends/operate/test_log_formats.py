@@ -12,6 +12,7 @@ from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import StateLogs, state_of
 from spooltop.backends.directory.locks.operator import LockOperator
+from spooltop.backends.directory.world import World
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
@@ -46,8 +47,9 @@ class Desk:
         self.state = str(root / "state")
         self.logs = Path(state_of(self.state, str(self.path)))
         store = StateLogs(str(self.path), LogFiles(), state_dir=self.state)
-        self.cursors = self.operations(CursorOperator(str(self.path), store, beside=False, clock=lambda: NOW, user="aünn"))
-        self.locks = self.operations(LockOperator(str(self.path), store, above=False, clock=lambda: NOW, user="aünn"))
+        world = World(clock=lambda: NOW)
+        self.cursors = self.operations(CursorOperator(str(self.path), store, None, world, beside=False, user="aünn"))
+        self.locks = self.operations(LockOperator(str(self.path), store, None, world, above=False, user="aünn"))
 
     def operations(self, operator: CursorOperator | LockOperator) -> Operations:
         return Operations(operator, str(self.path), lambda: NOW)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from spooltop.backends.directory.reader import DirectoryReader
+from tests.worlds import opening
 
 Opened = Callable[..., DirectoryReader]
 
@@ -28,7 +29,8 @@ def opened() -> Iterator[Opened]:
     readers: list[DirectoryReader] = []
 
     def opener(path: Path, **wanted: Any) -> DirectoryReader:
-        reader = DirectoryReader(str(path), **{"watch": False, "least": 0.0, **wanted})
+        options, world, more = opening({"watch": False, "least": 0.0, **wanted})
+        reader = DirectoryReader(str(path), options, world, **more)
         readers.append(reader)
         return reader
 

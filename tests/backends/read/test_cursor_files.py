@@ -12,6 +12,7 @@ import pytest
 
 from spooltop.backends.directory.cursors.files import CursorFiles, parse_sections
 from spooltop.backends.directory.cursors.watcher import CursorWatcher
+from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.observation import CursorSource
@@ -23,7 +24,7 @@ from .test_locks import holder
 class Looking:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.files = CursorFiles()
+        self.files = CursorFiles(World())
 
     def __call__(self) -> tuple[CursorSource, ...]:
         fd = os.open(self.folder, os.O_RDONLY)

@@ -20,6 +20,7 @@ import pytest
 
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.lock_files import LockFiles, LockTable, message_locks, read_table
+from spooltop.backends.directory.world import World
 from spooltop.model.observation import Lock
 from spooltop.model.proc_locks import LockLine, parse_locks
 from spooltop.model.protocols import ListQuery
@@ -96,7 +97,7 @@ def look(folder: Path) -> dict[str, Lock]:
     processes = Processes()
     fd = os.open(folder, os.O_RDONLY)
     try:
-        locks = LockFiles(processes).look([(str(folder), fd, None)], lambda: read_table(processes))
+        locks = LockFiles(World(processes=processes)).look([(str(folder), fd, None)], lambda: read_table(processes))
     finally:
         os.close(fd)
     return {os.path.basename(lock.path): lock for lock in locks}
@@ -148,10 +149,11 @@ def look_by(command: list[str], folder: Path) -> list[str]:
 LOOKER = """
 import os, sys
 from spooltop.backends.directory.locks.lock_files import LockFiles, read_table
+from spooltop.backends.directory.world import World
 from spooltop.backends.directory.liveness.processes import Process, Processes
 processes = Processes()
 fd = os.open(sys.argv[1], os.O_RDONLY)
-(lock,) = LockFiles(processes).look([(sys.argv[1], fd, None)], lambda: read_table(processes))
+(lock,) = LockFiles(World(processes=processes)).look([(sys.argv[1], fd, None)], lambda: read_table(processes))
 print(lock.verdict, *(party.pid for party in lock.holders))
 """
 
@@ -240,7 +242,7 @@ def test_a_file_that_merely_exists_is_free_only_where_it_is_known_to_be_locked_t
 
 def test_a_file_that_was_seen_locked_by_the_kernel_is_free_afterwards_whatever_it_holds(tmp_path: Path) -> None:
     processes, steps = Processes(), iter(range(100))
-    files = LockFiles(processes, monotonic=lambda: float(next(steps)))
+    files = LockFiles(World(processes=processes, monotonic=lambda: float(next(steps))))
     (tmp_path / "x.lock").write_text("99999999")
     fd = os.open(tmp_path, os.O_RDONLY)
     folders = [(str(tmp_path), fd, None)]
@@ -273,7 +275,7 @@ def test_a_directory_is_a_lock_too(tmp_path: Path, content: str | None, verdict:
 def looked(folder: Path, table: FakeProcesses) -> tuple[Lock, ...]:
     fd = os.open(folder, os.O_RDONLY)
     try:
-        return LockFiles(table).look([(str(folder), fd, None)], lambda: read_table(table))
+        return LockFiles(World(processes=table)).look([(str(folder), fd, None)], lambda: read_table(table))
     finally:
         os.close(fd)
 
@@ -282,7 +284,7 @@ def test_absent_locks_are_unknown_where_others_are_not_visible(tmp_path: Path) -
     (tmp_path / "x.lock").touch()
     table = FakeProcesses(first=False)
     fd = os.open(tmp_path, os.O_RDONLY)
-    (lock,) = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
+    (lock,) = LockFiles(World(processes=table)).look([(str(tmp_path), fd, None)], lambda: read_table(table))
     os.close(fd)
     assert lock.verdict == "unknown"
 
@@ -371,7 +373,7 @@ def test_links_that_lead_nowhere_and_name_a_process(tmp_path: Path, text: str, v
     (tmp_path / "x.lock").symlink_to(text)
     table = FakeProcesses(pids={78: LIVING})
     fd = os.open(tmp_path, os.O_RDONLY)
-    locks = LockFiles(table).look([(str(tmp_path), fd, None)], lambda: read_table(table))
+    locks = LockFiles(World(processes=table)).look([(str(tmp_path), fd, None)], lambda: read_table(table))
     os.close(fd)
     assert [lock.verdict for lock in locks] == ([verdict] if verdict else [])
 
@@ -387,7 +389,7 @@ def test_the_first_ticket_of_the_dead_on_a_free_lock_is_an_orphan(real_spools: P
     folder = real_spools / "stouputils_lockfifo"
     table = FakeProcesses()
     fd = os.open(folder, os.O_RDONLY)
-    locks = LockFiles(table).look([(str(folder), fd, None)], lambda: read_table(table))
+    locks = LockFiles(World(processes=table)).look([(str(folder), fd, None)], lambda: read_table(table))
     os.close(fd)
     queue = next(lock for lock in locks if lock.kind == "ticket")
     assert (queue.verdict, len(queue.waiters)) == ("stale", 2)
@@ -426,7 +428,7 @@ def test_looking_takes_no_lock(tmp_path: Path) -> None:
 def test_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     table = FakeProcesses()
     steps = [10.0]
-    files = LockFiles(table, monotonic=lambda: steps[0])
+    files = LockFiles(World(processes=table, monotonic=lambda: steps[0]))
     fd = os.open(tmp_path, os.O_RDONLY)
     assert files.look([(str(tmp_path), fd, None)], lambda: read_table(table)) == ()
     (tmp_path / "x.lock").touch()

@@ -23,6 +23,7 @@ from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
@@ -38,6 +39,7 @@ Opened = Callable[..., DirectoryReader]
 
 CONSUMER = """
 import os, sys
+from spooltop.backends.directory.options import OpenOptions
 from spooltop.engine import Spool
 spool = Spool(sys.argv[1])
 claim = spool.claim(timeout=30)
@@ -351,8 +353,9 @@ def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
             path.chmod(0o755)
     script = (
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
+        "from spooltop.backends.directory.options import OpenOptions\n"
         "from spooltop.model.vocabulary import Action\n"
-        "r = DirectoryReader(sys.argv[1], watch=False); s = r.see(); r.close()\n"
+        "r = DirectoryReader(sys.argv[1], OpenOptions(watch=False)); s = r.see(); r.close()\n"
         "print(s.who.words, '|', s.capabilities.why_not(Action.REQUEUE), '|', s.complete)"
     )
     told = subprocess.run(
@@ -390,12 +393,13 @@ def test_what_a_look_allows_is_what_an_operator_does(
         (spool / gone).rmdir()
     observation = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
-        messages = DirectoryOperator(str(spool), rows=lambda box, _: [], again=lambda box, names: {}, read_only=read_only)
+        options = OpenOptions(read_only=read_only)
+        messages = DirectoryOperator(str(spool), options, rows=lambda box, _: [], again=lambda box, names: {})
         books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
         operator = OperatorChain(
-            messages, CursorOperator(str(spool), books, beside=True, read_only=read_only), Action.SET_CURSOR
+            messages, CursorOperator(str(spool), books, options, beside=True), Action.SET_CURSOR
         )
-        operator = OperatorChain(operator, LockOperator(str(spool), books, read_only=read_only), Action.UNLOCK)
+        operator = OperatorChain(operator, LockOperator(str(spool), books, options), Action.UNLOCK)
         assert observation.capabilities == operator.capabilities()
         assert (observation.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]
@@ -418,7 +422,8 @@ def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown(open_spool:
     (spool / "new" / "1795220920443125.1.vm").write_text("m")
     script = (
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
-        "r = DirectoryReader(sys.argv[1], watch=False); looks = [r.see() for _ in range(3)]; r.close()\n"
+        "from spooltop.backends.directory.options import OpenOptions\n"
+        "r = DirectoryReader(sys.argv[1], OpenOptions(watch=False)); looks = [r.see() for _ in range(3)]; r.close()\n"
         "print([(row.verdict.value, row.evidence) for row in looks[-1].claims], looks[-1].consumers)"
     )
     with consumer(spool):
@@ -436,7 +441,8 @@ def test_a_viewer_in_a_container_calls_nobody_dead_by_a_pid(spool: Path) -> None
     (spool / "tmp" / f"1795220920443125.{os.getpid()}.{os.uname().nodename}").write_text("m")
     script = (
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
-        "r = DirectoryReader(sys.argv[1], watch=False); looks = [r.see() for _ in range(3)]; r.close()\n"
+        "from spooltop.backends.directory.options import OpenOptions\n"
+        "r = DirectoryReader(sys.argv[1], OpenOptions(watch=False)); looks = [r.see() for _ in range(3)]; r.close()\n"
         "print([(row.verdict.value, row.evidence) for row in (*looks[-1].claims, *looks[-1].tmp)])"
     )
     told = subprocess.run([*CONTAINER, sys.executable, "-c", script, str(spool)], capture_output=True, text=True, check=False)

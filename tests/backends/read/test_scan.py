@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spooltop.backends.directory.scan.packed_names import CHUNK, PackedNames
 from spooltop.backends.directory.scan.scan import BoxScan, scan_box
 from spooltop.backends.directory.scan.scheduler import BoxScanner
+from spooltop.backends.directory.world import World
 
 HOSTILE = [b"[red]x[bold]", b"a\x1b[31mb", b"two\nlines", b"\xff\xfe", b"2026-11-21T02:41:09.json", b"n" * 255, b",n=1", b":2,P1",
            b"~", b" "]  # fmt: skip
@@ -106,7 +107,7 @@ def test_bytes_of_many_are_estimated(box: Path) -> None:
 
 def test_unchanged_directory_is_not_listed_again(box: Path) -> None:
     steps = Steps()
-    scanner = BoxScanner(monotonic=steps)
+    scanner = BoxScanner(World(monotonic=steps))
     old(box)
     fd = opened(box)
     first = scanner.look(fd)
@@ -129,7 +130,7 @@ def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: Path, cha
 
     (box / "no time in its name").touch()
     old(box)
-    scanner = BoxScanner(monotonic=Steps(), scan=scan)
+    scanner = BoxScanner(World(monotonic=Steps()), scan=scan)
     fd = opened(box)
     scanner.look(fd)
     os.close(fd)
@@ -138,7 +139,7 @@ def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: Path, cha
 
 def test_a_change_waits_until_it_is_due(box: Path) -> None:
     steps = Steps()
-    scanner = BoxScanner(monotonic=steps, least=1.0)
+    scanner = BoxScanner(World(monotonic=steps), least=1.0)
     old(box)
     fd = opened(box)
     first = scanner.look(fd)
@@ -157,7 +158,7 @@ def test_a_listing_that_was_held_up_makes_the_next_no_later_but_where_a_server_d
 ) -> None:
     steps = Steps()
     scanner = BoxScanner(
-        monotonic=steps, scan=lambda fd, **more: replace(scan_box(fd, **more), duration=2.0, effort=0.2)
+        World(monotonic=steps), scan=lambda fd, **more: replace(scan_box(fd, **more), duration=2.0, effort=0.2)
     )
     old(box)
     fd = opened(box)
@@ -170,7 +171,7 @@ def test_a_listing_that_was_held_up_makes_the_next_no_later_but_where_a_server_d
 
 def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(box: Path) -> None:
     steps = Steps()
-    scanner = BoxScanner(monotonic=steps)
+    scanner = BoxScanner(World(monotonic=steps))
     os.utime(box, (4_000_000_000, 4_000_000_000))
     fd = opened(box)
     scanner.look(fd)
@@ -184,7 +185,7 @@ def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(box: Path) -> None
 
 def test_where_changes_are_not_seen_time_tells_when_to_list(box: Path) -> None:
     steps = Steps()
-    scanner = BoxScanner(monotonic=steps)
+    scanner = BoxScanner(World(monotonic=steps))
     (box / "a").touch()
     old(box)
     fd = opened(box)
@@ -205,7 +206,7 @@ def test_another_directory_is_listed_at_once(box: Path) -> None:
     (box / "one").mkdir()
     (box / "two").mkdir()
     (box / "two" / "m").touch()
-    scanner = BoxScanner(monotonic=Steps())
+    scanner = BoxScanner(World(monotonic=Steps()))
     one, two = opened(box / "one"), opened(box / "two")
     assert len(scanner.look(one).names) == 0
     assert len(scanner.look(two).names) == 1
@@ -214,7 +215,7 @@ def test_another_directory_is_listed_at_once(box: Path) -> None:
 
 
 def test_a_missing_box_is_a_state() -> None:
-    scanner = BoxScanner(monotonic=Steps())
+    scanner = BoxScanner(World(monotonic=Steps()))
     scan = scanner.look(None, missing="tmp is missing")
     assert (scan.error, scan.complete) == ("tmp is missing", False)
     assert scanner.look(None, missing="tmp is missing") is scan

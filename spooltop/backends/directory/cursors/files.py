@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import stat
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
 from ..storage.access import closed_words
+from ..world import World
 from .journal import CursorJournal
 from .watcher import CursorWatcher, Version, read_version
 from .writers import WriterWatch
@@ -168,12 +168,12 @@ class CursorFiles:
     """The cursor files in some folders. A file that has not changed gives the same object as in the look before."""
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.time, writers: WriterWatch | None = None, named: Sequence[str] = (),
+        self, world: World, *, writers: WriterWatch | None = None, named: Sequence[str] = (),
         watcher: CursorWatcher | None = None, whole: bool = False,
     ) -> None:  # fmt: skip
         """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``watcher`` watches them
         between two looks. ``whole``: every source and section is kept in full, for a caller that looks once."""
-        self._clock = clock
+        self._clock = world.clock
         self._named = [os.path.abspath(path) for path in named]
         self._writers = writers
         self._watcher = watcher

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from spooltop.model.cursor_values import direction, kind_of, pick, same_json, sh
 from spooltop.model.observation import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
-from spooltop.model.redact import Redactor, unredact
+from spooltop.model.redact import unredact
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape, unescape
@@ -45,6 +45,8 @@ from ..journal.record_log import (  # fmt: skip
     undos_of,
     why_not_undo,
 )
+from ..options import OpenOptions
+from ..world import World
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
 __all__ = ["CURSORS", "CursorOperator", "CursorRef"]
@@ -108,37 +110,34 @@ _Change = TypeVar("_Change", CursorRef, CursorSetIntent)
 
 class CursorOperator(ItemOperator[CursorSetIntent]):
     """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in its
-    parent directory, or instead for ``cursor_files``: those that the view shows. ``wait`` sleeps some seconds; ``patience`` is
-    how many seconds a set waits for the lock. ``redactor`` hides values in texts; the stored value, and the journal that an
-    undo needs, have them in full."""
+    parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
+    seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
+    and the journal that an undo needs, have them in full."""
 
     def __init__(
         self,
         path: str,
         store: LogStore,
+        options: OpenOptions | None = None,
+        world: World | None = None,
         *,
         beside: bool,
-        read_only: str | None = None,
-        files: LogFiles | None = None,
-        clock: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         user: str | None = None,
-        cursor_files: Sequence[str] = (),
-        redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(path, store, CURSORS, read_only=read_only, files=files, clock=clock, user=user)
-        self._named = tuple(cursor_files)
+        super().__init__(path, store, CURSORS, options=options, world=world, user=user)
+        self._named = self._options.cursor_files
         self._beside = beside
         self._wait = wait
         self._patience = patience
-        self._redactor = redactor or Redactor()
+        self._redactor = self._options.redactor
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
             return Capabilities.nothing(self._read_only)
         with self._translate_errors(), self._folders() as folders:
-            sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
+            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
             why = cursor_rights(sources, folders)
         nothing = dict.fromkeys(Action, "there are no messages here")
         if why is None:
@@ -153,7 +152,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the
         highest value seen). Raises ``UsageError`` where no source is named, or several files have it."""
         with self._translate_errors(), self._folders() as folders:
-            sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
+            sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
             if action is Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), sources, folders)
             source = options.get("source")
@@ -178,7 +177,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         files: dict[str, CursorSource] = {}
         if operations:
             with self._translate_errors(), self._folders() as folders:
-                sources = CursorFiles(named=self._named, whole=True).look(folders, lambda _: ())
+                sources = CursorFiles(self._world, named=self._named, whole=True).look(folders, lambda _: ())
             files = {_real_path(one.path): one for one in sources}
         undos = undos_of(operations)
         records = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.observation import Watch
 from spooltop.model.vocabulary import Box
 
 from ..storage.filesystem import Mount, changes_unseen, sends_no_events
+from ..world import World
 from .watcher import Heard, Source, Watcher
 
 __all__ = ["Ear"]
@@ -23,17 +23,15 @@ class Ear:
         self,
         path: str,
         changed: threading.Event,
+        world: World,
         *,
         wanted: bool,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
         source: Source,
     ) -> None:
         self._path = path
         self._changed = changed
         self._wanted = wanted
-        self._clock = clock
-        self._monotonic = monotonic
+        self._world = world
         self._source = source
         self._watcher: Watcher | None = None
 
@@ -46,7 +44,8 @@ class Ear:
             if not there:
                 return Heard(reason="there is no box to watch")
             paths = {box: os.path.join(self._path, box.value) for box in there}
-            self._watcher = Watcher(paths, self._changed, clock=self._clock, monotonic=self._monotonic, source=self._source)
+            clock, monotonic = self._world.clock, self._world.monotonic
+            self._watcher = Watcher(paths, self._changed, clock=clock, monotonic=monotonic, source=self._source)
             self._watcher.start()
         return self._watcher.take()
 

@@ -16,8 +16,9 @@ from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Json
 
+from ..options import OpenOptions
 from ..storage.access import user_name
-from .log_files import LogFiles
+from ..world import World
 from .log_store import AUDIT, LogStore
 from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, newest_first, write_failed
 
@@ -40,7 +41,7 @@ IntentT = TypeVar("IntentT", bound=ItemIntent)
 
 class ItemOperator(ABC, Generic[IntentT]):
     """Implements ``model.protocols.Operator`` on the items of one record ``kind``. A subclass pins the items, changes one, and
-    says which of its operations can be undone. ``read_only`` says why nothing may be changed; ``user`` None: who runs this."""
+    says which of its operations can be undone. ``user`` None: who runs this."""
 
     def __init__(
         self,
@@ -48,18 +49,19 @@ class ItemOperator(ABC, Generic[IntentT]):
         store: LogStore,
         kind: RecordType[IntentT, ItemOutcome],
         *,
-        read_only: str | None,
-        files: LogFiles | None,
-        clock: Callable[[], float],
+        options: OpenOptions | None,
+        world: World | None,
         user: str | None,
     ) -> None:
         self._path = os.path.abspath(path)
         self._store = store
         self._kind = kind
         self._log = RecordLog(store, kind)
-        self._read_only = read_only
-        self._files = files or LogFiles()
-        self._clock = clock
+        self._options = options or OpenOptions()
+        self._world = world or World()
+        self._read_only = self._options.read_only
+        self._files = self._world.files
+        self._clock = self._world.clock
         self._user = user if user is not None else user_name(os.geteuid())
         self._performed: set[str] = set()
 

@@ -21,6 +21,7 @@ from spooltop.model.proc_locks import Device, LockLine, parse_locks
 from ..liveness.processes import Processes
 from ..storage.access import closed_words
 from ..storage.filesystem import is_local, mount_of
+from ..world import World
 from .soft_lock_liveness import Judge, directory_lock, holder_info, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
@@ -80,16 +81,12 @@ class LockFiles:
 
     def __init__(
         self,
-        processes: Processes,
+        world: World,
         *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
         least: float = 1.0,
     ) -> None:
-        self._processes = processes
-        self._judge = Judge(processes)
-        self._clock = clock
-        self._monotonic = monotonic
+        self._world = world
+        self._judge = Judge(world.processes)
         self._least = least
         self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
@@ -105,7 +102,7 @@ class LockFiles:
     ) -> tuple[Lock, ...]:
         """The locks in ``folders``: (path as shown, descriptor, device of its mount). ``table`` is called only where there is a
         lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
-        now = self._monotonic()
+        now = self._world.monotonic()
         if self._looked is not None and now - self._looked < self._least:
             return self._last
         self._looked = now
@@ -132,7 +129,7 @@ class LockFiles:
                     found += [queue] if queue is not None else []
                     continue
                 if stat.S_ISLNK(status.st_mode):
-                    link = soft_lock(os.path.join(path, name), name, fd, self._judge, self._clock())
+                    link = soft_lock(os.path.join(path, name), name, fd, self._judge, self._world.clock())
                     found += [link] if link is not None else []
                     continue
                 if not stat.S_ISREG(status.st_mode):
@@ -191,14 +188,14 @@ class LockFiles:
             side = waiters if line.waits else holders
             for pid in self._real_pids(line, status):
                 key = (status.st_ino, status.st_dev, pid or 0, line.waits)
-                since = seen[key] = self._since.get(key, self._clock())
+                since = seen[key] = self._since.get(key, self._world.clock())
                 if (pid or 0) not in side:
-                    side[pid or 0] = holder_info(pid, since, self._processes)
+                    side[pid or 0] = holder_info(pid, since, self._world.processes)
         file = (status.st_dev, status.st_ino)
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
-            soft = soft_lock(path, name, fd, self._judge, self._clock())
+            soft = soft_lock(path, name, fd, self._judge, self._world.clock())
             if soft is not None:
                 return soft
         kind = lines[0].kind if lines else "none"
@@ -216,16 +213,16 @@ class LockFiles:
 
     def _real_pids(self, line: LockLine, status: os.stat_result) -> list[int | None]:
         """The pid of the line; where it is hidden or has ended, those who have the lock through a descriptor (a child)."""
-        if line.pid > 0 and self._processes.exists(line.pid):
-            process = self._processes.process(line.pid)
+        if line.pid > 0 and self._world.processes.exists(line.pid):
+            process = self._world.processes.process(line.pid)
             if process is None or not process.zombie:
                 return [line.pid]
         if line.waits:
             return [line.pid if line.pid > 0 else None]
-        openers = self._processes.openers({(status.st_dev, status.st_ino)})
+        openers = self._world.processes.openers({(status.st_dev, status.st_ino)})
         inheritors: list[int | None] = []
         for pid in openers.by_file.get((status.st_dev, status.st_ino), ()):
-            own = parse_locks(b"\n".join(self._processes.lock_lines(pid)))
+            own = parse_locks(b"\n".join(self._world.processes.lock_lines(pid)))
             if any(held.inode == line.inode and held.kind == line.kind for held in own):
                 inheritors.append(pid)
         return inheritors or [None]

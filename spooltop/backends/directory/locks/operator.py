@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,19 +32,18 @@ from ..journal.record_log import (  # fmt: skip
     undos_of,
     why_not_undo,
 )
-from ..liveness.processes import Processes
+from ..options import OpenOptions
 from ..storage.access import closed_words, quoted
 from ..storage.filesystem import is_local, mount_of
+from ..world import World
 from .lock_files import LockFiles, message_locks, read_table
 from .removal import CONTENT_MAX, LOCKS, Changed, LockRecord, Pin, check_same, opened_below, pinned, put_back, take_away
 from .soft_lock_liveness import Judge, soft_lock
 from .soft_locks import read_marker
 from .ticket_queues import orphaned, ticket_queue
 
-__all__ = ["STALE_AFTER", "LockOperator"]
+__all__ = ["LockOperator"]
 
-STALE_AFTER = 300.0
-"""Seconds that a lock exists after its holder exited before it counts as stale."""
 _NEVER = "a kernel lock ends with its holder, and a file that merely exists is not held; removing it would let two hold it"
 
 
@@ -62,27 +60,23 @@ class _LockRef:
 
 class LockOperator(ItemOperator[LockRecord]):
     """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
-    view shows. With ``tickets`` the path itself is a queue. ``stale_after`` is in seconds."""
+    view shows. With ``tickets`` the path itself is a queue."""
 
     def __init__(
         self,
         path: str,
         store: LogStore,
+        options: OpenOptions | None = None,
+        world: World | None = None,
         *,
         tickets: bool = False,
         above: bool = True,
-        read_only: str | None = None,
-        files: LogFiles | None = None,
-        processes: Processes | None = None,
-        clock: Callable[[], float] = time.time,
-        stale_after: float = STALE_AFTER,
         user: str | None = None,
     ) -> None:
-        super().__init__(path, store, LOCKS, read_only=read_only, files=files, clock=clock, user=user)
+        super().__init__(path, store, LOCKS, options=options, world=world, user=user)
         self._tickets = tickets
         self._above = above
-        self._processes = processes or Processes()
-        self._stale_after = stale_after
+        self._processes = self._world.processes
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -160,7 +154,7 @@ class LockOperator(ItemOperator[LockRecord]):
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks([b"/".join(map(os.fsencode, found))]) for path, found in names.items()}
         table = read_table(self._processes)
-        locks = LockFiles(self._processes, clock=self._clock).look(known, lambda: table, boxes)
+        locks = LockFiles(self._world).look(known, lambda: table, boxes)
         if self._tickets and not any(lock.path == self._path for lock in locks):
             path, fd = folders[0]
             queue = ticket_queue(path, ".", fd, Judge(self._processes), local=is_local(mount_of(fd)))
@@ -171,7 +165,7 @@ class LockOperator(ItemOperator[LockRecord]):
         self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float
     ) -> tuple[list[Item], list[Refusal]]:
         row = _row_of(lock)
-        why, forceable = _blocked_by(lock, now, self._stale_after)
+        why, forceable = _blocked_by(lock, now, self._options.stale_after)
         if why and not (forceable and force):
             return [], [Refusal(row, why, forceable)]
         try:

@@ -12,25 +12,24 @@ from functools import partial
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import parse
 from spooltop.engine.os_errors import advice
-from spooltop.engine.presence import ANY_MACHINE
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, item_columns
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import BATCH
-from spooltop.model.redact import Redactor
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ..detect import identify
 from ..journal.journal import MOVES, BatchJournal, MoveOperation, unfinished_lines
-from ..journal.log_files import LogFiles
 from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..journal.record_log import RecordLog
+from ..options import OpenOptions
 from ..storage.access import user_name
+from ..world import World
 from .batches import all_done, batch_of
 from .candidates import Rows, choose
 from .inject import InjectedContent, encoded_puts, inject_one, new_names
@@ -54,40 +53,36 @@ class DirectoryOperator:
     """Implements ``model.protocols.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
     now.
 
-    ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. ``read_only`` says why
-    nothing may be changed; a mail folder says so itself unless ``as_spool``. ``hosts`` is the setting ``claims.hosts``.
-    ``wait`` sleeps some seconds. ``redactor`` hides values in plans.
+    ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. A mail folder
+    is read-only unless the options say ``as_spool``. ``wait`` sleeps some seconds.
     """
 
     def __init__(
         self,
         path: str,
+        options: OpenOptions | None = None,
+        world: World | None = None,
         *,
         rows: Rows,
         again: JudgeAgain,
-        read_only: str | None = None,
-        as_spool: bool = False,
-        hosts: str = ANY_MACHINE,
-        files: LogFiles | None = None,
-        clock: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
         state_dir: str = STATE_DIR,
         user: str | None = None,
         on_close: Callable[[], None] = lambda: None,
-        redactor: Redactor | None = None,
     ) -> None:
+        options, world = options or OpenOptions(), world or World()
         self._path = path
         self._rows = rows
         self._again = again
-        self._read_only = read_only or identify(path, as_spool).read_only
-        self._hosts = hosts
-        self._files = files or LogFiles()
-        self._clock = clock
+        self._read_only = options.read_only or identify(path, options.as_spool).read_only
+        self._hosts = options.hosts
+        self._files = world.files
+        self._clock = world.clock
         self._wait = wait
         self._state_dir = state_dir
         self._user = user if user is not None else user_name(os.geteuid())
         self._on_close = on_close
-        self._redactor = redactor or Redactor()
+        self._redactor = options.redactor
         self._performed: set[str] = set()
         self._repaired = False
         self._watched_tmp = False

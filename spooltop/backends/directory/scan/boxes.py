@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from spooltop.engine import names
@@ -13,6 +12,7 @@ from spooltop.model.vocabulary import LIVE, Box, Key
 
 from ..listing.listing import new_row
 from ..storage.rows import claim_row
+from ..world import World
 from .scan import BoxScan
 from .scheduler import BoxScanner
 
@@ -32,10 +32,8 @@ class DuplicateIds:
 class Boxes:
     """Scanners of ``tmp``, ``new`` and ``cur``."""
 
-    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float], least: float) -> None:
-        self._scanners = {
-            box: BoxScanner(clock=clock, monotonic=monotonic, least=least, sizes=box is Box.NEW) for box in LIVE
-        }  # fmt: skip
+    def __init__(self, world: World, least: float) -> None:
+        self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
         self._ids: frozenset[str] = frozenset()
         self._ids_of = -1
         self._claims: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from ..world import World
 from .scan import BoxScan, Generation, generation_of, scan_box
 
 __all__ = ["BoxScanner"]
@@ -21,22 +22,17 @@ _EACH = 1e-4
 class BoxScanner:
     """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
     last listing lies ``max(least, 20 × what it took)`` back, so that looking takes at most a twentieth of the time; of a box with
-    thousands of names ten times ``least``.
-
-    ``clock`` is the wall clock in seconds, ``monotonic`` one that only runs forward.
-    """
+    thousands of names ten times ``least``."""
 
     def __init__(
         self,
+        world: World,
         *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
         least: float = 0.1,
         sizes: bool = True,
         scan: Callable[..., BoxScan] = scan_box,
     ) -> None:
-        self._clock = clock
-        self._monotonic = monotonic
+        self._world = world
         self._least = least
         self._sizes = sizes
         self._scan = scan
@@ -69,12 +65,12 @@ class BoxScanner:
     ) -> BoxScan:
         """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why. ``unseen``: it
         may change and keep its mtime, so it is listed each ``period`` seconds; one that finds the same names is no new scan."""
-        now = self._monotonic()
+        now = self._world.monotonic()
         self.due = None
         if fd is None:
             if self.last is None or self.last.error != missing:
                 self._number += 1
-                self.last = BoxScan(complete=False, error=missing, as_of=self._clock(), number=self._number)
+                self.last = BoxScan(complete=False, error=missing, as_of=self._world.clock(), number=self._number)
             return self.last
         last = self.last
         try:
@@ -93,7 +89,7 @@ class BoxScanner:
         elif last is not None and last.error and not force and now - self._last_at < self._least:
             self.due = self._last_at + self._least
             return last
-        as_of = self._clock()
+        as_of = self._world.clock()
         scan = self._scan(fd, ids=ids, untimed=self._untimed, sizes=self._sizes)
         # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
         self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS

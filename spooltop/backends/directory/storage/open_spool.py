@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import Files
 from spooltop.model.vocabulary import Box
 
+from ..world import World
 from .filesystem import Mount, mount_of
 
 __all__ = ["OpenSpool"]
@@ -17,13 +16,12 @@ _MOUNT_FOR = 5.0
 
 
 class OpenSpool:
-    """Descriptors of one spool and of its parent directory, and its mount. ``monotonic`` is a clock that only runs forward."""
+    """Descriptors of one spool and of its parent directory, and its mount."""
 
-    def __init__(self, path: str, files: Files, monotonic: Callable[[], float]) -> None:
+    def __init__(self, path: str, world: World) -> None:
         self.path = path
         self.dirs: SpoolDirs | None = None
-        self._files = files
-        self._monotonic = monotonic
+        self._world = world
         self._parent = -1
         self._mount: tuple[float, Mount | None] | None = None
 
@@ -34,7 +32,7 @@ class OpenSpool:
             if _same(dirs):
                 return dirs, False
             self.close()
-        self.dirs = dirs = SpoolDirs(self.path, self._files)
+        self.dirs = dirs = SpoolDirs(self.path, self._world.files)
         self._mount = None
         try:
             parent = os.path.dirname(self.path)
@@ -46,7 +44,7 @@ class OpenSpool:
 
     def mount(self, dirs: SpoolDirs) -> Mount | None:
         """The mount of the spool, looked up every few seconds: it may be made read-only meanwhile."""
-        at = self._monotonic()
+        at = self._world.monotonic()
         if self._mount is None or at - self._mount[0] >= _MOUNT_FOR:
             self._mount = (at, mount_of(dirs.root))
         return self._mount[1]
