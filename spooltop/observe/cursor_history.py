@@ -143,6 +143,10 @@ class CursorHistory:
     def key(self, value: Json) -> str:
         return key_of(value, self.field)
 
+    def is_at(self, value: Json) -> bool:
+        """True if ``value`` has the current cursor."""
+        return self.key(value) == self.key(self.value)
+
     def pick(self, value: Json) -> Json:
         return pick(value, self.field)
 
@@ -159,7 +163,7 @@ class CursorHistory:
         step = self.step(self.value, value)
         if step is not None:
             return step
-        if self.key(value) == self.key(self.value):
+        if self.is_at(value):
             return 0
         if order(self.pick(value)) is not None or order(self.pick(self.value)) is not None:
             return 1  # the kind of value changed: a new beginning, not a step back
@@ -293,7 +297,7 @@ class CursorHistory:
                         self.changes[turn] = replace(change, write=write, lost=False)
                         break
                 return
-        if self.key(one.old) != self.key(self.value):
+        if not self.is_at(one.old):
             if known:
                 return
             self.write(at, one.old, Write())
