@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from .backends.redis.tickets import RedisTickets
-    from .model.holders import Holders
-    from .model.observation import Observation, Poll
+    from .model.cursors import Poll
+    from .model.locks import Holders
+    from .model.observation import Observation
     from .model.plan import OperationRecord, Plan, Result
     from .model.protocols import Listing, ListProgress, ListQuery, Reader
     from .model.row import Payload

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.world import World
     from .backends.redis.tickets import RedisTickets
-    from .model.observation import Observation, Poll
+    from .model.cursors import Poll
+    from .model.observation import Observation
     from .operate.operations import Operations
 
 __all__ = ["OperatorConfig", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
@@ -55,7 +56,7 @@ def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[],
 def writers_of(path: str, processes: Processes) -> WriterWatch:
     """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
     from .backends.directory.cursors.writers import WriterWatch
-    from .model.observation import LockHolder
+    from .model.locks import LockHolder
 
     def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)

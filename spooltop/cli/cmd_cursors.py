@@ -7,8 +7,8 @@ import argparse
 from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.cursor_input import parse_value
+from spooltop.model.cursors import Cursor
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Cursor
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json

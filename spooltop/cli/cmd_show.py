@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
 from spooltop.model.audit import AuditTrail
-from spooltop.model.observation import Lock
+from spooltop.model.locks import Lock
 from spooltop.model.plan import OperationRecord
 from spooltop.model.protocols import Listing, ListQuery, Sort
 from spooltop.model.row import Row

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spooltop.model.observation import BoxState, CursorSection, Lock, LockHolder
+from spooltop.model.cursors import CursorSection
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.observation import BoxState
 from spooltop.model.vocabulary import Box, Key
 
-from ..model.holders import Holders
+from ..model.cursors import Cursor
+from ..model.locks import Holders
 from ..model.problem import Problem
 from ..model.row import Payload, Row
 from ..model.selection import Selection
-from ..model.snapshot import Cursor, Percentiles, Snapshot
+from ..model.snapshot import Percentiles, Snapshot
 from ..model.text import escape, escape_text
 
 __all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status"]

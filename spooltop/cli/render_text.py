@@ -6,14 +6,15 @@ import datetime
 import json
 from collections.abc import Iterable, Sequence
 
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Action, Box, Verdict
 
+from ..model.cursors import Cursor
 from ..model.expiry import expired_words, kept_words
-from ..model.holders import Holders
+from ..model.locks import Holders
 from ..model.problem import Severity
 from ..model.row import Payload, Row
-from ..model.snapshot import Cursor, Snapshot
+from ..model.snapshot import Snapshot
 from ..model.text import escape, escape_text, program, suppressed_words
 from ..model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span
 from .terminal import printable

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from .audit import AuditLog
 from .capabilities import Capabilities
-from .holders import Holders
+from .locks import Holders
 from .observation import Observation
 from .plan import Candidates, ItemResult, OperationRecord, Plan
 from .progress import Progress

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .observation import CursorSection, Lock, LockHolder, Observation, Poll
+from .cursors import Cursor
+from .locks import Lock
+from .observation import Observation
 from .problem import Problem
-from .vocabulary import Box, Json
+from .vocabulary import Box
 
-__all__ = ["Cursor", "Percentiles", "Rates", "Snapshot"]
+__all__ = ["Percentiles", "Rates", "Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,55 +53,6 @@ class Rates:
     def done_per_s(self) -> float | None:
         window = self.window if self.done_window is None else self.done_window
         return None if self.done is None or window <= 0 else self.done / window
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A source.
-
-    ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of advancing,
-    reverted, rewound, stalled, stopped, idle, unmoved, missing, unreadable, "new" (seen once). ``moved_at`` is when the value
-    last changed as far as known; ``moved_is_bound``: not later than that. ``every`` is the learnt interval in seconds, None while
-    unknown. ``writes`` counts the writes that were seen, None in a shared file where a write of the same value may be another
-    source's. ``history`` is newest first.
-    """
-
-    source: str
-    value: Json
-    shown: str
-    verdict: str
-    evidence: str
-    file: str
-    shared: bool
-    moved_at: float | None = None
-    moved_is_bound: bool = False
-    every: float | None = None
-    writes: int | None = None
-    writes_unread: int = 0
-    """Number of writes of its file, by any source, that were too fast to be read, over the same time."""
-    reverts: int = 0
-    """Lost updates over the time watched, and those before it according to journals and poll logs."""
-    reverts_recent: int = 0
-    """Lost updates of the last minutes, or, if there are none, of the last hour."""
-    reverts_is_bound: bool = False
-    """True if there may have been more: not all writes were read, or a poll log has more than the file."""
-    history: tuple[CursorSection, ...] = ()
-    lock_holders: tuple[LockHolder, ...] = ()
-    suspects: tuple[tuple[str, int], ...] = ()
-    """Other sources that advanced in the same writes that reverted it: (source, in how many of ``reverts_recent``), most
-    first."""
-    unsafe: tuple[str, ...] = ()
-    """Evidence that this file is written unsafely, in words; names are escaped."""
-    polls: tuple[Poll, ...] = ()
-    """Entries of its poll log, newest first; empty if none was named."""
-    field: str | None = None
-    """The field of its section that is the cursor, if a setting names it."""
-    reverted_by: tuple[tuple[str, int], ...] = ()
-    """Writers of those reverting writes, if they were seen: (command or pid, how many), most first; escaped."""
-    same_start: int = 0
-    """Number of the last polls that found something new from the same start: from 2 on none of it was saved."""
-    cut: bool = False
-    """True if its section is too large to be kept: ``value`` has its short fields, or says how long it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from spooltop.model.observation import CursorSection, CursorWrite, LockHolder
+from spooltop.model.cursors import CursorSection, CursorWrite
+from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
 
 from ..model.cursor_values import direction, order, pick, shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spooltop.model.observation import LockHolder
+from spooltop.model.locks import LockHolder
 
 from ..model.text import escape, program
 from ..model.units import age, interval

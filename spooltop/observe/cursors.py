@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from spooltop.model.observation import CursorSection, CursorSource, Poll
+from spooltop.model.cursors import CursorSection, CursorSource, Poll
 from spooltop.model.vocabulary import Json
 
-from ..model.snapshot import Cursor
+from ..model.cursors import Cursor
 from ..model.text import escape
 from ..model.units import age
 from .cursor_history import RING, Change, CursorHistory

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from spooltop.model.observation import Observation, Return, Tried
+from spooltop.model.flow import Return, Tried
+from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import DIED
 
 __all__ = ["Failing", "FailingWatch"]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spooltop.model.observation import Completion, Flow
+from spooltop.model.flow import Completion, Flow
 
 from ..model.snapshot import Percentiles, Rates
 

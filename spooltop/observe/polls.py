@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from spooltop.model.observation import Poll
+from spooltop.model.cursors import Poll
 
 from ..errors import UsageError
 from ..model.text import escape

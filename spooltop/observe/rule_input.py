@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spooltop.model.cursors import Cursor
 from spooltop.model.observation import Observation
-from spooltop.model.snapshot import Cursor, Rates
+from spooltop.model.snapshot import Rates
 from spooltop.model.vocabulary import Box
 
 from .cursors import CursorWatch

@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from spooltop.model.observation import Lock
+from spooltop.model.locks import Lock
 
+from ..model.cursors import Cursor
 from ..model.problem import Problem, Severity
-from ..model.snapshot import Cursor
 from ..model.text import escape
 from ..model.units import age, count, fit, percent
 from .cursor_verdict import revert_words, writers_of

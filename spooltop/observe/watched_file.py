@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockHolder
+from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
+from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
 
 from .cursor_history import OFTEN, RING, CursorHistory, Write, key_of

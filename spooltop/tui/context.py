@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import BoxState, Lock
+from spooltop.model.cursors import Cursor
+from spooltop.model.locks import Lock
+from spooltop.model.observation import BoxState
 from spooltop.model.plan import Confirm, Plan
 from spooltop.model.problem import Problem
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
 __all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]

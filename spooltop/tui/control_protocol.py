@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from spooltop.model.audit import AuditTrail
-from spooltop.model.holders import Holders
+from spooltop.model.locks import Holders
 from spooltop.model.plan import OperationRecord, Plan, Result
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload

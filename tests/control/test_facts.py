@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.model.observation import Lock
+from spooltop.model.locks import Lock
 from spooltop.model.plan import Outcome
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.selection import Selection

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spooltop.model.observation import BoxState, CursorSource, Flow, Observation, VerdictCounts, Watch
+from spooltop.model.cursors import CursorSource
+from spooltop.model.flow import Flow
+from spooltop.model.observation import BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 

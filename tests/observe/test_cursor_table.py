@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.observation import CursorWrite, Flow, LockHolder, Poll
-from spooltop.model.snapshot import Cursor
+from spooltop.model.cursors import Cursor, CursorWrite, Poll
+from spooltop.model.flow import Flow
+from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.cursor_values import direction, order, pick, shown
-from spooltop.model.observation import CursorWrite, LockHolder
-from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.cursors import Cursor, CursorWrite
+from spooltop.model.locks import LockHolder
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 from spooltop.observe.cursor_history import CursorHistory, Write

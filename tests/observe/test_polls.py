@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spooltop.backends.directory.cursors.poll_logs import LogGlob, PollLogs
 from spooltop.control import Control, open_control
 from spooltop.errors import UsageError
-from spooltop.model.snapshot import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.observe.polls import POLL_LINE, parse_poll, poll_pattern
 
 from ..conftest import Clock

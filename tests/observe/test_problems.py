@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model import query
-from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Lock, LockHolder, Observation, VerdictCounts, Viewer
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, VerdictCounts, Viewer
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model import cursor_values
-from spooltop.model.observation import BoxState, Completion, Flow
+from spooltop.model.flow import Completion, Flow
+from spooltop.model.observation import BoxState
 from spooltop.model.vocabulary import Box
 from spooltop.observe import Observer, depth, thresholds
 from spooltop.observe import flow as flow_module

@@ -26,8 +26,8 @@ from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.holders import Holders, Holding
-from spooltop.model.observation import CursorSection, Lock, LockHolder
+from spooltop.model.cursors import CursorSection
+from spooltop.model.locks import Holders, Holding, Lock, LockHolder
 from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
 from spooltop.model.redact import redact
 from spooltop.model.row import Payload, Row

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spooltop.cli.demo.command import BANNER
-from spooltop.model.holders import Holders, Holding
+from spooltop.model.locks import Holders, Holding
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, VerdictCounts, Viewer, Watch
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Percentiles, Rates, Snapshot

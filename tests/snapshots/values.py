@@ -10,27 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from spooltop.model.cursor_values import shown
-from spooltop.model.observation import (
-    AGE_BOUNDS,
-    Ages,
-    BoxState,
-    CursorSection,
-    CursorSource,
-    Disk,
-    Flow,
-    Lock,
-    LockHolder,
-    Observation,
-    Poll,
-    SourceAges,
-    VerdictCounts,
-    Viewer,
-    Watch,
-)
+from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll
+from spooltop.model.flow import Flow
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, SourceAges, VerdictCounts, Viewer, Watch
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Cursor, Percentiles, Rates, Snapshot
+from spooltop.model.snapshot import Percentiles, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
 NOW = 1_795_225_269.0

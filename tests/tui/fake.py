@@ -10,15 +10,16 @@ from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.audit import AuditTrail
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, Disk, Lock, LockHolder, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.cursors import Cursor
+from spooltop.model.locks import Holders, Lock, LockHolder
+from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Cursor, Rates, Snapshot
+from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
 from spooltop.operate.confirm import confirm_for

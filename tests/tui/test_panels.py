@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.holders import Holders, Holding
+from spooltop.model.locks import Holders, Holding
 from spooltop.model.plan import OperationRecord
 from spooltop.model.selection import Selection
 from spooltop.model.tracked import TrackedMessage

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.observation import CursorSection, LockHolder
+from spooltop.model.cursors import Cursor, CursorSection
+from spooltop.model.locks import LockHolder
 from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.snapshot import Cursor
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.tui.threads.messages import MessagesTracked

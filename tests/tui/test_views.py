@@ -8,7 +8,7 @@ import pytest
 
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection

@@ -14,8 +14,9 @@ from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, CursorSource, Disk, Observation, Watch
+from spooltop.model.cursors import CursorSource
+from spooltop.model.locks import Holders
+from spooltop.model.observation import BoxState, Disk, Observation, Watch
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row

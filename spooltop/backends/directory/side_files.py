@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.observation import CursorSource, Lock, LockHolder
+from spooltop.model.cursors import CursorSource
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles, named_folders

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.engine import counters
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.holders import Holders
-from spooltop.model.observation import BoxState, CursorSource, Lock, Observation, Watch
+from spooltop.model.cursors import CursorSource
+from spooltop.model.locks import Holders, Lock
+from spooltop.model.observation import BoxState, Observation, Watch
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import TrackedMessage

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spooltop.engine.tickets.names import EPOCH_MS, parse_redis_ticket
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 
 from ...errors import UsageError
 from ...model.text import escape

@@ -7,7 +7,8 @@ import re
 from dataclasses import replace
 
 from spooltop.model import units
-from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.cursors import Cursor
+from spooltop.model.snapshot import Snapshot
 
 from .freshness import when
 from .one_cursor import LOUD, cursor_detail, verdict_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from spooltop.model import units
-from spooltop.model.holders import Holders, Holding
+from spooltop.model.locks import Holders, Holding
 from spooltop.model.text import program
 
 from .freshness import when

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 

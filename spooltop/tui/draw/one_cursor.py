@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from spooltop.model import units
 from spooltop.model.cursor_values import shown as cursor_text
-from spooltop.model.observation import CursorSection
-from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.cursors import Cursor, CursorSection
+from spooltop.model.snapshot import Snapshot
 
 from .freshness import when
 from .locks import holder_info

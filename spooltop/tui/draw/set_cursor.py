@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from spooltop.model.cursor_input import ParsedValue
-from spooltop.model.snapshot import Cursor
+from spooltop.model.cursors import Cursor
 
 from .one_cursor import verdict_words
 from .panel_frame import inner_width, panel_frame

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.observation import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot

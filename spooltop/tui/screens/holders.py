@@ -9,7 +9,7 @@ from textual.message import Message
 from spooltop.model.vocabulary import Key
 
 from ...errors import SpooltopError
-from ...model.holders import Holders
+from ...model.locks import Holders
 from ..context import CommandContext, View
 from ..draw.holders import holders_lines
 from ..draw.spans import Line, line_text, shown

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.events import Key
 
 from spooltop.model.cursor_input import ParsedValue, parse_value
+from spooltop.model.cursors import Cursor
 from spooltop.model.plan import Result
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Cursor
 from spooltop.model.vocabulary import Action
 
 from ..context import CommandContext, View

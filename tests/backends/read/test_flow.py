@@ -14,7 +14,7 @@ from spooltop.backends.directory.events.traffic import Traffic
 from spooltop.backends.directory.events.watcher import EventBatch, Heard
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import Asides
-from spooltop.model.observation import Completion
+from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
 
 TOKEN = "ab" * 16

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.writers import WriterWatch, handle_of, parse_events
 from spooltop.control import Control, open_control
-from spooltop.model.observation import CursorSection, LockHolder
+from spooltop.model.cursors import CursorSection
+from spooltop.model.locks import LockHolder
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spooltop.model.audit import AuditLine, AuditTrail
 from spooltop.model.cursor_input import parse_value
-from spooltop.model.holders import Holders, Holding
-from spooltop.model.observation import CursorSection, Lock, LockHolder
+from spooltop.model.cursors import CursorSection
+from spooltop.model.locks import Holders, Holding, Lock, LockHolder
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row

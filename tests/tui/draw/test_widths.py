@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.observation import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box, Owner
 from spooltop.tui.draw.boxes import flow_lines

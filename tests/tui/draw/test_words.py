@@ -12,7 +12,8 @@ import pytest
 
 from spooltop.cli import render_changes_text, render_text
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import Lock, LockHolder, Viewer, Watch
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.observation import Viewer, Watch
 from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload

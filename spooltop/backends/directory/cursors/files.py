@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
-from spooltop.model.observation import CursorSource, CursorVersion, CursorWrite, LockHolder
+from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
+from spooltop.model.locks import LockHolder
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 

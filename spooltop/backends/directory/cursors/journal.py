@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
 from spooltop.engine.small_files import open_regular
+from spooltop.model.cursors import CursorWrite
+from spooltop.model.locks import LockHolder
 from spooltop.model.numbers import finite
-from spooltop.model.observation import CursorWrite, LockHolder
 
 __all__ = ["CursorJournal", "parse_journal"]
 

@@ -21,7 +21,7 @@ from spooltop.engine.cursors.cursor_file import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, SpooltopError, UsageError
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursor_values import direction, kind_of, pick, same_json, shown
-from spooltop.model.observation import CursorSource
+from spooltop.model.cursors import CursorSource
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.redact import unredact

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from spooltop.engine import syscalls
 from spooltop.errors import Refused
-from spooltop.model.observation import LockHolder
+from spooltop.model.locks import LockHolder
 from spooltop.model.text import escape
 
 __all__ = ["Handle", "WriterWatch", "handle_of", "parse_events"]

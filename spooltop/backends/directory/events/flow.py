@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.observation import Completion, Flow, Return
+from spooltop.model.flow import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
 
 from .operator_moves import OperatorMoves

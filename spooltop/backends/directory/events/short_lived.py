@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.observation import Completion
+from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
 
 from .watcher import EventBatch

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from spooltop.model.holders import Holders, Holding
+from spooltop.model.locks import Holders, Holding
 from spooltop.model.proc_locks import LockLine, parse_locks
 
 from ..locks.lock_files import device_of, read_table

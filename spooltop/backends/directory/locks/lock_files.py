@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.proc_locks import Device, LockLine, parse_locks
 
 from ..liveness.processes import Processes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from spooltop.engine.tickets.names import file_tickets, parse_file_ticket
 from spooltop.errors import UsageError
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import Lock
+from spooltop.model.locks import Lock
 from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import Verdict

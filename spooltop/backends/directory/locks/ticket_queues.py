@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from spooltop.engine.tickets.names import FileTicket, file_tickets
-from spooltop.model.observation import Lock, LockHolder
+from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 
 from ..liveness.processes import Processes

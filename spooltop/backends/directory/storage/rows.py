@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from spooltop.engine.names import Name, parse
-from spooltop.model.observation import Tried
+from spooltop.model.flow import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
 

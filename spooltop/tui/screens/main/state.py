@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 
-from spooltop.model.observation import Lock
+from spooltop.model.cursors import Cursor
+from spooltop.model.locks import Lock
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Cursor, Snapshot
+from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
