@@ -17,6 +17,7 @@
 - ``mutate``           samples mutations of the code and runs the tests that reach them
 - ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map
 - ``test_selection``   the tests that a run takes, and their order
+- ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
 - ``keys``             the tables of keys of the README and of ``keys.md``
 
 A plain run leaves out the tests marked long. ``.ci/run`` runs them after the others; ``--all``, ``-m long`` and naming one run

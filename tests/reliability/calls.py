@@ -21,7 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from .crash import scratch
+from tests.scratch import scratch
+
 from .errors import STEPS, Steps, tried
 from .figures import Figure
 from .seam import Seam

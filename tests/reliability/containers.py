@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from spooltop.engine import Spool
+from tests.scratch import scratch
 
-from .crash import scratch
 from .figures import Figure
 from .history import Found, History, check
 from .storm import Shared, Troupe, consume, drained, figured, operate, produce, standing

@@ -19,11 +19,12 @@ from itertools import product
 from pathlib import Path
 
 from tests.backends.operate.tripwire import CHANGES, Tripwire
+from tests.scratch import scratch
 
 from .figures import Figure
 from .world import OPERATIONS, Told, World, after, build, killed_in_child
 
-__all__ = ["BAR", "NAME", "points", "run", "scratch", "sequences"]
+__all__ = ["BAR", "NAME", "points", "run", "sequences"]
 
 NAME = "killed before every change of a file or a name, in every sequence"
 BAR = "0 lost, 0 doubled, 0 incomplete"
@@ -34,11 +35,6 @@ CHANCE = re.compile(r"[0-9a-f]{6,}")
 
 def sequences(longest: int) -> list[tuple[str, ...]]:
     return [found for length in range(1, longest + 1) for found in product(OPERATIONS, repeat=length)]
-
-
-def scratch() -> str | None:
-    """Returns the directory for the spools of a proof: in memory, where there is one."""
-    return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 def shape(root: Path) -> str:

@@ -20,8 +20,8 @@ from typing import Any
 
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import ClaimLost, PutUnknown, Refused, SpooltopError
+from tests.scratch import scratch
 
-from .crash import scratch
 from .figures import Figure
 from .seam import OPENING, Around, Seam
 from .world import CURSORS, body, build, drain, requeue_dead

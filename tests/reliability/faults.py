@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import spooltop
+from tests.scratch import scratch
 
 from .checks import (
     CHECKS,
@@ -37,7 +38,6 @@ from .checks import (
     three_pollers,
     two_under_one_name,
 )
-from .crash import scratch
 from .figures import Figure
 
 __all__ = ["BAR", "FAULTS", "NAME", "Fault", "run"]

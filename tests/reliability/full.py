@@ -14,8 +14,8 @@ from spooltop.errors import AuditFailed
 from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from tests.scratch import scratch
 
-from .crash import scratch
 from .disks import Disk, mount_tmpfs, unmount
 from .figures import Figure
 from .history import body, uid_of

@@ -29,8 +29,8 @@ from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
+from tests.scratch import scratch
 
-from .crash import scratch
 from .figures import Figure
 from .world import killed_in_child, rows
 

@@ -50,10 +50,10 @@ from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_lines
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, line_text, line_width
+from tests.scratch import scratch
 
 from ..snapshots import asked, values
 from ..snapshots.values import NOW, ZONE
-from .crash import scratch
 from .figures import Figure
 from .hostile import LONGEST, SECRET, TOKEN, made_name, made_payload
 

@@ -14,8 +14,8 @@ from spooltop.engine import Spool
 from spooltop.model.plan import Outcome, Plan
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import ASIDE, Action, Box
+from tests.scratch import scratch
 
-from .crash import scratch
 from .figures import Figure
 from .history import Found, History, body, check, key_of
 from .storm import Shared, Troupe, consume, figured, standing

@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 
 from tests.backends.operate.tripwire import LASTING, Tripwire
+from tests.scratch import scratch
 
-from .crash import scratch
 from .disks import Disk, missing
 from .figures import Figure
 from .world import OPERATIONS, Told, World, after, body, build, killed_in_child

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from spooltop.errors import SpooltopError
 from spooltop.model.vocabulary import Action
+from tests.scratch import scratch
 
-from .crash import scratch, sequences
+from .crash import sequences
 from .figures import Figure
 from .operatorcut import WORK, operator_cuts
 from .pagecache import Disk, RecordingFiles

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .crash import scratch
+from tests.scratch import scratch
+
 from .figures import Figure
 
 __all__ = ["BAR", "NAME", "explore", "run"]

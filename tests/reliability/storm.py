@@ -21,8 +21,8 @@ from spooltop.engine import Claim, ClaimLost, Spool
 from spooltop.model.plan import Outcome, Plan
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from tests.scratch import scratch
 
-from .crash import scratch
 from .figures import Figure
 from .history import Found, History, body, check, key_of, uid_of
 

@@ -17,9 +17,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.scratch import scratch
+
 from .acts import NAMES, NOTHING, Ground, do
 from .calls import CHANGES
-from .crash import scratch
 from .figures import Figure
 from .forked import Ended, Forked, NotTraced
 

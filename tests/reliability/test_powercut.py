@@ -10,8 +10,8 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.model.vocabulary import Action
+from tests.scratch import scratch
 
-from .crash import scratch
 from .operatorcut import TAKEN, WORK, operator_cuts, taken_cuts
 from .pagecache import Disk, RecordingFiles
 from .powercut import cuts

@@ -16,9 +16,9 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from tests.scratch import scratch
 
 from ..e2e.terminal import SPOOLTOP, Terminal
-from .crash import scratch
 from .figures import Figure
 
 __all__ = ["BAR", "LOOKING", "NAME", "changes", "filled", "look_around", "looked", "run", "state", "traced"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
+from tests.scratch import Template, scratch
 from tests.worlds import opening
 
 CONSUMER = """
@@ -174,18 +178,43 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.close()
 
 
+class Desks:
+    """Desk that is prepared once, for a sweep: each trial gets it as it was then. ``prepared`` is what ``prepare`` returned."""
+
+    def __init__(self, root: Path, prepare: Callable[[Desk], Any]) -> None:
+        self._desk, self._template = new_desk(root), Template(root)
+        self.prepared = prepare(self._desk)
+        self._files = {path: path.stat().st_ino for path in root.rglob("*")}
+        self._template.keep()
+
+    def another(self) -> Desk:
+        self._template.lay_out()
+        journal = self._desk.path / ".spooltop" / "journal.jsonl"
+        if journal in self._files:
+            self._name_copies(journal)
+        return self._desk
+
+    def _name_copies(self, journal: Path) -> None:
+        """Writes inodes and ctimes of the copies into the journal, which knows its files by them."""
+        copies = {ino: path.stat() for path, ino in self._files.items()}
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        for line in lines:
+            for told in (*line.get("items", ()), *line.get("results", ())):
+                copy = copies[told["ino"]]
+                told["ino"] = copy.st_ino
+                if line["line"] == "result" and told["ctime"]:
+                    told["ctime"] = copy.st_ctime_ns
+            if "between" in line:
+                ctimes = [copy.st_ctime_ns for copy in copies.values()]
+                line["between"] = [min(ctimes), max(ctimes)]
+        journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
 @pytest.fixture
-def desks(tmp_path: Path) -> Iterator[Callable[[], Desk]]:
-    """Makes as many fresh desks as a sweep wants."""
-    made: list[Desk] = []
-
-    def another() -> Desk:
-        made.append(new_desk(tmp_path / str(len(made))))
-        return made[-1]
-
-    yield another
-    for one in made:
-        one.close()
+def desks() -> Iterator[Callable[[Callable[[Desk], Any]], Desks]]:
+    """Prepares the desk of a sweep, in memory."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-desks-", dir=scratch()) as folder:
+        yield partial(Desks, Path(folder) / "desk")
 
 
 @pytest.fixture

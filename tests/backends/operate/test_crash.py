@@ -77,11 +77,11 @@ def finished(desk, act):
 @pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
 @pytest.mark.parametrize(("act", "in_common"), [*((act, False) for act in ACTS), ("purge", True)], indirect=["in_common"])
 def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(desks, act, old, in_common):
-    at = 0
+    made, at = desks(prepared), 0
+    ids = made.prepared
     while True:
         at += 1
-        desk = desks()
-        ids = prepared(desk)
+        desk = made.another()
         over = killed(at, partial(run, desk, act, ids), old=old)
         each_in_one_place(desk, at)
         desk.operations().records()
@@ -109,17 +109,20 @@ def test_killed_at_any_call_every_message_is_in_one_place_and_a_rerun_finishes(d
     assert at > 5
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, *(pytest.param(code, marks=pytest.mark.long) for code in (errno.EIO, errno.EACCES))]
+)
 @pytest.mark.parametrize(("act", "in_common"), [*((act, False) for act in ACTS), ("purge", True)], indirect=["in_common"])
 def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code, in_common):
-    at = 0
+    made, at = desks(prepared), 0
+    ids = made.prepared
     while True:
         at += 1
-        desk = desks()
-        ids = prepared(desk)
+        desk = made.another()
         told, over = failed(at, code, partial(run, desk, act, ids))
         each_in_one_place(desk, at)
         assert any(told) or finished(desk, act), at
         if over:
+            assert finished(desk, act)
             break
     assert at > (5 if code == errno.ENOSPC else 20)

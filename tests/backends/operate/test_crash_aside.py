@@ -176,10 +176,11 @@ def in_order(desk, at):
 )
 def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, old, in_common):
     act, at = ACTS[name], 0
+    made = desks(partial(prepared, act=act))
+    before, operation = made.prepared
     while True:
         at += 1
-        desk = desks()
-        before, operation = prepared(desk, act)
+        desk = made.another()
         over = killed(at, partial(run, desk, act, operation), old=old)
         none_lost(desk, act, at)
         for record in desk.operations().records():
@@ -207,13 +208,15 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
 )
 def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code, in_common):
     act, at = ACTS[name], 0
+    made = desks(partial(prepared, act=act))
+    before, operation = made.prepared
     while True:
         at += 1
-        desk = desks()
-        before, operation = prepared(desk, act)
+        desk = made.another()
         told, over = failed(at, code, partial(run, desk, act, operation))
         none_lost(desk, act, at)
         assert any(told) or finished(desk, act, before), at
         if over:
+            assert finished(desk, act, before)
             break
     assert at > (5 if code == errno.ENOSPC else 20)

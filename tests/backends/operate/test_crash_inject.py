@@ -20,12 +20,11 @@ def injected(desk):
 
 @pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
 def test_what_was_injected_before_a_kill_is_known_and_undone(desks, old):
-    at, over, seen = 0, False, set()
+    made, at, over, seen = desks(prepared), 0, False, set()
     while not over:
         at += 1
-        desk = desks()
-        ids = prepared(desk)
-        over = killed(at, partial(run, desk, "inject", ids), old=old, seen=CHANGES)
+        desk = made.another()
+        over = killed(at, partial(run, desk, "inject", made.prepared), old=old, seen=CHANGES)
         count = len(injected(desk))
         seen.add(count)
         operations = desk.operations()
@@ -40,10 +39,9 @@ def test_what_was_injected_before_a_kill_is_known_and_undone(desks, old):
 
 
 def test_the_tripwire_counts_what_it_was_told_to(desks):
+    made = desks(prepared)
     files = Tripwire(0, lambda: None, seen=CHANGES)
-    desk = desks()
-    run(desk, "inject", prepared(desk), files)
+    run(made.another(), "inject", made.prepared, files)
     every = Tripwire(0, lambda: None)
-    desk = desks()
-    run(desk, "inject", prepared(desk), every)
+    run(made.another(), "inject", made.prepared, every)
     assert 0 < files.count < every.count
