@@ -16,9 +16,8 @@ from ..journal.journal import Places, encode_moves, encode_uniform_moves
 from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
 from ..storage.location import Place, Ref
-from .candidates import FORCEABLE
 from .packed_items import BOX, VERDICT, Batch, Refs
-from .rules import RULES
+from .rules import FORCEABLE, RULES
 
 __all__ = ["Move", "MoveBatch", "MoveMode", "UniformBatch", "all_done", "batch_item_by_item", "batch_of"]
 

@@ -31,12 +31,13 @@ from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
 from .batches import all_done, batch_of
-from .candidates import Rows, choose
+from .candidates import find_candidates
 from .inject import InjectedContent, encoded_puts, inject_one, new_names
 from .mover import Mover
 from .permission import can_change
 from .recheck import JudgeAgain, Recheck
 from .repair import Repaired, finish_half_moves, half_moved
+from .selected_rows import Rows
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]
@@ -105,7 +106,7 @@ class DirectoryOperator:
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
                 return replace(found, notes=(*found.notes, *troubles))
             halves = half_moved(self._interrupted(dirs))
-            return choose(
+            return find_candidates(
                 dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,
                 progress=progress,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one table of moves: the boxes that each action takes from, the target, and the name there."""
+"""Rules of the moves: the boxes that each action takes from, the target, and the name there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from spooltop.engine import names
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 
-__all__ = ["RULES", "Destination", "Rule", "destination_of", "requeue_name"]
+__all__ = ["FORCEABLE", "RULES", "Destination", "Rule", "destination_of", "requeue_name"]
+
+FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
+"""The actions that may take a claim from a running holder, where they are forced."""
 
 
-def requeue_name(told: names.Name) -> str:
+def requeue_name(name: names.Name) -> str:
     """The name in ``new`` of a claim, or of a message that was set aside. A name without the tail of a claim stays as it is:
     flags of mail (``:2,S``) are a tail in a mail folder only."""
-    if told.token is None and told.pid is None:
-        return told.raw
-    return names.requeued_name(told, ended=names.DIED)
+    if name.token is None and name.pid is None:
+        return name.raw
+    return names.requeued_name(name, ended=names.DIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,13 @@ class Destination(NamedTuple):
 
 
 def destination_of(
-    action: Action, box: Box, told: names.Name, known: Mapping[str, Json], *, poison: str, now: bool
+    action: Action, box: Box, name: names.Name, metadata: Mapping[str, Json], *, poison: str, now: bool
 ) -> Destination:
-    """The destination of a message that is in ``box`` under the name ``told``. ``known`` is its metadata where it was set
+    """The destination of a message that is called ``name`` in ``box``. ``metadata`` are those beside it where it was set
     aside, which anybody may have written. ``poison`` says why it is held instead of requeued; ``now`` deletes what would go to
     the trash. A claim at the limit of attempts is rejected instead of requeued, as a release or a recover would do."""
     if action is Action.RESTORE:
-        return _origin(box, told, known)
+        return _origin(box, name, metadata)
     target = RULES[action].target
     if target is Box.TRASH and now:
         return Destination(None)
@@ -68,28 +71,28 @@ def destination_of(
         return Destination(target)
     if poison:
         return Destination(Box.HELD, warning=f"held instead: {poison}")
-    if box is Box.CUR and told.own and (attempt := (told.attempts or 0) + 1) >= MAX_ATTEMPTS:
+    if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
         return Destination(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
-    return Destination(Box.NEW, _in_new(box, told, known.get("origin")))
+    return Destination(Box.NEW, _in_new(box, name, metadata.get("origin")))
 
 
-def _origin(box: Box, told: names.Name, known: Mapping[str, Json]) -> Destination:
-    origin = known.get("origin")
+def _origin(box: Box, name: names.Name, metadata: Mapping[str, Json]) -> Destination:
+    origin = metadata.get("origin")
     if origin == Box.TMP:
-        return Destination(Box.TMP, told.raw)
+        return Destination(Box.TMP, name.raw)
     if origin in (Box.NEW, Box.CUR):
-        return Destination(Box.NEW, _in_new(box, told, origin))
-    was = known.get("was")
+        return Destination(Box.NEW, _in_new(box, name, origin))
+    was = metadata.get("was")
     if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
         return Destination(Box(origin), meta=was if isinstance(was, dict) else None)
     warning = "where it came from is not known: it goes to new"
     # A file out of tmp may be half a message.
     blocked_by = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
-    return Destination(Box.NEW, _in_new(box, told, None), warning, blocked_by)
+    return Destination(Box.NEW, _in_new(box, name, None), warning, blocked_by)
 
 
-def _in_new(box: Box, told: names.Name, origin: Json) -> str:
+def _in_new(box: Box, name: names.Name, origin: Json) -> str:
     if box is not Box.REJECTED:
-        return told.raw if origin == Box.NEW and box in ASIDE else requeue_name(told)
+        return name.raw if origin == Box.NEW and box in ASIDE else requeue_name(name)
     # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
-    return names.reset_attempts(names.parse(told.raw, claimed=False) if origin == Box.NEW else told)
+    return names.reset_attempts(names.parse(name.raw, claimed=False) if origin == Box.NEW else name)

@@ -16,9 +16,9 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 from ..journal.journal import LoggedMove, MoveOperation, is_unfinished, moves_of
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..storage.folders import Folders
-from ..storage.location import Place
-from .candidates import pin
+from ..storage.location import Place, kind_of
 from .packed_items import PackedItems
+from .pinning import pin
 
 __all__ = ["records", "undo_candidates"]
 
@@ -108,7 +108,7 @@ def undo_candidates(
         place, back = step.target, step.move.source
         row, token = _row(place)
         try:
-            ref, found, kind = pin(folders, place, token, back, step.move.meta)
+            pinned = pin(folders, place)
         except FileNotFoundError:
             if claimed is None:
                 claimed = _claims(dirs)
@@ -117,12 +117,12 @@ def undo_candidates(
         except OSError as error:
             refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
             continue
-        row = replace(
-            row, size=ref.size, in_box_since=found.st_ctime, verdict=_verdict(dirs, back, vantage, verdicts), evidence=_goes(back)
-        )
-        half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), ref.ino)
-        changed = place.box in (Box.NEW, Box.CUR) and step.went_on(ref.ctime_ns) and not half_moved
-        if kind or (step.ino and ref.ino != step.ino):
+        found = pinned.found
+        verdict = _verdict(dirs, back, vantage, verdicts)
+        row = replace(row, size=found.st_size, in_box_since=found.st_ctime, verdict=verdict, evidence=_goes(back))
+        half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
+        changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
+        if kind_of(found) or (step.ino and found.st_ino != step.ino):
             refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
         elif changed:
             refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
@@ -130,10 +130,10 @@ def undo_candidates(
             refused.append(Refusal(row, "it has a second name (a hard link)"))
         elif back is not None and back.box is Box.CUR and _cleared(dirs, back):
             refused.append(Refusal(row, f"its consumer is gone and forgotten, in cur nobody could tell: it stays in {place.box}"))
-        elif back is not None and _taken(folders, back, ref.ino):
+        elif back is not None and _taken(folders, back, found.st_ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
-            items.append(Item(row, ref))
+            items.append(Item(row, pinned.ref(token, back, step.move.meta)))
     return Candidates(items.as_list(), refused, tuple(notes))
 
 

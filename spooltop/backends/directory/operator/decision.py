@@ -1,0 +1,122 @@
+"""Decides whether a message may go and where: the rules of the moves, and what the message looks like now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from spooltop.engine import names
+from spooltop.model.row import Row
+from spooltop.model.text import program
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
+
+from ..storage.location import kind_of
+from .rules import FORCEABLE, Destination, destination_of
+
+__all__ = ["POISON", "Decider", "Decision", "Remark"]
+
+POISON = 3
+"""Attempts that ended by a death from which on the message itself may be what kills."""
+
+
+class Remark(StrEnum):
+    """A fact about the move of one message that the notes of a plan count."""
+
+    POISON = "poison"
+    FORCED = "forced"
+    FOREIGN = "foreign"
+    UNKNOWN = "unknown"
+    HELD = "held"
+    REJECTED = "rejected"
+
+
+class Decision(NamedTuple):
+    """The destination of a message, and why it stays where it is instead; "" where it may go. ``forceable``: force moves it
+    anyway."""
+
+    destination: Destination
+    blocked_by: str
+    forceable: bool
+    warning: str
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Decides on each message of one plan. ``now`` deletes what would go to the trash; ``hold_poison`` holds a message that may
+    be what kills its consumers. ``in_new`` are the messages in ``new`` under the same ids, id → inode; ``half_moved`` are inodes
+    that may have a second name."""
+
+    action: Action
+    now: bool
+    hold_poison: bool
+    in_new: Mapping[str, int]
+    half_moved: frozenset[int]
+
+    def decide(
+        self, row: Row, name: names.Name, metadata: Mapping[str, Json], found: os.stat_result, *, shares_its_id: bool
+    ) -> Decision:
+        """Decides on one message by its row, its parsed name, the metadata beside it and its status. ``shares_its_id``: another
+        claim has its id."""
+        poison = _poison(row) if self.action is Action.REQUEUE else ""
+        hold = poison if self.hold_poison and row.box is Box.CUR else ""
+        destination = destination_of(self.action, row.box, name, metadata, poison=hold, now=self.now)
+        blocked_by, forceable = self._blocked_by(row, found, destination, shares_its_id)
+        forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
+        warning = "; ".join(filter(None, (destination.warning, forced))) or poison
+        return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
+
+    def _blocked_by(
+        self, row: Row, found: os.stat_result, destination: Destination, shares_its_id: bool
+    ) -> tuple[str, bool]:
+        kind = kind_of(found)
+        if kind:
+            return f"{kind}, not a message", False
+        other = self.in_new.get(row.id) if destination.box is Box.NEW else None
+        half_moved = other == found.st_ino
+        if other is not None and not half_moved:
+            return "conflict: new holds another message under this id; both are kept", False
+        if shares_its_id:
+            return "conflict: two claims have this id; both are kept", False
+        if found.st_nlink != 1 and not half_moved and not (found.st_nlink == 2 and found.st_ino in self.half_moved):
+            return "it has a second name (a hard link)", False
+        if row.verdict is Verdict.WRITING:
+            return f"it is being written: {row.evidence}", False
+        if row.verdict is Verdict.ALIVE:
+            return _alive(row), self.action in FORCEABLE
+        return destination.blocked_by, True
+
+    def _remarks(self, row: Row, name: names.Name, destination: Destination, poison: str) -> list[Remark]:
+        remarks = []
+        if row.verdict is Verdict.UNKNOWN:
+            remarks.append(Remark.UNKNOWN)
+        if row.box is Box.CUR:
+            if poison:
+                remarks.append(Remark.POISON)
+            if row.verdict is Verdict.ALIVE:
+                remarks.append(Remark.FORCED)
+            elif name.token is None:
+                remarks.append(Remark.FOREIGN)
+        if self.action is Action.REQUEUE and destination.box is Box.HELD:
+            remarks.append(Remark.HELD)
+        elif self.action is Action.REQUEUE and destination.box is Box.REJECTED:
+            remarks.append(Remark.REJECTED)
+        return remarks
+
+
+def _alive(row: Row) -> str:
+    if row.evidence and not row.evidence.startswith("lives"):
+        return row.evidence  # somebody else than its consumer holds it, and it says who
+    besides = row.evidence.removeprefix("lives").removeprefix(" · ")
+    owner = row.owner
+    known = [str(owner.pid), program(owner.command or "")] if owner is not None and owner.pid is not None else ["its holder"]
+    return " ".join(word for word in known if word) + " is alive" + (f": {besides}" if besides else "")
+
+
+def _poison(row: Row) -> str:
+    if row.attempt is None or row.attempt < POISON or row.box not in (Box.CUR, Box.REJECTED):
+        return ""
+    return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
