@@ -21,8 +21,8 @@ from .session import Session
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads.deliver import deliver
-from .threads.mailbox import Mailbox
 from .threads.messages import Found, SnapshotTaken
+from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
@@ -59,7 +59,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         """Something is in the mailbox."""
 
     def __init__(
-        self, control: ControlProtocol, options: Options | None = None, *, quiet: float = 1.0, busy: float = 0.25,
+        self, control: ControlProtocol, options: Options | None = None, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         moment: float = MOMENT,
     ) -> None:
@@ -68,9 +68,9 @@ class SpooltopApp(App[int], inherit_bindings=False):
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.options = options or Options()
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
-        self.snapshot_thread = snapshot_thread or SnapshotThread(control, quiet=quiet, busy=busy, monotonic=monotonic)
+        self.snapshot_thread = snapshot_thread or SnapshotThread(control, pace=pace, monotonic=monotonic)
         self.worker = Worker()
-        self.mailbox = Mailbox()
+        self.mailbox = self.snapshot_thread.mailbox
         state = MainState(control.now, View(self.options.view) if self.options.view else first_view(control.layout))
         self.session = Session(
             control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE,
@@ -81,7 +81,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.push_screen(self.main)
-        self.snapshot_thread.post_to(self._put)
+        self.mailbox.wake_with(lambda: deliver(self, self.Arrived()))
         self.snapshot_thread.start()
         self.worker.start()
         self.set_interval(1.0, self._check_stale)
@@ -90,11 +90,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
             catch_signals(self.leave)
             self.set_interval(5.0, self._check_terminal)
         self.app_resume_signal.subscribe(self, self._resumed)
-
-    def _put(self, found: Found) -> None:
-        """Called by the snapshot thread."""
-        if self.mailbox.put(found):
-            deliver(self, self.Arrived())
 
     def on_spooltop_app_arrived(self) -> None:
         for found in self.mailbox.take():

@@ -9,6 +9,7 @@ from rich.segment import Segment
 
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
+from spooltop.tui.threads.pace import Pace
 
 from ..tui.driving import Driver
 from .scenes import Clock, Scene, SceneControl, Size
@@ -30,7 +31,7 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
-    app = SpooltopApp(control, options, quiet=AN_AGE, busy=0.0, monotonic=clock, moment=0.0)
+    app = SpooltopApp(control, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0)
     async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)
         try:

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
+from spooltop.tui.threads.pace import Pace
 
 from .fake import FakeControl
 
@@ -70,7 +71,7 @@ async def dashboard(
     moment: float = 0.0,
 ) -> AsyncIterator[Driver]:
     """The dashboard on a control, after the first look."""
-    app = SpooltopApp(control, options or Options(), quiet=0.02, busy=0.005, monotonic=monotonic, moment=moment)
+    app = SpooltopApp(control, options or Options(), pace=Pace(0.02, 0.005), monotonic=monotonic, moment=moment)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:

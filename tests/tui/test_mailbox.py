@@ -16,11 +16,16 @@ from .fake import FakeControl, claim
 def test_what_is_new_takes_the_place_of_what_nobody_took() -> None:
     mailbox = Mailbox()
     snapshot = FakeControl([claim(1)]).look()
-    told = [mailbox.put(found) for turn in range(1000) for found in (SnapshotTaken(snapshot, None), MessagesTracked(turn, {}))]
-    assert told == [True] + [False] * 1999
+    woken: list[int] = []
+    mailbox.wake_with(lambda: woken.append(turn))
+    for turn in range(1000):
+        mailbox.put(SnapshotTaken(snapshot, None))
+        mailbox.put(MessagesTracked(turn, {}))
+    assert woken == [0]
     assert mailbox.take() == [SnapshotTaken(snapshot, None), MessagesTracked(999, {})]
     assert mailbox.take() == []
-    assert mailbox.put(LookFailed("again"))
+    mailbox.put(LookFailed("again"))
+    assert woken == [0, 999]
 
 
 def test_an_answer_stays_behind_the_list_that_it_is_about() -> None:

@@ -18,6 +18,8 @@ from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.tui.change_filter import ChangeFilter
 from spooltop.tui.screens.input import LineEdit
 from spooltop.tui.threads.list_progress import IntervalProgress
+from spooltop.tui.threads.list_server import MARGIN
+from spooltop.tui.threads.mailbox import Mailbox
 from spooltop.tui.threads.messages import (
     Found,
     KeysRead,
@@ -29,13 +31,26 @@ from spooltop.tui.threads.messages import (
     RowsRead,
     SnapshotTaken,
 )
-from spooltop.tui.threads.snapshot_thread import FRESH, MARGIN, ORDINARY, SnapshotThread, rest_after
+from spooltop.tui.threads.pace import FRESH, ORDINARY, Pace, rest_after
+from spooltop.tui.threads.snapshot_thread import SnapshotThread
 from spooltop.tui.threads.worker import Worker
 
 from .driving import dashboard
 from .fake import FakeControl, FakeListing, claim, waiting
 
-Posts = queue.Queue[Found]
+
+class Posts(Mailbox):
+    """Keeps every message: none replaces another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._posted: queue.Queue[Found] = queue.Queue()
+
+    def put(self, found: Found) -> None:
+        self._posted.put(found)
+
+    def get(self) -> Found:
+        return self._posted.get(timeout=30)
 
 
 @pytest.fixture
@@ -45,12 +60,12 @@ def control() -> FakeControl:
 
 @pytest.fixture
 def posts() -> Posts:
-    return queue.Queue()
+    return Posts()
 
 
 @pytest.fixture
 def snapshot_thread(control: FakeControl, posts: Posts) -> Iterator[SnapshotThread]:
-    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     snapshot_thread.start()
     yield snapshot_thread
     control.hang.set()
@@ -58,15 +73,15 @@ def snapshot_thread(control: FakeControl, posts: Posts) -> Iterator[SnapshotThre
 
 
 def next_page(posts: Posts) -> Page:
-    found = posts.get(timeout=30)
+    found = posts.get()
     while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
-        found = posts.get(timeout=30)
+        found = posts.get()
     return found.page
 
 
 def next_of(posts: Posts, kind: type[Found]) -> Found:
     while True:
-        found = posts.get(timeout=30)
+        found = posts.get()
         if isinstance(found, kind):
             return found
 
@@ -95,7 +110,7 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
             return found
 
     control = Listing([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     snapshot_thread.request(ListRequest(ListQuery(Box.NEW, "src:imessage"), 0, 10))
     snapshot_thread.start()
     try:
@@ -144,7 +159,7 @@ class BrokenOff(FakeControl):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
     control = BrokenOff([waiting(n) for n in range(50)])
-    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
     control.keys = [ListRequest(wanted, 0, 10, anchor_index=1)] if first else []
     snapshot_thread.request(ListRequest(wanted, 0, 10))
@@ -183,16 +198,16 @@ class Overtaken(FakeControl):
 
 def test_a_list_that_was_broken_off_is_made_again_where_it_is_wanted_again(posts: Posts) -> None:
     control = Overtaken([waiting(n) for n in range(50)])
-    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     request = ListRequest(ListQuery(Box.NEW, "9522"), 0, 10, all_keys=1)
     control.keys = [replace(request, query=ListQuery(Box.NEW, "95222")), request]
     snapshot_thread.request(request)
     snapshot_thread.start()
     try:
-        found = posts.get(timeout=30)
+        found = posts.get()
         while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
             assert not isinstance(found, KeysRead)
-            found = posts.get(timeout=30)
+            found = posts.get()
         assert (found.page.query, found.page.length, found.page.complete) == (request.query, 50, True)
         keys = next_of(posts, KeysRead)
         assert isinstance(keys, KeysRead) and len(keys.keys) == 50
@@ -214,7 +229,7 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
             return super().listing(query, cancelled)
 
     control = Hearing([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     wanted = ListQuery(Box.NEW)
     snapshot_thread.request(ListRequest(wanted, 0, 10, anchor=("new", 4), anchor_index=7))
     snapshot_thread.start()
@@ -264,7 +279,7 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             return found
 
     control = Seeking([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7))
     snapshot_thread.start()
     try:
@@ -295,7 +310,7 @@ def test_a_payload_that_did_not_change_is_posted_once(
     looks = control.looks
     again = []
     while control.looks < looks + 5:
-        again.append(posts.get(timeout=30))
+        again.append(posts.get())
     assert not any(isinstance(one, PayloadRead) for one in again)
     control.rows = []
     control.change()
@@ -324,7 +339,7 @@ def test_a_filter_that_makes_no_sense_does_not_hide_the_snapshot(snapshot_thread
 
 def test_a_look_that_hangs_is_known_to(control: FakeControl, posts: Posts) -> None:
     time = [100.0]
-    snapshot_thread = SnapshotThread(control, posts.put, quiet=0.02, busy=0.0, monotonic=lambda: time[0])
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0), monotonic=lambda: time[0])
     control.hang.clear()
     assert snapshot_thread.looking_for() == 0.0
     snapshot_thread.start()
@@ -474,8 +489,8 @@ def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
         assert took / (took + rest_after(took, 0.25)) <= 0.25
 
 
-def test_what_was_found_before_anybody_took_it_comes_first(posts: Posts) -> None:
-    looked = threading.Event()
+def test_what_was_found_before_anybody_took_it_stays_in_the_mailbox() -> None:
+    looked, woken = threading.Event(), threading.Event()
 
     class Told(FakeControl):
         def changes(self, timeout: float) -> bool:
@@ -483,13 +498,16 @@ def test_what_was_found_before_anybody_took_it_comes_first(posts: Posts) -> None
             return super().changes(timeout)
 
     control = Told([waiting(1)])
-    snapshot_thread = SnapshotThread(control, quiet=0.02, busy=0.0)
+    snapshot_thread = SnapshotThread(control, pace=Pace(0.02, 0.0))
     snapshot_thread.start()
     snapshot_thread.start()
     assert looked.wait(20)
-    snapshot_thread.post_to(posts.put)
-    first = posts.get_nowait()
-    later = next_of(posts, SnapshotTaken)
-    assert isinstance(first, SnapshotTaken) and isinstance(later, SnapshotTaken)
-    assert first.snapshot.taken_at <= later.snapshot.taken_at
+    snapshot_thread.mailbox.wake_with(woken.set)
+    assert woken.is_set()
+    woken.clear()
+    first = snapshot_thread.mailbox.take()
+    assert woken.wait(20)
+    later = snapshot_thread.mailbox.take()
+    assert isinstance(first[0], SnapshotTaken) and isinstance(later[0], SnapshotTaken)
+    assert first[0].snapshot.taken_at <= later[0].snapshot.taken_at
     assert snapshot_thread.stop(timeout=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from .messages import Found, KeysRead, MatchFound
 
@@ -19,18 +20,28 @@ class Mailbox:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: list[Found] = []
+        self._wake: Callable[[], object] | None = None
 
-    def put(self, found: Found) -> bool:
-        """Adds a message; True where the mailbox was empty, so that the screen must be woken."""
+    def wake_with(self, wake: Callable[[], object]) -> None:
+        """Calls ``wake`` from now on where a message is put into the empty mailbox, in the thread that puts it; at once where
+        there is one already."""
         with self._lock:
+            self._wake = wake
             waiting = bool(self._found)
+        if waiting:
+            wake()
+
+    def put(self, found: Found) -> None:
+        with self._lock:
+            wake = None if self._found else self._wake
             if not isinstance(found, _ANSWERS):
                 answered = max((place for place, one in enumerate(self._found) if isinstance(one, _ANSWERS)), default=-1)
                 self._found = [
                     one for place, one in enumerate(self._found) if place <= answered or type(one) is not type(found)
                 ]  # fmt: skip
             self._found.append(found)
-            return not waiting
+        if wake is not None:
+            wake()
 
     def take(self) -> list[Found]:
         """Returns all messages in order and empties the mailbox."""

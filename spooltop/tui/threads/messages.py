@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from spooltop.model.protocols import ListQuery
@@ -24,6 +24,7 @@ __all__ = [
     "RowsRead",
     "Search",
     "SnapshotTaken",
+    "Wanted",
 ]  # fmt: skip
 
 
@@ -53,6 +54,20 @@ class ListRequest:
     payload: Key | None = None
     all_keys: int = 0
     search: Search | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that the screens want of the snapshot thread. ``version`` counts up with each change; messages are followed from
+    ``since`` on (epoch seconds). The rescan and the jobs are wanted once."""
+
+    version: int = 0
+    list: ListRequest = ListRequest()
+    ids: tuple[str, ...] = ()
+    since: float = 0.0
+    rescan: bool = False
+    jobs: tuple[Callable[[], object], ...] = ()
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

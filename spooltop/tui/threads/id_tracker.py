@@ -1,0 +1,28 @@
+"""Follows messages through the boxes by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..control_protocol import ControlProtocol
+from .messages import Found, MessagesTracked
+
+__all__ = ["IdTracker"]
+
+
+class IdTracker:
+    """Posts the places of the followed messages after each look."""
+
+    def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
+        self._control = control
+        self._post = post
+        self._following = False
+
+    def track(self, ids: Sequence[str], since: float, *, looked: bool) -> None:
+        """Finds the messages ``ids``; the control is told once when there are none any more."""
+        if not ids and not self._following:
+            return
+        found = self._control.follow(ids, since)
+        if looked and ids:
+            self._post(MessagesTracked(self._control.now(), found))
+        self._following = bool(ids)

@@ -1,0 +1,78 @@
+"""Serves the screen's request for a list: a window of its rows, all of its keys, the next row that matches a filter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from spooltop.errors import SpooltopError
+from spooltop.model.protocols import Listing
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import Key
+
+from ..control_protocol import ControlProtocol
+from .find_next import match
+from .list_maker import ListMaker
+from .messages import Found, KeysRead, ListRequest, LookFailed, MatchFound, Page, RowsRead, SnapshotTaken
+
+__all__ = ["MARGIN", "ListServer"]
+
+MARGIN = 50
+"""Rows read above and below the window, so that a step beyond its edge shows rows at once."""
+
+
+class ListServer:
+    """Posts each snapshot together with the page that was taken from the same look."""
+
+    def __init__(
+        self, control: ControlProtocol, post: Callable[[Found], object], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._control = control
+        self._post = post
+        self._maker = ListMaker(control, post, monotonic)
+        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
+        self._keys_served = 0
+        self._search_served = 0
+
+    def serve(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> None:
+        """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted``: see ``ListMaker.listing``."""
+        # An invalid filter must not hide the snapshot.
+        try:
+            listing = self._maker.listing(request, snapshot, unwanted)
+            page = None if listing is None else self._page(listing, request)
+        except SpooltopError as error:
+            if snapshot is not None:
+                self._post(SnapshotTaken(snapshot, None))
+            self._post(LookFailed(str(error), request.query))
+            return
+        if snapshot is not None:
+            self._post(SnapshotTaken(snapshot, page))
+        elif page is not None:
+            self._post(RowsRead(page))
+        if listing is not None:
+            self._answer(listing, request)
+
+    def _answer(self, listing: Listing, request: ListRequest) -> None:
+        if request.all_keys != self._keys_served:
+            self._keys_served = request.all_keys
+            self._post(KeysRead(listing.query, tuple(listing.keys())))
+        search = request.search
+        if search is not None and search.number != self._search_served:
+            self._search_served = search.number
+            self._post(MatchFound(listing.query, search, match(self._control.listing, listing, request, search)))
+
+    def _page(self, listing: Listing, request: ListRequest) -> Page:
+        at = None if request.anchor is None else self._place(listing, request.anchor)
+        shift = 0 if at is None else at - request.anchor_index
+        # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
+        first = max(0, min(request.start + shift, len(listing) - 1))
+        start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
+        rows = tuple(listing.window(start, stop)) if stop > start else ()
+        return Page(listing.query, self._maker.generation, len(listing), listing.complete, start, rows, request.anchor, at)
+
+    def _place(self, listing: Listing, anchor: Key) -> int | None:
+        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
+        generation = self._maker.generation
+        if self._anchored[:2] != (generation, anchor):
+            self._anchored = (generation, anchor, listing.find(anchor))
+        return self._anchored[2]

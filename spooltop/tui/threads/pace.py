@@ -1,0 +1,52 @@
+"""Decides when the next look is due."""
+
+from __future__ import annotations
+
+__all__ = ["FRESH", "ORDINARY", "Pace", "rest_after"]
+
+QUIET = 1.0
+"""Seconds between two looks where nothing happens: a consumer that dies causes no event."""
+BUSY = 0.25
+"""Seconds between two looks where much happens."""
+
+SHARE = 3
+"""Rest after a look as a multiple of its duration: a large spool that never rests takes a quarter of a core."""
+LONGEST_REST = 10.0
+"""Maximum rest in seconds: a look that hung for a minute does not mean a large spool."""
+ORDINARY = 0.4
+"""Maximum duration in seconds of a look at a spool that is not large."""
+FRESH = 1.0
+"""Seconds from one look to the next then: the work of a look grows with the rest before it, and so would the rest."""
+
+
+def rest_after(took: float, busy: float) -> float:
+    """Seconds to rest after a look that took ``took`` seconds; at least ``busy``.
+
+    >>> rest_after(0.125, 0.25), rest_after(0.375, 0.25), rest_after(2.0, 0.25), rest_after(60.0, 0.25)
+    (0.375, 0.625, 6.0, 10.0)
+    """
+    most = FRESH - took if took <= ORDINARY else LONGEST_REST
+    return max(busy, min(most, SHARE * took))
+
+
+class Pace:
+    """The time of the last look and the rest that it earned. ``quiet`` and ``busy`` are seconds between two looks; times are
+    those of a monotonic clock."""
+
+    def __init__(self, quiet: float = QUIET, busy: float = BUSY) -> None:
+        self.quiet = quiet
+        self._busy = busy
+        self._looked_at = self._rest = 0.0
+
+    def looked(self, began: float, ended: float) -> None:
+        """Notes the last look."""
+        self._looked_at = ended
+        self._rest = rest_after(ended - began, self._busy)
+
+    def rest(self, now: float) -> float:
+        """Seconds left until the next look may begin; negative where it may."""
+        return self._looked_at + self._rest - now
+
+    def overdue(self, now: float) -> bool:
+        """True where a look is due even if nothing changed."""
+        return now - self._looked_at >= self.quiet
