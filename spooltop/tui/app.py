@@ -75,7 +75,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.session = Session(
             control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE,
             snapshot_thread=self.snapshot_thread, worker=self.worker, leaving=threading.Event(), now=lambda: state.now,
-            zone=lambda: state.zone, leave=self.leave, open_help=self._open_help, moment=moment,
+            zone=lambda: state.times.zone, leave=self.leave, open_help=self._open_help, moment=moment,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 

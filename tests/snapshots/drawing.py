@@ -35,7 +35,7 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
     async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)
         try:
-            await _until(driver, lambda: app.main.state.snapshot is not None, "the first look")
+            await _until(driver, lambda: app.main.state.received.snapshot is not None, "the first look")
             for step in scene.steps:
                 if step.act is not None:
                     step.act(control)

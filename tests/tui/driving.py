@@ -75,7 +75,7 @@ async def dashboard(
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:
-            await driver.until(lambda: app.main.state.snapshot is not None, "the first look")
+            await driver.until(lambda: app.main.state.received.snapshot is not None, "the first look")
             await pilot.pause()
         try:
             yield driver

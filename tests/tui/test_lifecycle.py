@@ -89,7 +89,7 @@ async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> Non
     async with dashboard(control) as driver:
         await driver.press("3")
         await driver.see("Claims 1")
-        page = driver.app.main.state.page
+        page = driver.app.main.state.received.page
         assert page is not None
         app = driver.app
     for found in (RowsRead(page), SnapshotTaken(control.look(), page), KeysRead(page.query, ())):

@@ -48,7 +48,7 @@ async def test_what_is_typed_with_the_colon_stands_in_the_palette_in_its_order()
         at_once(driver, "colon", *"freeze")
         await driver.see("freeze")
         await driver.press("enter")
-        await driver.until(lambda: driver.app.main.state.frozen_at is not None, "the display to freeze")
+        await driver.until(lambda: driver.app.main.state.times.frozen_at is not None, "the display to freeze")
 
 
 @pytest.mark.parametrize("keys", [("r", "y"), ("r", "y", "y", "enter")])

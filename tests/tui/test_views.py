@@ -584,12 +584,12 @@ async def test_a_list_that_comes_with_a_look_is_whole_though_no_row_is_another(f
         if frozen:
             await driver.press("Z")
         main = driver.app.main
-        assert main.state.page is not None and main.state.snapshot is not None
+        assert main.state.received.page is not None and main.state.received.snapshot is not None
         driver.control.hang.clear()  # no look but those of here
-        page = main.state.page
+        page = main.state.received.page
         main.take(RowsRead(replace(page, generation=1001, complete=False, share=0.5)))
         await driver.see("New ≥300 …")
-        main.take(SnapshotTaken(main.state.snapshot, replace(page, generation=1002)))
+        main.take(SnapshotTaken(main.state.received.snapshot, replace(page, generation=1002)))
         await driver.see("New 300 ·")
         driver.control.hang.set()
 

@@ -13,12 +13,12 @@ from spooltop.model.selection import Selection
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
 
+from ...change_filter import ChangeFilter
 from ...context import View
 from ...draw.columns import COLUMNS
 from ...draw.freshness import when
 from .filtering import open_filter
 from .navigation import show
-from .state import ZONES
 from .updates import refine, request, seek
 from .view import MainView
 
@@ -146,7 +146,7 @@ def do_mute(view: MainView) -> None:
         if isinstance(end, SpooltopError):
             view.post_notice(str(end))
         else:
-            until = when(end, view.state.zone)
+            until = when(end, view.state.times.zone)
             view.post_notice(f"{name} is muted until {until}: its problems are not shown; m unmutes it")
 
     worker.submit(lambda: control.mute(source, MUTED_FOR), muted)
@@ -166,7 +166,7 @@ def do_mark(view: MainView) -> None:
 
 
 def do_mark_all(view: MainView) -> None:
-    view.state.keys_wanted += 1
+    view.state.wanted.all_keys += 1
     request(view)
 
 
@@ -239,26 +239,26 @@ def do_problems(view: MainView) -> None:
 
 
 def do_freeze(view: MainView) -> None:
-    state = view.state
-    if state.frozen_at is None:
-        state.frozen_at = state.now
+    times, received = view.state.times, view.state.received
+    if times.frozen_at is None:
+        times.frozen_at = view.state.now
     else:
-        state.frozen_at = None
-        state.snapshot = state.newest or state.snapshot
+        times.frozen_at = None
+        received.snapshot = received.newest or received.snapshot
         view.session.snapshot_thread.look_again()
     view.paint()
 
 
 def do_times(view: MainView) -> None:
-    state = view.state
-    state.zone_index = (state.zone_index + 1) % len(ZONES)
-    view.show_notice(f"times are shown as {ZONES[state.zone_index][1]}")
+    times = view.state.times
+    times.next_format()
+    view.show_notice(f"times are shown as {times.name}")
 
 
 def do_copy(view: MainView) -> None:
     context, row, text = view.context(), view.row, ""
     if context.view is View.MESSAGE and row is not None:
-        payload, _ = view.state.payload_of(row)
+        payload, _ = view.state.received.payload_of(row)
         text = escape_text(payload.data) if payload is not None else ""
     elif row is not None:
         text = escape(row.id)
@@ -278,6 +278,6 @@ def do_copy(view: MainView) -> None:
 
 
 def do_look_again(view: MainView) -> None:
-    view.state.change_filter = type(view.state.change_filter)()
+    view.state.received.change_filter = ChangeFilter()
     view.session.snapshot_thread.look_again()
     view.show_notice("looking again at everything")

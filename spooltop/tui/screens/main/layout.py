@@ -21,7 +21,7 @@ from ...draw.overview import overview
 from ...draw.problems import problem_lines
 from ...draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, restyle, shown
 from ..footer import ALWAYS, footer_line, tab_line
-from .state import ZONES, MainState
+from .state import MainState
 from .view import MainView
 
 __all__ = ["draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
@@ -35,7 +35,7 @@ def paint(view: MainView, *, rows: bool = True) -> None:
     """Shows the state as it is now. ``rows`` False: the rows of a list are up to date."""
     state, context = view.state, view.context()
     width, height = view.window_size
-    state.clock_at = state.now
+    state.times.clock_at = state.now
     view.lines("top").show(_top(view, context, width))
     last = _bottom(view, context, width)
     foot = view.lines("bottom")
@@ -54,23 +54,23 @@ def paint(view: MainView, *, rows: bool = True) -> None:
 def move_clock(view: MainView, at: float) -> None:
     """Shows the time ``at`` in the header while nothing else changes."""
     state = view.state
-    if state.snapshot is None or not view.in_front:
+    if state.received.snapshot is None or not view.in_front:
         return
-    state.clock_at = at
+    state.times.clock_at = at
     view.lines("top").show(_top(view, view.context(), view.window_size[0], at=at))
 
 
 def _top(view: MainView, context: CommandContext, width: int, *, at: float | None = None) -> list[Line]:
     """The lines above a view, with the time of the snapshot on the screen, or ``at``."""
     state = view.state
-    chosen, snapshot, freshness, zone = state.list_state, state.snapshot, state.freshness, state.zone
+    chosen, snapshot, page = state.list_state, state.received.snapshot, state.received.page
+    freshness, zone = state.times.freshness, state.times.zone
     if snapshot is not None and at is not None:
         snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=at))
     if context.view not in LISTS or chosen is None:
         return header(snapshot, width, target=view.session.control.target, now=state.now, freshness=freshness, zone=zone)
     if snapshot is None:
         return [plain(" looking for the first time…", width), BLANK]
-    page = state.page
     mail = is_mail(snapshot)
     title = "Read mail" if mail and state.root is View.CLAIMS else TITLES[state.root]
     if state.root is View.ASIDE:
@@ -87,17 +87,17 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
     head = list_header(
         snapshot, title, length, width, now=state.now, sort=None if mail else chosen.sort, marked=len(chosen.marks),
         complete=page.complete if page is not None else True, filter=chosen.filter, freshness=freshness, zone=zone,
-        total=held.count if held is not None else None, pending=pending, share=_share(state, pending=pending),
+        total=held.count if held is not None else None, pending=pending, share=state.received.share(state.query),
     )  # fmt: skip
-    columns = columns_for(chosen.box, view.rows.size.width or width, times=ZONES[state.zone_index][0], mail=mail)
+    columns = columns_for(chosen.box, view.rows.size.width or width, times=state.times.format, mail=mail)
     return [head, title_line(columns, view.rows.size.width or width, sort=chosen.sort)]
 
 
 def sort_column_at(state: MainState, x: int, width: int) -> str | None:
     """The sort column whose title is the nearest to cell ``x`` of a list of ``width`` cells; None where nothing can be sorted."""
-    if state.box is None or state.snapshot is None:
+    if state.box is None or state.received.snapshot is None:
         return None
-    mail = is_mail(state.snapshot)
+    mail = is_mail(state.received.snapshot)
     columns = columns_for(state.box, width, mail=mail)
     words = line_text(title_line(columns, width, sort=state.lists[state.box].sort))
     found: dict[int, str] = {}
@@ -110,13 +110,6 @@ def sort_column_at(state: MainState, x: int, width: int) -> str | None:
     return found[min(found)] if found else None
 
 
-def _share(state: MainState, *, pending: bool) -> float | None:
-    """The share of the requested list's work that is done; None where it is not known or the list is complete."""
-    if not pending:
-        return state.page.share if state.page is not None else None
-    advanced = state.advanced
-    return advanced.share if advanced is not None and advanced.query == state.query else None
-
 
 EMPTY = {
     Box.NEW: "nothing waits in new", Box.CUR: "nothing is claimed", Box.TMP: "nothing is being written",
@@ -126,10 +119,10 @@ EMPTY = {
 
 def _why_empty(state: MainState) -> str:
     """The text in place of the rows of an empty list."""
-    chosen, page = state.list_state, state.page
-    if chosen is None or state.snapshot is None or page is None:
+    chosen, snapshot = state.list_state, state.received.snapshot
+    if chosen is None or snapshot is None or state.received.page is None:
         return "…"
-    held = state.snapshot.observation.boxes.get(chosen.box)
+    held = snapshot.observation.boxes.get(chosen.box)
     if held is not None and held.error:
         return f"{shown(held.error)}; there is nothing to list"
     if chosen.filter:
@@ -145,29 +138,30 @@ def draw_detail(state: MainState, row: Row | None, width: int, height: int) -> l
     """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
     if row is None:
         return []
-    payload, error = state.payload_of(row)
-    worked = state.snapshot.rates.worked if state.snapshot is not None else None
-    return detail(row, payload, width, height, now=state.now, zone=state.zone, error=error, worked=worked)
+    payload, error = state.received.payload_of(row)
+    snapshot = state.received.snapshot
+    worked = snapshot.rates.worked if snapshot is not None else None
+    return detail(row, payload, width, height, now=state.now, zone=state.times.zone, error=error, worked=worked)
 
 
 def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: bool) -> Line:
     """A row of the list."""
-    times, _, zone = ZONES[state.zone_index]
-    mail = state.snapshot is not None and is_mail(state.snapshot)
-    columns = columns_for(state.box or Box.NEW, width, times=times, mail=mail)
-    line = row_line(row, columns, width, now=state.now, marked=marked, selected=selected, zone=zone, times=times)
-    return restyle(line, Style.DIM) if state.stale_for is not None and not selected else line
+    times, snapshot = state.times, state.received.snapshot
+    mail = snapshot is not None and is_mail(snapshot)
+    columns = columns_for(state.box or Box.NEW, width, times=times.format, mail=mail)
+    line = row_line(row, columns, width, now=state.now, marked=marked, selected=selected, zone=times.zone, times=times.format)
+    return restyle(line, Style.DIM) if times.stale_for is not None and not selected else line
 
 
 def _page(view: MainView, context: CommandContext, width: int, height: int) -> list[Line]:
     state = view.state
-    snapshot, now, zone = state.snapshot, state.now, state.zone
+    snapshot, now, zone, freshness = state.received.snapshot, state.now, state.times.zone, state.times.freshness
     if snapshot is None or state.root is View.OVERVIEW:
         chosen = state.chosen_in(View.OVERVIEW, context.rows)
         if snapshot is not None and state.all_problems:
             return problem_lines(snapshot, width, height, chosen=chosen)
         counted = view.session.options.counted() if snapshot is None else None
-        return overview(snapshot, width, height, now=now, chosen=chosen, freshness=state.freshness, zone=zone, counted=counted)
+        return overview(snapshot, width, height, now=now, chosen=chosen, freshness=freshness, zone=zone, counted=counted)
     if context.view is View.MESSAGE:
         return _message(view, width, height)
     if context.view is View.CURSOR and context.cursor is not None:
@@ -186,9 +180,9 @@ def _message(view: MainView, width: int, height: int) -> list[Line]:
     state, row = view.state, view.row
     if row is None:
         return [plain(" it is no longer there", width)]
-    payload, error = state.payload_of(row)
+    payload, error = state.received.payload_of(row)
     lines, state.scroll = message_lines(
-        row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.zone, error=error
+        row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.times.zone, error=error
     )  # fmt: skip
     return lines
 
@@ -214,7 +208,7 @@ def _notice_lines(view: MainView, width: int) -> list[Line]:
     state = view.state
     typing = state.filter_input
     if typing is not None:
-        page, length = state.page, len(view.rows) if state.list_state is not None else view.context().rows
+        page, length = state.received.page, len(view.rows) if state.list_state is not None else view.context().rows
         whole = page is not None and page.share is None
         if state.list_state is None:
             counted = f"{length:,}"
@@ -222,8 +216,8 @@ def _notice_lines(view: MainView, width: int) -> list[Line]:
             counted = "…" if page is None or page.query != state.query else f"{length:,}" if whole else f"≥{length:,} …"
         hint = typing.error or f"{counted} match · Enter keeps · Esc clears"
         return [crop(join(Span(" /", Style.KEY), shown(typing.edit.text), Span("█", Style.KEY), f"  {shown(hint)}"), width)]
-    stale = f"{state.stale_why}; this is as of the last look" if state.stale_for and state.root in LISTS else ""
-    words, style = (view.message, Style.STRONG) if view.message else (state.failed or stale, Style.BAD)
+    stale = f"{state.times.stale_why}; this is as of the last look" if state.times.stale_for and state.root in LISTS else ""
+    words, style = (view.message, Style.STRONG) if view.message else (state.received.failed or stale, Style.BAD)
     if not words and state.filter and state.list_state is None and state.overlay is None:
         words, style = f"/{state.filter}   Esc clears the filter", Style.NORMAL
     if not words:

@@ -22,8 +22,8 @@ def show(view: MainView, root: View) -> None:
     if chosen is not None:
         view.rows.set_list(0, -1)
         view.rows.set_marks(chosen.marks)
-        state.page = None
-        state.window = (max(0, chosen.index - 60), chosen.index + 60)
+        state.received.page = None
+        state.wanted.window = (max(0, chosen.index - 60), chosen.index + 60)
     updates.request(view)
     view.paint()
 
@@ -150,7 +150,8 @@ def do_show(view: MainView, root: View) -> None:
 def do_show_aside(view: MainView) -> None:
     """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""
     state = view.state
-    counts = state.snapshot.observation.boxes if state.snapshot is not None else {}
+    snapshot = state.received.snapshot
+    counts = snapshot.observation.boxes if snapshot is not None else {}
     if state.root is View.ASIDE:
         state.aside_box = ASIDE[(ASIDE.index(state.aside_box) + 1) % len(ASIDE)]
     else:

@@ -134,13 +134,7 @@ class MainScreen(TableScreen[None]):
 
     def stale(self, waited: float | None, at: str = "") -> None:
         """Shows that a look has not finished for this many seconds (None: it has); ``at`` is what it waits for."""
-        state = self.state
-        shown = None if waited is None else (waited if waited < 60 else waited // 10 * 10)
-        if shown is not None:
-            shown = float(int(shown) // 10 * 10) or 5.0
-        if shown != state.stale_for:
-            state.stale_for = shown
-            state.stale_why = f"{at or 'a look'} does not answer"
+        if self.state.times.set_stale(waited, f"{at or 'a look'} does not answer"):
             self.paint()
 
     def after_plan(self, result: Result | None) -> None:
@@ -187,7 +181,7 @@ class MainScreen(TableScreen[None]):
             updates.refine(self, chosen.box, sort=replace(chosen.sort, column=column))
 
     def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
-        self.state.window = (message.start, message.end)
+        self.state.wanted.window = (message.start, message.end)
         updates.request(self)
 
     def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC
 
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
 from spooltop.model.protocols import ListQuery, Sort
-from spooltop.model.row import Payload, Row
+from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
-from ...change_filter import ChangeFilter
 from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
-from ...draw.freshness import Freshness, Times
 from ...draw.locks import ranked
-from ...threads.messages import ListAdvanced, Page, PayloadRead, Search
+from ...threads.messages import ListRequest, Search
 from ..input import LineEdit
+from .received import Received
+from .times import TimeDisplay
 
-__all__ = ["ZONES", "FilterInput", "MainState"]
-
-ZONES = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
-"""The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
+__all__ = ["FilterInput", "ListWanted", "MainState"]
 
 
 @dataclass(slots=True)
@@ -37,6 +32,29 @@ class FilterInput:
 
 
 @dataclass(slots=True)
+class ListWanted:
+    """The part of the list in front that is requested from the snapshot thread."""
+
+    window: tuple[int, int] = (0, 60)
+    """The first row, and the one after the last."""
+    all_keys: int = 0
+    """Counts the requests for all keys of a list."""
+    search: Search | None = None
+
+    def seek(self, text: str, step: int) -> None:
+        """Requests the next row that matches ``text`` (``step`` -1: the previous one)."""
+        self.search = Search(self.search.number + 1 if self.search is not None else 1, text, step)
+
+    def request(self, query: ListQuery | None, chosen: ListState | None, row: Row | None) -> ListRequest:
+        """The request for this list, with the cursor as it was ``chosen`` and the payload of ``row``."""
+        if query is None or chosen is None:
+            return ListRequest(all_keys=self.all_keys)
+        start, stop = self.window
+        payload = row.key if row is not None else None
+        return ListRequest(query, start, stop, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
+
+
+@dataclass(slots=True)
 class MainState:
     """``root`` is the view in front, ``overlay`` the message or source that was opened on it. ``clock`` gives the control's time
     in epoch seconds, for as long as there is no snapshot."""
@@ -45,22 +63,9 @@ class MainState:
     root: View = View.OVERVIEW
     overlay: View | None = None
 
-    snapshot: Snapshot | None = None
-    """The snapshot on the screen."""
-    newest: Snapshot | None = None
-    """The newest snapshot. It differs from the one on the screen while the display is frozen or nothing changed."""
-    page: Page | None = None
-    advanced: ListAdvanced | None = None
-    payload: PayloadRead | None = None
-    change_filter: ChangeFilter = field(default_factory=ChangeFilter)
-    failed: str = ""
-    """Why the last look or listing failed, empty where it did not."""
-
-    clock_at: float = 0.0
-    """The time that the header shows, epoch seconds."""
-    frozen_at: float | None = None
-    stale_for: float | None = None
-    stale_why: str = ""
+    received: Received = field(default_factory=Received)
+    times: TimeDisplay = field(default_factory=TimeDisplay)
+    wanted: ListWanted = field(default_factory=ListWanted)
 
     lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, ORDER.get(box, Sort())) for box in Box})
     """The choices of the user in each list."""
@@ -72,18 +77,10 @@ class MainState:
     """The filters of Cursors and Locks: a text that occurs in what is shown of them."""
     scroll: int = 0
     """The first line shown of an open message."""
-    zone_index: int = 0
-    """The entry of ``ZONES`` in use."""
     all_problems: bool = False
     filter_input: FilterInput | None = None
     last_filter: str = ""
     """The filter that was set last, which ``n`` goes on with."""
-
-    search: Search | None = None
-    keys_wanted: int = 0
-    """Counts the requests for all keys of a list."""
-    window: tuple[int, int] = (0, 60)
-    """The rows of the list that are requested: the first one, and the one after the last."""
 
     @property
     def front(self) -> View:
@@ -117,7 +114,7 @@ class MainState:
     @property
     def filtered(self) -> Snapshot | None:
         """The snapshot on the screen; where Cursors or Locks are in front, with only those that their filter matches."""
-        snapshot, text = self.snapshot, self.texts.get(self.root, "").lower()
+        snapshot, text = self.received.snapshot, self.texts.get(self.root, "").lower()
         if snapshot is None or not text:
             return snapshot
         cursors = tuple(one for one in snapshot.cursors if text in f"{escape(one.source)} {one.verdict} {one.evidence}".lower())
@@ -126,41 +123,26 @@ class MainState:
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:
-        snapshot = self.filtered if self.root is View.CURSORS else self.snapshot
+        snapshot = self.filtered if self.root is View.CURSORS else self.received.snapshot
         return snapshot.cursors if snapshot is not None else ()
 
     @property
     def locks(self) -> tuple[Lock, ...]:
         """The locks in the order that they are shown in: stale ones first."""
-        snapshot = self.filtered if self.root is View.LOCKS else self.snapshot
+        snapshot = self.filtered if self.root is View.LOCKS else self.received.snapshot
         return ranked(snapshot) if snapshot is not None else ()
-
-    @property
-    def zone(self) -> datetime.tzinfo | None:
-        """The zone that times are shown in; None: the local one."""
-        return ZONES[self.zone_index][2]
 
     @property
     def now(self) -> float:
         """The time that ages refer to: that of the snapshot on the screen."""
-        return self.snapshot.taken_at if self.snapshot is not None else self.clock()
-
-    @property
-    def freshness(self) -> Freshness:
-        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
+        return self.received.snapshot.taken_at if self.received.snapshot is not None else self.clock()
 
     def chosen_in(self, view: View, length: int) -> int:
         return max(0, min(self.chosen.get(view, 0), length - 1))
 
-    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
-        """As much of a row's payload as was read, and why it could not be read."""
-        if row is None or self.payload is None or self.payload.key != row.key:
-            return None, ""
-        return self.payload.payload, self.payload.error
-
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
-        snapshot, chosen = self.snapshot, self.list_state
+        snapshot, chosen = self.received.snapshot, self.list_state
         problems = snapshot.problems if snapshot is not None else ()
         cursors = self.cursors
         problem = cursor = lock = None
@@ -189,5 +171,5 @@ class MainState:
             cursor=cursor,
             lock=lock,
             depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems,
-            frozen=self.frozen_at is not None,
+            frozen=self.times.frozen_at is not None,
         )

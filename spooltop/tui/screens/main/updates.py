@@ -13,13 +13,11 @@ from ...threads.messages import (
     Found,
     KeysRead,
     ListAdvanced,
-    ListRequest,
     LookFailed,
     MatchFound,
     Page,
     PayloadRead,
     RowsRead,
-    Search,
     SnapshotTaken,
 )
 from .view import MainView
@@ -29,53 +27,54 @@ __all__ = ["refine", "request", "seek", "set_filter", "take"]
 
 def take(view: MainView, found: Found) -> None:
     """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
+    received = view.state.received
     if not view.ready:  # not composed yet, or removed already: there is no list for rows
         if isinstance(found, SnapshotTaken):
-            view.state.newest = view.state.snapshot = found.snapshot
+            received.newest = received.snapshot = found.snapshot
         return
     match found:
         case SnapshotTaken():
             _take_snapshot(view, found)
-        case RowsRead() if _same(view.state.page, found.page):
-            view.state.page = found.page  # the cursor moved to rows that are shown already
+        case RowsRead() if _same(received.page, found.page):
+            received.page = found.page  # the cursor moved to rows that are shown already
         case RowsRead():
             _take_page(view, found.page)
             view.paint()
         case ListAdvanced():
-            view.state.advanced = found
+            received.advanced = found
             view.paint(rows=False)
         case KeysRead():
             _take_keys(view, found)
         case MatchFound():
             _take_match(view, found)
         case PayloadRead():
-            view.state.payload = found
+            received.payload = found
             view.paint(rows=False)
         case LookFailed():
-            view.state.failed = found.error
+            received.failed = found.error
             view.paint()
 
 
 def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
-    state = view.state
-    state.newest = found.snapshot
-    state.failed = ""
-    fresh = state.change_filter.passes(found.snapshot)
-    if state.frozen_at is not None:
-        if found.page is not None and not _whole(state.page, found.page):  # requested since the display was frozen
+    received, times = view.state.received, view.state.times
+    received.newest = found.snapshot
+    received.failed = ""
+    fresh = received.change_filter.passes(found.snapshot)
+    if times.frozen_at is not None:
+        if found.page is not None and not _whole(received.page, found.page):  # requested since the display was frozen
             _take_page(view, found.page)
             view.paint()
         return
-    if fresh or state.snapshot is None:
+    if fresh or received.snapshot is None:
         _keep_write(view, found.snapshot)
-        state.snapshot = found.snapshot
-    if found.page is not None and (fresh or _differs(state.page, found.page)):
-        state.snapshot = found.snapshot
+        received.snapshot = found.snapshot
+    if found.page is not None and (fresh or _differs(received.page, found.page)):
+        received.snapshot = found.snapshot
         _take_page(view, found.page)
         fresh = True
     if fresh:
         view.paint()
-    elif found.snapshot.taken_at - state.clock_at >= clock_period(view.window_size[0]):
+    elif found.snapshot.taken_at - times.clock_at >= clock_period(view.window_size[0]):
         view.move_clock(found.snapshot.taken_at)
 
 
@@ -109,8 +108,8 @@ def _take_page(view: MainView, page: Page) -> None:
         return  # for a view or a filter that was left meanwhile
     if page.share is None and _overtaken(view, page):
         return  # the page around the row chosen meanwhile is requested already
-    view.state.advanced = None
-    view.state.page = page
+    view.state.received.advanced = None
+    view.state.received.page = page
     if page.share is not None:
         view.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
         return
@@ -121,7 +120,7 @@ def _take_page(view: MainView, page: Page) -> None:
 
 def _overtaken(view: MainView, page: Page) -> bool:
     """True where the cursor was moved, while the list was incomplete, to a row that the complete list's ``page`` lacks."""
-    chosen, shown, key = view.state.list_state, view.state.page, view.rows.cursor_key
+    chosen, shown, key = view.state.list_state, view.state.received.page, view.rows.cursor_key
     if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
         return False
     return key != page.anchor and all(row.key != key for row in page.rows)
@@ -129,14 +128,14 @@ def _overtaken(view: MainView, page: Page) -> bool:
 
 def _take_keys(view: MainView, found: KeysRead) -> None:
     marks = view.state.lists[found.query.box].marks
-    if found.query == view.state.query and view.state.frozen_at is None:
+    if found.query == view.state.query and view.state.times.frozen_at is None:
         marks.update(dict.fromkeys(found.keys))
         view.rows.set_marks(marks)
         view.show_notice(f"{len(marks):,} marked")
 
 
 def _take_match(view: MainView, found: MatchFound) -> None:
-    if found.query != view.state.query or found.search is not view.state.search:
+    if found.query != view.state.query or found.search is not view.state.wanted.search:
         return  # for a list that was left meanwhile, or not the last search
     if found.index is None:
         view.show_notice(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
@@ -150,7 +149,7 @@ def seek(view: MainView, step: int) -> None:
     if chosen is None:
         return
     if not chosen.filter:
-        state.search = Search(state.search.number + 1 if state.search is not None else 1, state.last_filter, step)
+        state.wanted.seek(state.last_filter, step)
         request(view)
         return
     here = view.rows.cursor_index
@@ -180,20 +179,4 @@ def request(view: MainView) -> None:
     """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
     returned to)."""
     state = view.state
-    chosen, query = state.list_state, state.query
-    if chosen is None or query is None:
-        view.session.snapshot_thread.request(ListRequest(all_keys=state.keys_wanted))
-        return
-    row = view.row
-    view.session.snapshot_thread.request(
-        ListRequest(
-            query=query,
-            start=state.window[0],
-            stop=state.window[1],
-            anchor=chosen.cursor,
-            anchor_index=chosen.index,
-            payload=row.key if row is not None else None,
-            all_keys=state.keys_wanted,
-            search=state.search,
-        )
-    )
+    view.session.snapshot_thread.request(state.wanted.request(state.query, state.list_state, view.row))

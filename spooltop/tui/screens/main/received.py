@@ -1,0 +1,42 @@
+"""The findings of the snapshot thread that the main screen shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spooltop.model.protocols import ListQuery
+from spooltop.model.row import Payload, Row
+from spooltop.model.snapshot import Snapshot
+
+from ...change_filter import ChangeFilter
+from ...threads.messages import ListAdvanced, Page, PayloadRead
+
+__all__ = ["Received"]
+
+
+@dataclass(slots=True)
+class Received:
+    """The last finding of each kind. ``snapshot`` and ``page`` are from one look."""
+
+    snapshot: Snapshot | None = None
+    """The snapshot on the screen."""
+    newest: Snapshot | None = None
+    """The newest snapshot. It differs from the one on the screen while the display is frozen or nothing changed."""
+    page: Page | None = None
+    advanced: ListAdvanced | None = None
+    payload: PayloadRead | None = None
+    failed: str = ""
+    """Why the last look or listing failed, empty where it did not."""
+    change_filter: ChangeFilter = field(default_factory=ChangeFilter)
+
+    def share(self, query: ListQuery | None) -> float | None:
+        """The share of this list's work that is done (0 to 1); None where it is not known or the list is complete."""
+        if self.page is not None and self.page.query == query:
+            return self.page.share
+        return self.advanced.share if self.advanced is not None and self.advanced.query == query else None
+
+    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
+        """As much of a row's payload as was read, and why it could not be read."""
+        if row is None or self.payload is None or self.payload.key != row.key:
+            return None, ""
+        return self.payload.payload, self.payload.error
