@@ -11,21 +11,17 @@ from .waiting import ArrivalWatch
 
 if TYPE_CHECKING:
     from .claim import Claim
+    from .claim_waiter import ClaimWaiter
 
 __all__ = ["aclaims"]
 
 
 async def aclaims(
-    take: Callable[[], Claim | None],
-    opened: Callable[[], ArrivalWatch],
-    due: Callable[[], float | None],
-    settle: Callable[[], None],
-    timeout: float | None,
+    waiter: ClaimWaiter, take: Callable[[], Claim | None], timeout: float | None
 ) -> AsyncIterator[Claim]:
-    """Implements ``Spool.aclaims``. ``take`` returns a claim or None at once, ``due`` the seconds until a delayed message may be
-    claimed; ``settle`` raises if the boxes have been replaced. ``opened`` is called only at the first step, so that a generator
-    that is never iterated holds nothing; the watch that it returns is freed with the generator."""
-    watch = opened()
+    """Implements ``Spool.aclaims``. ``take`` returns a claim or None at once. A generator that is never iterated holds nothing:
+    its watch begins at the first step, and is freed with the generator."""
+    watch = waiter.new_watch()
     ends = None if timeout is None else time.monotonic() + timeout
     wakes = watch.wakes
     while True:
@@ -38,9 +34,9 @@ async def aclaims(
         left = float("inf") if ends is None else ends - time.monotonic()
         if left <= 0 or watch.wakes != wakes:
             return
-        soon = due()
+        soon = waiter.due_in()
         await _wait(watch, min(left, watch.longest) if soon is None else min(left, watch.longest, soon))
-        settle()
+        waiter.check_boxes()
 
 
 async def _wait(watch: ArrivalWatch, seconds: float) -> None:

@@ -3,6 +3,11 @@
 ``.spooltop/keys/<sha256 of the key>`` contains one JSON line with the message's final name. It is written and synced after the
 file in ``tmp`` is complete and before its move to ``new``. It is created without replacing, so that one of two processes with the
 same key wins. A process that finds a record whose file is still in ``tmp`` completes the move.
+
+The four usual methods each lack one of these properties. A lock file used as a flag is left behind by a process that dies before
+the message is written, and then the message never arrives. A set in the process does not contain the keys of other processes and
+of earlier runs. A manager's dict is lost with its manager, and another process can check it between the check and the update. A
+hash of the content as the name merges two identical orders, and is forgotten when the message is acked.
 """
 
 from __future__ import annotations

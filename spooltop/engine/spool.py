@@ -11,11 +11,12 @@ from queue import Empty
 from types import TracebackType
 from typing import Any, cast, overload
 
-from spooltop.errors import ClaimLost, Unreadable
+from spooltop.errors import ClaimLost
 from spooltop.model.vocabulary import Box
 
 from .arguments import check_number, check_seconds, microseconds
 from .claim import Claim
+from .claim_waiter import ClaimWaiter
 from .closed import AfterClose
 from .consumer import Consumer
 from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
@@ -29,7 +30,6 @@ from .presence import ANY_MACHINE, check_hosts
 from .producer import MessageId, Producer
 from .recovery import recover
 from .tmp_writer import Data
-from .waiting import ArrivalWatch
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
@@ -93,9 +93,6 @@ class Spool:
             "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
             "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
         }  # fmt: skip
-        self._watch: ArrivalWatch | None = None
-        self._awaited: weakref.WeakSet[ArrivalWatch] = weakref.WeakSet()
-        self._watching = threading.Lock()
         self._recovering = threading.Lock()
         self._ending = threading.Lock()
         self._dirs = open_dirs(self.path, files or Files())
@@ -106,6 +103,7 @@ class Spool:
             self._consumer = Consumer(
                 self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts, as_spool=as_spool
             )
+            self._waiter = ClaimWaiter(self._dirs, self._consumer, clock)
         except BaseException as error:
             try:
                 self._dirs.close()
@@ -177,14 +175,8 @@ class Spool:
         ``PutUnknown`` nothing was delivered.
 
         ``key`` guarantees: of all puts with the same key within ``key_window``, in any process, before and after any crash or
-        restart, one makes a message, and the others return its id. The record of the key names the message and is complete before
-        it is visible. It gets its name without replacing, which the kernel allows only one of many processes to do. It is synced
-        before the move to ``new``; a later put that finds the record without the move completes the move. The four usual methods
-        each lack one of these properties. A lock file used as a flag is left behind by a process that dies before the message is
-        written, and then the message never arrives. A set in the process does not contain the keys of other processes and of
-        earlier runs. A manager's dict is lost with its manager, and another process can check it between the check and the
-        update. A hash of the content as the name merges two identical orders, and is forgotten when the message is acked.
-        ``suppressed`` returns the number of suppressed puts by source.
+        restart, one makes a message, and the others return its id. ``spooltop.engine.keys`` explains how. ``suppressed`` returns
+        the number of suppressed puts by source.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -242,7 +234,7 @@ class Spool:
         (None, 1)
         """
         found = self._consumer.take(self)
-        return found if found is not None or timeout == 0 else self._wait(timeout)
+        return found if found is not None or timeout == 0 else self._waiter.wait(timeout, self)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Claim:
         """Claims a message under the name and with the arguments of ``queue.Queue.get``: waits for ever by default, and raises
@@ -310,35 +302,13 @@ class Spool:
             del claim  # one that the handler has kept is not kept alive here
         return handled
 
-    def _wait(self, timeout: float | None) -> Claim | None:
-        check_seconds("timeout", timeout)
-        with self._watching:
-            watch = self._watch
-            if watch is None:
-                dirs = self._dirs
-                watch = self._watch = ArrivalWatch(dirs.box(Box.NEW))
-        wakes = watch.wakes
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            events = watch.events
-            found = self._consumer.take(self)  # after the watch began: what came before it is seen here
-            if found is not None or watch.wakes != wakes:
-                return found
-            left = float("inf") if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                self._check_boxes()
-                return None
-            due = self._due_in()
-            watch.wait(left if due is None else min(left, due), events)
-            self._check_boxes()
-
     def claims(self, timeout: float | None = 0) -> Iterator[Claim]:
         """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``.
 
         Waits with inotify(7) if available, and also checks every two seconds, as network file systems send no events. A program
         that ends on a signal calls ``wake`` in the handler, finishes the current claim, and leaves the loop.
         """
-        while (claim := self._consumer.take(self) or (self._wait(timeout) if timeout != 0 else None)) is not None:
+        while (claim := self._consumer.take(self) or (self._waiter.wait(timeout, self) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
 
@@ -361,28 +331,12 @@ class Spool:
         b'a'
         b'b'
         """
-        from .aio import aclaims  # loads asyncio: only for those who use it
-
-        check_seconds("timeout", timeout)
-
-        def opened() -> ArrivalWatch:
-            dirs = self._dirs
-            watch = ArrivalWatch(dirs.box(Box.NEW))
-            self._awaited.add(watch)
-            return watch
-
-        return aclaims(lambda: self._consumer.take(self), opened, self._due_in, self._check_boxes, timeout)
-
-    def _due_in(self) -> float | None:
-        due = self._consumer.backlog.due()
-        return None if due is None else max(0.0, due - self._clock())
+        return self._waiter.iterate(timeout, self)
 
     def wake(self) -> None:
         """Makes every waiting ``claim`` and ``aclaims`` return now. Safe in a signal handler, in any thread, and after
         ``close``."""
-        for watch in (self._watch, *list(self._awaited)):
-            if watch is not None:
-                watch.wake()
+        self._waiter.wake()
 
     def ack_many(self, claims: Iterable[Claim]) -> None:
         """Acks all claims with one sync. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the
@@ -488,9 +442,7 @@ class Spool:
             with translating(self.path, "close"):
                 consumer.close()
         finally:
-            self.wake()
-            with self._watching:
-                self._watch = None
+            self._waiter.close(gone)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
@@ -513,19 +465,12 @@ class Spool:
     def __repr__(self) -> str:
         return f"<Spool {self.path!r}{' closed' if self._closed else ''}>"
 
-    def _check_boxes(self) -> None:
-        dirs = self._dirs
-        if swapped := dirs.swapped():
-            raise Unreadable(f"{swapped[0]} is now another directory or gone", path=self.path, advice="open the spool again")
-
     def _forked(self) -> None:
         if not self._closed:
             self._producer.forked()
             self._consumer.forked()
-            self._watching, self._recovering = threading.Lock(), threading.Lock()  # a thread of the parent may hold them
-            if self._watch is not None:
-                self._watch.close()
-                self._watch = None
+            self._waiter.forked()
+            self._recovering = threading.Lock()  # a thread of the parent may hold it
 
 
 def _opened_again(kind: type[Spool], path: str, options: dict[str, Any]) -> Spool:
