@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import threading
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, NoReturn, cast
 from weakref import ref
 
-from spooltop.errors import ClaimLost, Closed, Refused, SpooltopError, Unreadable, UsageError
-from spooltop.model.vocabulary import Box
+from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
 
 from .arguments import check_seconds, check_text
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
 from .closed import AfterClose, closed
 from .dirs import OpenBoxes, SpoolDirs
-from .files import UNSUPPORTED, is_inode
 from .id_generator import IdGenerator
 from .mail import refuse_mail
 from .names import LATEST, is_mail_name, parse, requeued_name
 from .os_errors import translate
 from .presence import PresenceLock
 from .set_aside import reject
-from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
+from .tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
+from .uncertain import UncertainClaims
 
 __all__ = ["Consumer"]
 
@@ -59,8 +57,7 @@ class Consumer:
         self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
         self._last_us = 0
-        self._unsure: dict[str, str] = {}
-        """Name in ``cur`` → name in ``new`` of messages of which it is not known if they were claimed."""
+        self._uncertain = UncertainClaims(self.backlog, self._path)
         self._closed = False
         self._given_back: frozenset[str] = frozenset()
 
@@ -92,7 +89,7 @@ class Consumer:
             self._hold.abandon()
             self._hold = None
         self._open.clear()
-        self._unsure.clear()
+        self._uncertain.names.clear()
         self.backlog.clear()
 
     def close(self) -> None:
@@ -126,7 +123,7 @@ class Consumer:
                 raise closed(self._path)
             boxes = self.boxes
             files, new, cur = boxes.files, boxes.new, boxes.cur
-            if self._unsure and self._hold is not None and (found := self._claimed_before()) is not None:
+            if self._uncertain.names and self._hold is not None and (found := self._uncertain.settled(boxes)) is not None:
                 return self._begin(*found, self._hold, keep)
             while (name := self._oldest("claim")) is not None:
                 if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
@@ -140,44 +137,13 @@ class Consumer:
                     # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
                     files.rename(name, new, claimed, cur)
                 except OSError as error:
-                    if not self._claimed_after(error, name, claimed):
+                    if not self._uncertain.was_made(error, name, claimed, boxes):
                         continue
                 if self._hold is not hold:  # a signal handler closed it meanwhile: this holder would not be seen as alive
                     files.move(claimed, cur, name, new)
                     raise closed(self._path)
                 return self._begin(name, claimed, hold, keep)
             return None
-
-    def _claimed_after(self, error: OSError, name: str, claimed: str) -> bool:
-        """True if a rename that reported ``error`` made the claim; False if the race was lost. Raises if the claim was not made,
-        or if that cannot be determined: the next ``take`` then checks again, as nobody puts back what a living process holds."""
-        boxes = self.boxes
-        try:
-            boxes.files.stat(claimed, boxes.cur)
-            return True
-        except FileNotFoundError:
-            if isinstance(error, FileNotFoundError):
-                return False
-            self.backlog.add(name)
-        except OSError:
-            self._unsure[claimed] = name
-        raise translate(error, self._path, "claim") from error
-
-    def _claimed_before(self) -> tuple[str, str] | None:
-        """Returns the names in ``new`` and in ``cur`` of a message whose claim was uncertain and has turned out to exist."""
-        boxes = self.boxes
-        for claimed, name in list(self._unsure.items()):
-            try:
-                boxes.files.stat(claimed, boxes.cur)
-            except FileNotFoundError:
-                del self._unsure[claimed]
-                self.backlog.add(name)
-                continue
-            except OSError:
-                continue  # still unknown
-            del self._unsure[claimed]
-            return name, claimed
-        return None
 
     def _begin(self, name: str, claimed: str, hold: PresenceLock, keep: object) -> Claim:
         claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
@@ -233,7 +199,7 @@ class Consumer:
         """Builds the error to raise when the content could not be read."""
         if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
             return translate(error, self._path, "read")
-        return Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
+        return not_regular(self._path)
 
     # Ends
 
@@ -306,30 +272,9 @@ class Consumer:
         """Puts ``data`` in place of the content of a claim that is held, in one step."""
         check_data(data)
         self.check(claim)
-        boxes = self.boxes
-        files, tmp = boxes.files, boxes.dirs.box(Box.TMP)
-        writer, draft = TmpWriter(boxes.dirs), IdGenerator(self._host).next(self._clock)
+        boxes, draft = self.boxes, IdGenerator(self._host).next(self._clock)
         try:
-            old = files.stat(claim.name, boxes.cur)
-            if not stat.S_ISREG(old.st_mode):
-                raise Unreadable("not a regular file", path=self._path, advice="reject it, and look who put it there")
-            inode = writer.write(draft, data, self._durable, False)
-            try:
-                files.keep_times(draft, tmp, old)
-                files.swap(draft, tmp, claim.name, boxes.cur)
-            except OSError as error:
-                # A server may have done it and yet report an error.
-                if not is_inode(files, claim.name, boxes.cur, inode, unseen=False):
-                    writer.discard(draft)
-                    if error.errno in UNSUPPORTED:
-                        what = "release: this file system cannot swap two files in one step, which changed content needs"
-                        advice = "put the new content as a message, then ack this one"
-                        raise Refused(what, path=self._path, advice=advice) from error
-                    raise
-            if self._durable:
-                files.sync_dir(boxes.cur)  # first: cut off in between, the old content is in tmp, where nothing is delivered
-                files.sync_dir(tmp)
-            writer.discard(draft)  # the old content
+            TmpWriter(boxes.dirs).swap_in(draft, data, claim.name, boxes.cur, durable=self._durable)
         except SourceFailed as failed:
             raise failed.error from None
         except FileNotFoundError:

@@ -6,13 +6,13 @@ import os
 import stat
 from typing import BinaryIO, NoReturn, TypeAlias
 
-from spooltop.errors import PutUnknown
+from spooltop.errors import PutUnknown, Refused, Unreadable
 
 from .dirs import SpoolDirs
-from .files import is_inode
+from .files import UNSUPPORTED, is_inode
 from .names import parse
 
-__all__ = ["Data", "SourceFailed", "TmpWriter", "check_data"]
+__all__ = ["Data", "SourceFailed", "TmpWriter", "check_data", "not_regular"]
 
 Data: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
 
@@ -84,6 +84,34 @@ class TmpWriter:
             self.discard(name)
         raise error
 
+    def swap_in(self, draft: str, data: Data, name: str, folder: int, *, durable: bool) -> None:
+        """Puts ``data`` in place of the content of ``name`` in the directory ``folder``, in one step. The file keeps its times.
+        The new content is first written to the file ``draft`` in ``tmp``.
+
+        Raises ``Unreadable`` if it is not a regular file, ``Refused`` if the file system cannot swap two files.
+        """
+        files = self._files
+        old = files.stat(name, folder)
+        if not stat.S_ISREG(old.st_mode):
+            raise not_regular(self._path)
+        inode = self.write(draft, data, durable, False)
+        try:
+            files.keep_times(draft, self._tmp, old)
+            files.swap(draft, self._tmp, name, folder)
+        except OSError as error:
+            # A server may have done it and yet report an error.
+            if not is_inode(files, name, folder, inode, unseen=False):
+                self.discard(draft)
+                if error.errno in UNSUPPORTED:
+                    what = "release: this file system cannot swap two files in one step, which changed content needs"
+                    advice = "put the new content as a message, then ack this one"
+                    raise Refused(what, path=self._path, advice=advice) from error
+                raise
+        if durable:
+            files.sync_dir(folder)  # first: cut off in between, the old content is in tmp, where nothing is delivered
+            files.sync_dir(self._tmp)
+        self.discard(draft)  # the old content
+
     def sync_names(self) -> None:
         """Makes the names in ``tmp`` durable before a record of one is. On a file system that does not order changes of
         directories (btrfs), a power failure could otherwise leave only the record, and a retry would take the message for
@@ -121,6 +149,11 @@ def _part(data: BinaryIO) -> bytes:
         return data.read(_CHUNK)
     except OSError as error:
         raise SourceFailed(error) from None
+
+
+def not_regular(path: str) -> Unreadable:
+    """Builds the error for a message of the spool ``path`` that is not a regular file."""
+    return Unreadable("not a regular file", path=path, advice="reject it, and look who put it there")
 
 
 def check_data(data: object) -> None:
