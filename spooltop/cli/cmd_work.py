@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from spooltop.engine.claim import backoff
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.engine.waiting import LONGEST, ArrivalWatch
+from spooltop.engine.waiting import LONGEST, ArrivalWatch, nonblocking_pipe
 from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
@@ -119,7 +119,7 @@ class CommandWorker:
         commands and raises ``SpooltopError``."""
         new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         watch = ArrivalWatch(new)
-        pipe, wakeup_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pipe, wakeup_fd = nonblocking_pipe()
         try:
             with signals_handled(self._signalled, watch.wake, wakeup_fd):
                 while self._turn(watch, pipe):

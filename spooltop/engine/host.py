@@ -10,10 +10,12 @@ from functools import cache
 from spooltop.model.mountinfo import parse_mounts
 
 __all__ = [
-    "LOCAL", "MOUNTED_ONCE", "ORDERED", "Machine", "boot_id", "command_line", "command_of", "file_system", "flock_holders",
-    "is_network",
-    "process_start", "sees_all_pids", "this_machine",
+    "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",
+    "flock_holders", "is_network", "process_start", "sees_all_pids", "this_machine",
 ]  # fmt: skip
+
+PROC = "/proc"
+"""The procfs of Linux. Other systems have none: what only it tells is then unknown."""
 
 LOCAL = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs", "nilfs2",
@@ -45,11 +47,11 @@ class Machine:
 @cache
 def this_machine() -> Machine:
     return Machine(
-        os.uname().nodename, boot_id(), _link("/proc/self/ns/pid"), _machine_id()
+        os.uname().nodename, boot_id(), _link(f"{PROC}/self/ns/pid"), _machine_id()
     )
 
 
-def boot_id(proc: str = "/proc") -> str:
+def boot_id(proc: str = PROC) -> str:
     """The id of this boot of the machine, empty where ``proc`` (a mount of procfs) does not tell."""
     return _read(f"{proc}/sys/kernel/random/boot_id")
 
@@ -69,7 +71,7 @@ def command_of(pid: int) -> str:
     """Returns the command line of the process ``pid`` in the form of ``command_line``; empty if the process is gone or its
     command line is not readable."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as file:
             program, *words = os.fsdecode(file.read(4096)).rstrip("\0").split("\0")
     except OSError:
         return ""
@@ -84,7 +86,7 @@ def flock_holders(fd: int) -> list[int]:
     found = os.fstat(fd)
     device = os.major(found.st_dev), os.minor(found.st_dev)
     try:
-        with open("/proc/locks", "rb") as table:
+        with open(f"{PROC}/locks", "rb") as table:
             lines = parse_locks(table.read())
     except OSError:
         return []
@@ -96,7 +98,7 @@ def flock_holders(fd: int) -> list[int]:
 def process_start(pid: int) -> int | None:
     """Returns the start time of a process, in clock ticks since boot (proc(5) ``stat`` field 22); None if unknown."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"{PROC}/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
@@ -109,9 +111,9 @@ def file_system(fd: int) -> str:
     subvolume another one.
     """
     try:
-        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:
+        with open(f"{PROC}/self/fdinfo/{fd}", encoding="ascii") as info:
             number = next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        with open(f"{PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
             return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
     except (OSError, ValueError, IndexError, StopIteration):
         return "?"

@@ -51,11 +51,12 @@ class Presence:
     """Result of reading the presence file of a token.
 
     ``state`` is the state of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server first has to recall it
-    from a client), "unreadable". The other fields describe the owner as the file does, None if the file does not contain them.
-    Anyone who may write the spool can write the file, so they are evidence, not proof. ``start`` is in clock ticks since boot
-    (proc(5)); ``since`` is the epoch second at which the file was written. ``same_mount`` tells whether this check would have
-    found the lock, as far as mounts go: it is True if the check used the mount on which the lock was taken, or a later mount of
-    the same disk, and None if the file does not say. ``file`` and ``size`` are those of the presence file itself.
+    from a client), "unsupported" (this system has no such locks), "unreadable". The other fields describe the owner as the file
+    does, None if the file does not contain them. Anyone who may write the spool can write the file, so they are evidence, not
+    proof. ``start`` is in clock ticks since boot (proc(5)); ``since`` is the epoch second at which the file was written.
+    ``same_mount`` tells whether this check would have found the lock, as far as mounts go: it is True if the check used the mount
+    on which the lock was taken, or a later mount of the same disk, and None if the file does not say. ``file`` and ``size`` are
+    those of the presence file itself.
     """
 
     state: str
@@ -134,7 +135,7 @@ def _lock_state(files: Files, fd: int, told: dict[str, object]) -> str:
     if held:
         return "held"
     if told.get("lock") == "ofd":
-        return "unreadable" if held is None else "free"
+        return "unsupported" if held is None else "free"
     return "free" if files.lock(fd, shared=True) else "held"
 
 
@@ -197,6 +198,8 @@ def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, "its presence file is missing"
     if presence.state == "busy":
         return Verdict.UNKNOWN, "its presence file is in use on another machine; look again"
+    if presence.state == "unsupported":
+        return Verdict.UNKNOWN, f"this system cannot tell whether {who} holds its presence lock"
     if presence.state != "free":
         return Verdict.UNKNOWN, "its presence file cannot be read"
     here = vantage.machine

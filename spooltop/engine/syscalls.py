@@ -35,9 +35,11 @@ _HANDLE_HEAD = 2 * ctypes.sizeof(ctypes.c_int)
 _syncfs = getattr(_libc, "syncfs", None)
 _inotify_init1 = getattr(_libc, "inotify_init1", None)
 _fanotify_init = getattr(_libc, "fanotify_init", None)
+_prctl = getattr(_libc, "prctl", None)
 _fallocate = getattr(_libc, "fallocate", None)
 if _fallocate is not None:
     _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+_name_to_handle_at = getattr(_libc, "name_to_handle_at", None)
 _fanotify_mark = getattr(_libc, "fanotify_mark", None)
 if _fanotify_mark is not None:
     _fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
@@ -154,24 +156,30 @@ def fanotify_mark(fd: int, flags: int, mask: int, folder: int) -> None:
 def file_handle(fd: int) -> tuple[int, bytes]:
     """``name_to_handle_at(2)`` of an open file: the type of its handle and the handle. EOPNOTSUPP where its file system has
     none."""
+    if _name_to_handle_at is None:
+        raise _missing()
     buffer = ctypes.create_string_buffer(_HANDLE_HEAD + _HANDLE_MAX)
     head = (ctypes.c_int * 2).from_buffer(buffer)
     head[0] = _HANDLE_MAX
     mount = ctypes.c_int()
-    if _libc.name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
+    if _name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
         raise _failed()
     return head[1], buffer.raw[_HANDLE_HEAD : _HANDLE_HEAD + head[0]]
 
 
 def end_with_parent(number: int) -> None:
     """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
-    ended before the call sends none: the caller compares ``os.getppid()`` afterwards."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number)
+    ended before the call sends none: the caller compares ``os.getppid()`` afterwards. Does nothing where there is no such
+    call."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_process_name(name: bytes) -> None:
-    """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives."""
-    _libc.prctl(_PR_SET_NAME, name[:15])
+    """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives. Does nothing where there is no such
+    call."""
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, name[:15])
 
 
 def overwrite_memory(start: int, data: bytes) -> None:

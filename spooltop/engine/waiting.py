@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from .syscalls import inotify_add_watch, inotify_init
 
-__all__ = ["LONGEST", "ArrivalWatch"]
+__all__ = ["LONGEST", "ArrivalWatch", "nonblocking_pipe"]
 
 LONGEST = 2.0
 """Longest single wait, in seconds, with inotify."""
@@ -31,13 +31,13 @@ class ArrivalWatch:
     thread refers to the watch any more.
     """
 
-    _event = -1
+    _woken = _waker = -1
     _inotify: int | None = None
 
     def __init__(self, dir_fd: int) -> None:
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._woken, self._waker = nonblocking_pipe()  # not an eventfd(2), which only Linux has
         self._poll = select.poll()
-        self._poll.register(self._event, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
         self._inotify = _inotify(dir_fd)
         self.live = self._inotify is not None
         if self._inotify is not None:
@@ -80,7 +80,7 @@ class ArrivalWatch:
     @property
     def fds(self) -> tuple[int, ...]:
         """Descriptors that become readable when there is a reason to check again, for callers that wait by other means."""
-        return tuple(fd for fd in (self._event, self._inotify) if fd is not None and fd >= 0)
+        return tuple(fd for fd in (self._woken, self._inotify) if fd is not None and fd >= 0)
 
     def drain(self) -> None:
         """Consumes pending events without waiting."""
@@ -96,14 +96,25 @@ class ArrivalWatch:
     def wake(self) -> None:
         """Ends waits at once. Safe in a signal handler and in any thread."""
         self.wakes += 1
-        os.eventfd_write(self._event, 1)
+        try:
+            os.write(self._waker, b"!")
+        except BlockingIOError:
+            return  # full: whoever waits is woken in any case
 
     def close(self) -> None:
-        fds, self._event, self._inotify = self.fds, -1, None
-        for fd in fds:
+        fds, waker, self._woken, self._waker, self._inotify = self.fds, self._waker, -1, -1, None
+        for fd in (*fds, *((waker,) if waker >= 0 else ())):
             os.close(fd)
 
     __del__ = close
+
+
+def nonblocking_pipe() -> tuple[int, int]:
+    """Creates a pipe whose ends, the one to read and the one to write, never block."""
+    ends = os.pipe()
+    for fd in ends:
+        os.set_blocking(fd, False)
+    return ends
 
 
 def _inotify(dir_fd: int) -> int | None:

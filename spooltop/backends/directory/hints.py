@@ -223,7 +223,7 @@ def _spools_in(fd: int, names: list[str]) -> list[str]:
     found = []
     for name in sorted(names):
         try:
-            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            inner = open_path(name, fd, follow=False)
         except OSError:
             continue  # a file, a link, or gone
         try:

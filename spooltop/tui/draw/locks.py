@@ -78,7 +78,8 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
 
 
 def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int) -> Line:
-    holders = ", ".join(holder_info(one) for one in lock.holders) or "nobody"
+    nobody = "not visible" if lock.verdict == "unknown" else "nobody"
+    holders = ", ".join(holder_info(one) for one in lock.holders) or nobody
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
     if lock.waiters:
         why += f" · waits: {', '.join(holder_info(one) for one in lock.waiters)}"

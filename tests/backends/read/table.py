@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Openers, Process, Processes
+from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine.host import Machine
 from spooltop.model.observation import Observation
@@ -66,9 +66,6 @@ class FakeProcesses(Processes):
         opened = {key: pids for key, pids in self.open_files.items() if key in files}
         found = {key: tuple(Descriptor(pid, 3, pid not in self.only_read) for pid in pids) for key, pids in opened.items()}
         return Descriptors(found, self.all_seen)
-
-    def openers(self, files: set[tuple[int, int]]) -> Openers:
-        return Openers({key: pids for key, pids in self.open_files.items() if key in files}, self.all_seen)
 
     def locks(self) -> bytes | None:
         return self.table

@@ -70,7 +70,7 @@ def test_parse() -> None:
 def test_a_file_is_found_under_either_device() -> None:
     """btrfs: stat says another device than /proc/locks."""
     (line,) = parse_locks(b"1: FLOCK  ADVISORY  WRITE 5 00:27:9 0 EOF")
-    table = LockTable({(line.device, line.inode): (line,)}, whole=True)
+    table = LockTable({(line.device, line.inode): (line,)})
     assert table.of([(0, 0x28)], 9) == ()
     assert table.of([(0, 0x28), (0, 0x27)], 9) == (line,)
 

@@ -23,7 +23,7 @@ from .table import FakeProcesses
 SURE = Certainty(local=True, all_pids=True)
 OURS = "1795220920443125.P4290R0123456789abcdef.here"
 THEIRS = "1795220920443125.4290.here"
-NO_LOCKS = LockTable({}, whole=True)
+NO_LOCKS = LockTable({})
 
 
 class Tmp:
@@ -93,7 +93,7 @@ def test_own_file_without_a_pid_whose_lock_is_free(tmp: Tmp) -> None:
 
 def test_own_file_whose_lock_cannot_be_seen_is_unknown(tmp: Tmp) -> None:
     (tmp.folder / "order-17,n=0").touch()
-    row = tmp.settled(locks=LockTable({}, whole=False))
+    row = tmp.settled(locks=LockTable({}, "not visible"))
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "nobody has it open, its name tells no writer")
 
 
@@ -149,7 +149,7 @@ def test_only_a_lock_that_a_writer_alone_can_take_is_writing(tmp: Tmp, lock: str
     status = os.stat(tmp.folder / OURS)
     line = f"1: {lock} {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} 0 EOF"
     (found,) = parse_locks(line.encode())
-    locks = LockTable({(found.device, found.inode): (found,)}, whole=True)
+    locks = LockTable({(found.device, found.inode): (found,)})
     assert tmp.settled(locks=locks).verdict is verdict
 
 

@@ -192,7 +192,7 @@ class CursorWatcher:
                 return known
             if self._fd is None:
                 self._fd = listening()
-                self._end = os.pipe2(os.O_CLOEXEC)
+                self._end = os.pipe()
                 self._thread = threading.Thread(
                     target=self._listen, args=(self._fd, self._end[0]), name="spooltop-cursors", daemon=True
                 )

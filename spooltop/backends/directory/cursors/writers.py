@@ -93,7 +93,7 @@ class WriterWatch:
             self._fd = syscalls.fanotify_init(_INIT)
         except OSError as error:
             raise Refused(f"who-writes: {_why(error.errno or 0)}", advice=_WITHOUT) from None
-        self._end, self._ending = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._end, self._ending = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="spooltop-writers", daemon=True)
         self._thread.start()
 

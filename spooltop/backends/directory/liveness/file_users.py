@@ -45,12 +45,12 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
         command, owner = described.get(pid, (None, None)) if pid is not None else (None, None)
         return Holding(pid, command, owner, how, since, of)
 
-    whole = True
+    unseen = ""
     for one in asked:
         mount = mount_of(one.fd)
         devices = [device_of(one.found)] + ([mount.device] if mount is not None else [])
         table = read_table(processes)
-        whole = whole and table.whole
+        unseen = unseen or table.unseen
         key = (one.found.st_dev, one.found.st_ino)
         opened = seen.by_file.get(key, ())
         for line in table.of(devices, one.found.st_ino):
@@ -62,7 +62,7 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
             continue
         for pid, how in _opened(opened):
             parties[holder_info(pid, how, one.of)] = None
-    notes = list(_notes(asked, whole, seen.all_seen, processes, user))
+    notes = list(_notes(asked, unseen, seen.all_seen, processes, user))
     return Holders(path, tuple(parties), complete=not notes, notes=tuple(notes))
 
 
@@ -99,11 +99,9 @@ def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) ->
     return inheritors or [None]
 
 
-def _notes(asked: list[Asked], whole: bool, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:
-    if not processes.in_first_namespace():
-        yield "processes outside this container are not visible from here"
-    elif not whole:
-        yield "the kernel's table of locks could not be read"
+def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:
+    if unseen:
+        yield unseen
     if not all_seen:
         yield f"open files of other users' processes are not visible: you are {user}"
     if any(not is_local(mount_of(one.fd)) for one in asked):

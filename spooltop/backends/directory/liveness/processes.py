@@ -1,6 +1,8 @@
-"""The process table, as far as it can be seen from here. Everything that asks the kernel about a process goes through one object.
+"""The process table, as far as it can be seen from here. Everything that asks about a process goes through one object.
 
-A missing ``/proc`` entry proves nothing (``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
+psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, CPU time. ``procfs`` answers the
+rest, and on a system without ``/proc`` psutil answers that too, as far as it can. A missing entry of either proves nothing
+(``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
 """
 
 from __future__ import annotations
@@ -9,23 +11,26 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spooltop.engine.host import Machine, boot_id, this_machine
+from spooltop.engine.host import PROC, Machine, boot_id, this_machine
 from spooltop.model.text import program_of
 
-__all__ = ["Descriptor", "Descriptors", "Openers", "Process", "Processes"]
+from .procfs import FileId, ProcFs
 
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+__all__ = ["Descriptor", "Descriptors", "Process", "Processes"]
+
 _PID_AT_MOST = 1 << 22
 _FAMILY_AT_MOST = 64
+_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Runs on in suspend: CLOCK_BOOTTIME of Linux; elsewhere CLOCK_MONOTONIC does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """``started`` is in seconds of CLOCK_BOOTTIME, ``since`` the same in epoch seconds by the clock of now; ``zombie``: it has
-    ended and its parent has not taken notice; ``stopped`` is its state letter (proc(5)) where a signal (``T``) or a debugger
-    (``t``) has stopped it. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
+    """``started`` is in seconds of ``Processes.boottime``, ``since`` the same in epoch seconds by the clock of now; ``zombie``:
+    it has ended and its parent has not taken notice; ``stopped`` is its state letter (proc(5)) where a signal (``T``) or a
+    debugger (``t``) has stopped it. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
 
     pid: int
     started: float | None = None
@@ -42,15 +47,6 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Openers:
-    """Processes that have some files open: (device, inode) → pids. ``all_seen`` is False where descriptors of others cannot be
-    read."""
-
-    by_file: Mapping[tuple[int, int], tuple[int, ...]]
-    all_seen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Descriptor:
     """Open descriptor. ``writing`` None: its flags could no longer be read."""
 
@@ -61,17 +57,18 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """Same as ``Openers``, descriptor by descriptor."""
+    """Processes that have some files open, descriptor by descriptor. ``all_seen`` is False where descriptors of others cannot be
+    read."""
 
-    by_file: Mapping[tuple[int, int], tuple[Descriptor, ...]]
+    by_file: Mapping[FileId, tuple[Descriptor, ...]]
     all_seen: bool
 
 
 class Processes:
     """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept."""
 
-    def __init__(self, proc: str = "/proc", *, wall: Callable[[], float] = time.time) -> None:
-        self._proc = proc
+    def __init__(self, proc: str = PROC, *, wall: Callable[[], float] = time.time) -> None:
+        self._procfs = ProcFs(proc)
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._boot_id = ""
@@ -81,8 +78,8 @@ class Processes:
         return self._wall()
 
     def boottime(self) -> float:
-        """CLOCK_BOOTTIME in seconds: runs on in suspend and never jumps."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        """Seconds of a clock that runs on in suspend and never jumps: CLOCK_BOOTTIME where there is one."""
+        return time.clock_gettime(_BOOTTIME)
 
     def host(self) -> str:
         return socket.gethostname()
@@ -90,27 +87,18 @@ class Processes:
     def boot_id(self) -> str:
         """Empty where it is not told."""
         if not self._boot_id:
-            self._boot_id = boot_id(self._proc)
+            self._boot_id = boot_id(self._procfs.root)
         return self._boot_id
 
     def machine(self) -> Machine:
         """This machine, and the pid namespace of this process, as a presence file names them."""
-        return Machine(self.host(), self.boot_id(), f"pid:[{self.namespace()}]", this_machine().machine_id)
-
-    def namespace(self) -> int | None:
-        """The inode of this process's pid namespace, None where it is not told."""
-        try:
-            return os.stat(f"{self._proc}/self/ns/pid").st_ino
-        except OSError:
-            return None
+        namespace = self._procfs.namespace()
+        pid_ns = "" if namespace is None else f"pid:[{namespace}]"
+        return Machine(self.host(), self.boot_id(), pid_ns, this_machine().machine_id)
 
     def in_first_namespace(self) -> bool:
         """True where every process of the kernel has a number here, and ``proc`` is the table of this very namespace."""
-        try:
-            mine = os.readlink(f"{self._proc}/self") == str(os.getpid())
-        except OSError:
-            return False
-        return mine and self.namespace() == _FIRST_PID_NAMESPACE
+        return self._procfs.in_first_namespace()
 
     def exists(self, pid: int) -> bool | None:
         """True: the number is taken (EPERM says so too). False: ESRCH, it is gone. None: no process can have that number."""
@@ -126,213 +114,157 @@ class Processes:
 
     def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
         """All processes that have one of ``pids`` as their number in any pid namespace; None where some are hidden from here."""
-        wanted = {str(pid) for pid in pids}
-        found: dict[int, list[Process]] = {int(pid): [] for pid in wanted}
-        try:
-            numbers = [name for name in os.listdir(self._proc) if name.isdecimal()]
-        except OSError:
+        found: dict[int, list[Process]] = {pid: [] for pid in pids}
+        shown = self._procfs.pids()
+        if shown is None or 1 not in shown:
             return None
-        if "1" not in numbers:
-            return None
-        for number in numbers:
+        for pid in shown:
             try:
-                with open(f"{self._proc}/{number}/status", "rb") as file:
-                    status = file.read(16_384)
+                numbers = self._procfs.numbers(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue  # ended while we looked
             except OSError:
                 return None
-            line = status.partition(b"\nNSpid:")[2].partition(b"\n")[0].decode()
-            if not line:
+            if not numbers:
                 return None
-            for field in set(line.split()) & wanted:
-                found[int(field)].append(self.process(int(number)) or Process(int(number)))
+            for number in found.keys() & numbers:
+                found[number].append(self.process(pid) or Process(pid))
         return found
 
+    def numbers(self, pid: int) -> tuple[int, ...]:
+        """The numbers of a process in pid namespaces, the outermost first; empty where they are not told."""
+        try:
+            return self._procfs.numbers(pid)
+        except OSError:
+            return ()
+
     def process(self, pid: int, *, described: bool = False) -> Process | None:
-        """Reads a process from ``/proc``; None where nothing is visible. ``described`` adds its command, user and start."""
-        raw = self._bytes(f"{pid}/stat")
-        if raw is None:
+        """Reads start and state of a process; None where nothing is visible. ``described`` adds its command, user and start in
+        epoch seconds."""
+        seen = self._procfs.stat(pid)
+        if seen is not None:
+            found = Process(pid, self.seconds(seen.started), seen.zombie, stopped=seen.stopped)
+        elif self._procfs.exists() or (told := self._by_psutil(pid)) is None:
             return None
-        fields = raw.rpartition(b")")[2].split()
-        if len(fields) < 20:
+        else:
+            found = told
+        return _described(found) if described else found
+
+    def _by_psutil(self, pid: int) -> Process | None:
+        """Start and state of a process on a system without procfs. The start is as exact as the wall clock was steady."""
+        import psutil
+
+        try:
+            one = psutil.Process(pid)
+            with one.oneshot():
+                state, since = one.status(), one.create_time()
+        except psutil.Error:
             return None
-        # The leader of a process may end before its other threads: then the process lives.
-        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-        started = int(fields[19]) / self._ticks
-        stopped = fields[0].decode() if fields[0] in (b"T", b"t") else ""
-        if not described:
-            return Process(pid, started, zombie, stopped=stopped)
-        command, user, since = _described(pid)
-        return Process(pid, started, zombie, command, user, since, stopped)
+        stopped = {psutil.STATUS_STOPPED: "T", psutil.STATUS_TRACING_STOP: "t"}.get(state, "")
+        return Process(pid, since - self.wall() + self.boottime(), state == psutil.STATUS_ZOMBIE, stopped=stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
         seconds so far, including those of children that ended). None where not all of it is visible."""
-        import psutil  # the first process that is asked for pays the 20 ms
+        import psutil
 
         family = [pid]
         used = []
         try:
             for member in family:  # grows while it is walked
-                children = self._children(member)
+                one = psutil.Process(member)
+                children = self._procfs.children(member)
+                if children is None and not self._procfs.exists():
+                    children = [child.pid for child in one.children()]
                 if children is None or len(family) + len(children) > _FAMILY_AT_MOST:
                     return None
                 family += [child for child in children if child not in family]
-                one = psutil.Process(member)
                 with one.oneshot():
                     times = one.cpu_times()
-                    total = times.user + times.system + times.children_user + times.children_system
+                    # Not every system tells the times of the children that ended.
+                    total = sum(getattr(times, kind, 0.0) for kind in ("user", "system", "children_user", "children_system"))
                     used.append((member, one.create_time(), total))
         except psutil.Error:
             return None  # ended meanwhile, or closed to this user
         return tuple(used)
 
-    def _children(self, pid: int) -> list[int] | None:
-        """Children of all threads (proc(5) ``task/*/children``), None where the kernel does not list them."""
-        found: list[int] = []
-        try:
-            threads = os.listdir(f"{self._proc}/{pid}/task")
-        except OSError:
-            return None
-        for thread in threads:
-            line = self._bytes(f"{pid}/task/{thread}/children")
-            if line is None:
-                return None
-            found += [int(number) for number in line.split()]
-        return found
-
-    def files_of(self, pid: int) -> set[tuple[int, int]] | None:
-        """Returns the files that a process has open, as (device, inode); None where its descriptors cannot be read."""
-        folder = f"{self._proc}/{pid}/fd"
-        found: set[tuple[int, int]] = set()
-        try:
-            descriptors = os.listdir(folder)
-        except OSError:
-            return None
-        for descriptor in descriptors:
-            try:
-                there = os.stat(f"{folder}/{descriptor}")
-            except OSError:
-                continue  # closed meanwhile, or something that has no inode
-            found.add((there.st_dev, there.st_ino))
-        return found
-
-    def locked_at(self, pid: int, number: int, inode: int) -> int | None:
-        """Returns the file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for
-        others."""
-        at, writing, locked = None, False, False
-        for line in (self._bytes(f"{pid}/fdinfo/{number}") or b"").splitlines():
-            if line.startswith(b"pos:"):
-                at = int(line[4:])
-            elif line.startswith(b"flags:"):
-                writing = int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
-            locked = locked or (line.startswith(b"lock:") and b" WRITE " in line and b":%d " % inode in line)
-        return at if writing and locked else None
-
-    def numbers(self, pid: int) -> tuple[int, ...]:
-        """The numbers of a process, from the pid namespace of ``proc`` inwards (``NSpid:``); empty where they are not told."""
-        status = self._bytes(f"{pid}/status") or b""
-        line = status.partition(b"\nNSpid:")[2].partition(b"\n")[0]
-        return tuple(int(number) for number in line.split())
-
     def seconds(self, ticks: int) -> float:
         """Clock ticks since boot, as a presence file has them, in seconds."""
         return ticks / self._ticks
 
-    def openers(self, files: set[tuple[int, int]]) -> Openers:
-        """Finds the processes that have one of ``files`` (device, inode) open. Reads every descriptor there is: call it
-        rarely."""
-        found, all_seen = self._opened(files)
-        return Openers({key: tuple(dict.fromkeys(pid for pid, _ in those)) for key, those in found.items()}, all_seen)
-
-    def descriptors(self, files: set[tuple[int, int]]) -> Descriptors:
-        """The same with every descriptor and whether it is open for writing (``flags:`` of fdinfo)."""
-        found, all_seen = self._opened(files)
-        return Descriptors(
-            {key: tuple(Descriptor(pid, fd, self._writing(pid, fd)) for pid, fd in those) for key, those in found.items()},
-            all_seen,
-        )
-
-    def _writing(self, pid: int, fd: int) -> bool | None:
-        for line in (self._bytes(f"{pid}/fdinfo/{fd}") or b"").splitlines():
-            if line.startswith(b"flags:"):
-                return int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
-        return None
-
-    def _opened(self, files: set[tuple[int, int]]) -> tuple[dict[tuple[int, int], list[tuple[int, int]]], bool]:
-        """(device, inode) → (pid, descriptor) of all that have it open, and whether every process could be asked."""
-        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        all_seen = True
+    def files_of(self, pid: int) -> set[FileId] | None:
+        """Returns the files that a process has open, as (device, inode); None where its descriptors cannot be read."""
         try:
-            numbers = [name for name in os.listdir(self._proc) if name.isdecimal()]
+            return {file for _, file in self._procfs.open_files(pid)}
         except OSError:
-            return {}, False
-        if "1" not in numbers:
-            all_seen = False
-        for number in numbers:
-            folder = f"{self._proc}/{number}/fd"
+            return None
+
+    def descriptors(self, files: set[FileId]) -> Descriptors:
+        """Finds all descriptors on one of ``files`` (device, inode), and whether they are open for writing. Reads every
+        descriptor there is: call it rarely."""
+        found: dict[FileId, list[Descriptor]] = {}
+        pids = self._procfs.pids()
+        if pids is None:
+            return _descriptors_by_psutil(files)
+        all_seen = 1 in pids
+        for pid in pids:
             try:
-                descriptors = os.listdir(folder)
+                for number, file in self._procfs.open_files(pid):
+                    if file in files:
+                        found.setdefault(file, []).append(Descriptor(pid, number, self._procfs.is_writing(pid, number)))
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except OSError:
                 all_seen = False
-                continue
-            for descriptor in descriptors:
-                try:
-                    there = os.stat(f"{folder}/{descriptor}")
-                except OSError:
-                    continue  # closed meanwhile, or something that has no inode
-                key = (there.st_dev, there.st_ino)
-                if key in files:
-                    found.setdefault(key, []).append((int(number), int(descriptor)))
-        return found, all_seen
+        return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen)
+
+    def locked_at(self, pid: int, number: int, inode: int) -> int | None:
+        """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
+        return self._procfs.locked_at(pid, number, inode)
 
     def lock_lines(self, pid: int) -> list[bytes]:
         """The ``lock:`` lines of all descriptors of a process (fdinfo), empty where they cannot be read."""
-        lines: list[bytes] = []
-        try:
-            descriptors = os.listdir(f"{self._proc}/{pid}/fdinfo")
-        except OSError:
-            return lines
-        for descriptor in descriptors:
-            text = self._bytes(f"{pid}/fdinfo/{descriptor}") or b""
-            lines += [line[5:].strip() for line in text.splitlines() if line.startswith(b"lock:")]
-        return lines
+        return self._procfs.lock_lines(pid)
 
     def locks(self) -> bytes | None:
-        """``/proc/locks``, read whole; None where there is none."""
-        return self._bytes("locks", 1 << 26)
-
-    def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
-        try:
-            with open(f"{self._proc}/{path}", "rb", buffering=0) as file:
-                parts: list[bytes] = []
-                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
-                    parts.append(part)
-                    limit -= len(part)
-                return b"".join(parts)
-        except OSError:
-            return None
-
-    def _text(self, path: str) -> str | None:
-        raw = self._bytes(path)
-        return None if raw is None else raw.decode("ascii", "replace").strip()
+        """The kernel's table of all locks, read whole; None on a system that has none."""
+        return self._procfs.locks()
 
 
-def _described(pid: int) -> tuple[str | None, str | None, float | None]:
-    """Command, user and start (epoch seconds) of a process, as far as they are visible to this user."""
-    import psutil  # the first process that is named pays the 20 ms
+def _described(process: Process) -> Process:
+    """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
+    import psutil
 
     command = user = since = None
     try:
-        one = psutil.Process(pid)
+        one = psutil.Process(process.pid)
         with one.oneshot():
             since = one.create_time()
             command = one.name() or None
             user = one.username()
             command = program_of(one.cmdline()) or command
     except psutil.Error:
-        return command, user, since  # it ended, or hides something: what was learnt until then is known
-    return command, user, since
+        pass  # it ended, or hides something: what was learnt until then is known
+    return replace(process, command=command, user=user, since=since)
+
+
+def _descriptors_by_psutil(files: set[FileId]) -> Descriptors:
+    """Finds descriptors on ``files`` by psutil, which only sees files that still have their path: so never all."""
+    import psutil
+
+    found: dict[FileId, list[Descriptor]] = {}
+    for one in psutil.process_iter():
+        try:
+            opened = one.open_files()
+        except psutil.Error:
+            continue  # ended, or another user's
+        for file in opened:
+            try:
+                status = os.stat(file.path)
+            except OSError:
+                continue
+            key = (status.st_dev, status.st_ino)
+            if key in files:
+                mode = getattr(file, "mode", None)  # of Linux alone
+                found.setdefault(key, []).append(Descriptor(one.pid, file.fd, None if mode is None else mode != "r"))
+    return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen=False)

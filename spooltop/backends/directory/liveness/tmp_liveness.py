@@ -178,7 +178,7 @@ class TmpFiles:
             else:
                 open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
                 verdict, evidence, owner = self._idle(
-                    file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, table.whole, taken
+                    file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, not table.unseen, taken
                 )
             if verdict is Verdict.ABANDONED and not is_inode(REAL_FILES, key[0], fd, key[1], unseen=False):
                 gone.append(key)  # it was moved on while we looked

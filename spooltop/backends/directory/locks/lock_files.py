@@ -34,15 +34,17 @@ _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that every user locks through the kernel."""
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
+_OTHER_NAMESPACES = "processes outside this container are not visible from here"
+_NO_TABLE = "this system does not show who holds a lock"
 _EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
 
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """All locks that were seen. ``whole``: an absent lock is free; else a process that is not visible from here may hold it."""
+    """All locks that were seen. ``unseen`` says why there may be more; where it is empty, an absent lock is free."""
 
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
-    whole: bool
+    unseen: str = ""
 
     def of(self, devices: Iterable[Device], inode: int) -> tuple[LockLine, ...]:
         """The locks on one file; ``devices`` are the device numbers it may have (btrfs: st_dev and the one of mountinfo)."""
@@ -53,18 +55,19 @@ class LockTable:
 
 
 def read_table(processes: Processes) -> LockTable:
-    """Reads the table twice and merges both. Not whole outside the first pid namespace: locks of others are left out there."""
+    """Reads the table twice and merges both. Outside the first pid namespace it leaves out the locks of others."""
     lines: dict[LockLine, None] = {}
-    read = 0
+    unseen = "" if processes.in_first_namespace() else _OTHER_NAMESPACES
     for _ in range(2):
         text = processes.locks()
-        if text is not None:
-            read += 1
+        if text is None:
+            unseen = _NO_TABLE
+        else:
             lines.update(dict.fromkeys(parse_locks(text)))
     by_file: dict[tuple[Device, int], list[LockLine]] = {}
     for line in lines:
         by_file.setdefault((line.device, line.inode), []).append(line)
-    return LockTable({key: tuple(found) for key, found in by_file.items()}, read == 2 and processes.in_first_namespace())
+    return LockTable({key: tuple(found) for key, found in by_file.items()}, unseen)
 
 
 def is_lock_name(name: str) -> bool:
@@ -203,12 +206,10 @@ class LockFiles:
             verdict, evidence = "blocked", f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
         elif holders:
             verdict, evidence = "held", ""
-        elif table.whole and (queued or name in _KERNEL_LOCKED or file in self._kernel_locked or status.st_size > LIMIT):
+        elif not table.unseen and (queued or name in _KERNEL_LOCKED or file in self._kernel_locked or status.st_size > LIMIT):
             verdict, evidence = "free", "the file exists, nobody holds a lock on it"
-        elif table.whole:
-            verdict, evidence = "unknown", _EXISTS
         else:
-            verdict, evidence = "unknown", "holders in other pid namespaces are not visible from here"
+            verdict, evidence = "unknown", table.unseen or _EXISTS
         return Lock(path, kind, tuple(holders.values()), tuple(waiters.values()), verdict, evidence)
 
     def _real_pids(self, line: LockLine, status: os.stat_result) -> list[int | None]:
@@ -219,9 +220,10 @@ class LockFiles:
                 return [line.pid]
         if line.waits:
             return [line.pid if line.pid > 0 else None]
-        openers = self._world.processes.openers({(status.st_dev, status.st_ino)})
+        file = (status.st_dev, status.st_ino)
+        opened = self._world.processes.descriptors({file}).by_file.get(file, ())
         inheritors: list[int | None] = []
-        for pid in openers.by_file.get((status.st_dev, status.st_ino), ()):
+        for pid in dict.fromkeys(one.pid for one in opened):
             own = parse_locks(b"\n".join(self._world.processes.lock_lines(pid)))
             if any(held.inode == line.inode and held.kind == line.kind for held in own):
                 inheritors.append(pid)

@@ -10,14 +10,17 @@ from spooltop.model.vocabulary import LIVE, Box
 
 __all__ = ["boxes_in", "first_names", "is_spool_like", "open_path"]
 
+_LOOK_UP: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
+"""Opens a directory without the right to read it: ``O_PATH`` (open(2)), or ``O_SEARCH`` where the system has that instead."""
+
 FEW = 128
 """Maximum number of names read: a single read of a directory returns that many, and a box may hold millions."""
 
 
-def open_path(path: str) -> int:
-    """A descriptor of the directory ``path`` that needs no right to read it (``O_PATH``, open(2)). Symbolic links on the way are
-    followed: the user named them. Raises ``OSError``, and ``ValueError`` for a NUL in the path."""
-    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def open_path(path: str, dir_fd: int | None = None, *, follow: bool = True) -> int:
+    """A descriptor of the directory ``path`` that needs no right to read it. With ``follow``, symbolic links are followed: the
+    user named them. Raises ``OSError``, and ``ValueError`` for a NUL in the path."""
+    return os.open(path, _LOOK_UP | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
 
 
 def first_names(name: str, dir_fd: int, most: int = FEW) -> list[str]:

@@ -30,7 +30,7 @@ def parse_mountinfo(text: str) -> dict[int, Mount]:
     return {mount.number: mount for mount in mounts}
 
 
-def mount_of(fd: int, proc: str = "/proc") -> Mount | None:
+def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
     """The mount on which the open ``fd`` lies; None where the kernel does not tell (no ``/proc``)."""
     try:
         info = Path(proc, "self", "fdinfo", str(fd)).read_text()

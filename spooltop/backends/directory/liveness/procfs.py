@@ -1,0 +1,146 @@
+"""Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost.
+
+Measured per process, on a machine with 408 of them, in µs of CPU: start in clock ticks, state and number of threads 14, by psutil
+74; open files with their devices and inodes 17, by psutil 70, without those that were deleted or are in another mount namespace;
+children 14, by psutil 6,900, as it reads every process. psutil has neither the numbers in pid namespaces nor the locks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spooltop.engine.host import PROC
+
+__all__ = ["FileId", "ProcFs", "ProcStat"]
+
+FileId = tuple[int, int]
+"""Device and inode of a file."""
+
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+
+
+class ProcStat(NamedTuple):
+    """``started`` in clock ticks since boot; ``stopped``: the state letter where a signal or a debugger has stopped it."""
+
+    started: int
+    zombie: bool
+    stopped: str
+
+
+class ProcFs:
+    """The procfs that is mounted at ``root``. A method returns None, or nothing, where that does not exist or is closed to this
+    user, except those that say that they raise."""
+
+    def __init__(self, root: str = PROC) -> None:
+        self.root = root
+
+    def exists(self) -> bool:
+        """False on a system without procfs, where psutil has to answer."""
+        return os.path.exists(f"{self.root}/self")
+
+    def namespace(self) -> int | None:
+        """The inode of the pid namespace of this process."""
+        try:
+            return os.stat(f"{self.root}/self/ns/pid").st_ino
+        except OSError:
+            return None
+
+    def in_first_namespace(self) -> bool:
+        """True in the first pid namespace, if ``root`` belongs to that very namespace."""
+        try:
+            mine = os.readlink(f"{self.root}/self") == str(os.getpid())
+        except OSError:
+            return False
+        return mine and self.namespace() == _FIRST_PID_NAMESPACE
+
+    def pids(self) -> list[int] | None:
+        """The numbers of all processes that are shown."""
+        try:
+            return [int(name) for name in os.listdir(self.root) if name.isdecimal()]
+        except OSError:
+            return None
+
+    def stat(self, pid: int) -> ProcStat | None:
+        """Start and state of a process."""
+        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
+        if len(fields) < 20:
+            return None
+        # The leader of a process may end before its other threads: then the process lives.
+        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
+
+    def numbers(self, pid: int) -> tuple[int, ...]:
+        """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
+        with open(f"{self.root}/{pid}/status", "rb") as file:
+            line = file.read(16_384).partition(b"\nNSpid:")[2].partition(b"\n")[0]
+        return tuple(int(number) for number in line.split())
+
+    def children(self, pid: int) -> list[int] | None:
+        """The children of all threads of a process (``task/*/children``)."""
+        found: list[int] = []
+        try:
+            threads = os.listdir(f"{self.root}/{pid}/task")
+        except OSError:
+            return None
+        for thread in threads:
+            line = self._bytes(f"{pid}/task/{thread}/children")
+            if line is None:
+                return None
+            found += [int(number) for number in line.split()]
+        return found
+
+    def open_files(self, pid: int) -> Iterator[tuple[int, FileId]]:
+        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed."""
+        folder = f"{self.root}/{pid}/fd"
+        for descriptor in os.listdir(folder):
+            try:
+                found = os.stat(f"{folder}/{descriptor}")
+            except OSError:
+                continue  # closed meanwhile, or something that has no inode
+            yield int(descriptor), (found.st_dev, found.st_ino)
+
+    def is_writing(self, pid: int, fd: int) -> bool | None:
+        """Tells whether a descriptor is open for writing (``flags:`` of fdinfo)."""
+        return self._position(pid, fd)[1]
+
+    def locked_at(self, pid: int, fd: int, inode: int) -> int | None:
+        """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
+        at, writing, locks = self._position(pid, fd)
+        return at if writing and any(b" WRITE " in line and b":%d " % inode in line for line in locks) else None
+
+    def lock_lines(self, pid: int) -> list[bytes]:
+        """The ``lock:`` lines of all descriptors of a process (fdinfo)."""
+        try:
+            descriptors = os.listdir(f"{self.root}/{pid}/fdinfo")
+        except OSError:
+            return []
+        return [line for fd in descriptors for line in self._position(pid, int(fd))[2]]
+
+    def locks(self) -> bytes | None:
+        """The table of all locks, ``/proc/locks``, read whole."""
+        return self._bytes("locks", 1 << 26)
+
+    def _position(self, pid: int, fd: int) -> tuple[int | None, bool | None, list[bytes]]:
+        """File offset, whether it is open for writing, and the locks of a descriptor."""
+        at, writing, locks = None, None, []
+        for line in (self._bytes(f"{pid}/fdinfo/{fd}") or b"").splitlines():
+            if line.startswith(b"pos:"):
+                at = int(line[4:])
+            elif line.startswith(b"flags:"):
+                writing = int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
+            elif line.startswith(b"lock:"):
+                locks.append(line[5:].strip())
+        return at, writing, locks
+
+    def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
+        try:
+            with open(f"{self.root}/{path}", "rb", buffering=0) as file:
+                parts: list[bytes] = []
+                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
+                    parts.append(part)
+                    limit -= len(part)
+                return b"".join(parts)
+        except OSError:
+            return None
