@@ -1,35 +1,34 @@
-"""Common path of every change: plan, apply, result. The audit line is written first; without it nothing is changed.
+"""Common path of every change: plan, apply, result.
 
-The Operator defines the items and moves them. This module defines, for every kind of spool, the confirmation, the log lines and
-the end of an operation.
+The Operator defines the items and moves them. This module defines, for every kind of spool, the confirmation, the audit and the
+end of an operation.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from spooltop.model.protocols import BATCH, Operator
+from spooltop.model.protocols import Operator
 from spooltop.model.vocabulary import Action, Json, Verdict
 
-from ..errors import AuditFailed, NoSuchOperation, Refused, SpooltopError, UsageError
+from ..errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.audit import AuditLine, AuditTrail
-from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
+from ..model.plan import ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
 from ..model.redact import Redactor
-from ..model.results import columns_of_results
 from ..model.selection import Selection
 from ..model.text import escape
 from ..model.units import duration
 from .actor import Actor
-from .audit_log import after_line, before_line, trail_of
+from .audit_log import trail_of
 from .confirm import confirm_for
 from .defaults import with_defaults
 from .inject_file import with_file
+from .operation_audit import OperationAudit
 from .packed_results import PackedResults
 from .shell_command import command_words, undo_words
 from .syslog import to_syslog
@@ -178,53 +177,30 @@ class Operations:
         """
         self._allowed(plan.action)
         done = PackedResults()
-        notes: list[str] = []
         stopped = False
-        announced = 0
-        waiting = False  # for the line after
-        ended = ""
-        ask = stop or (lambda: False)
-        batches: Iterator[Sequence[ItemResult]] = self._operator.perform(plan, ask)
+        options = self._shown(plan.options)
+        audit = OperationAudit(
+            plan, self._operator.perform(plan, stop or (lambda: False)), self._operator, options=options, who=self._who,
+            clock=self._clock, syslog=self._syslog, copies=self._copies,
+        )  # fmt: skip
+        notes = audit.notes
         try:
-            while True:
-                # The next batch may reach so far; where it is slow it is small, and no divisor of a thousand.
-                while announced == 0 or announced < min(plan.count, len(done) + BATCH):
-                    self._freely(plan, notes, self._announce, plan, announced)
-                    announced += BATCH
-                    waiting = True
-                batch = next(batches, None)
-                if batch is None:
-                    break
-                done.add(batch)
-                more = announced < min(plan.count, len(done) + BATCH)
-                waiting = more or min(announced, plan.count) > len(done)
-                # Where more is announced at once, the sync of that line is this one's too.
-                self._freely(plan, notes, self._report, plan, batch, len(done), not more)
-                if plan.deletes:
-                    for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
-                        self._warn(plan, notes, reason)
-                if on_progress is not None:
-                    on_progress(len(done))
+            with audit:
+                for batch in audit:
+                    done.add(batch)
+                    if on_progress is not None:
+                        on_progress(len(done))
         except SpooltopError as error:
-            ended = str(error)
             if not done:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
-        except BaseException as error:
-            ended = repr(error)
-            raise
-        finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
-            if waiting:
-                self._conclude(plan, len(done), ended)
         done.extend(
             ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
         )
         if not plan.deletes:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
+        can_undo = plan.action in _UNDOABLE and not plan.deletes and done.outcomes[Outcome.DONE] > 0
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,
@@ -234,7 +210,7 @@ class Operations:
             items=done.as_list(),
             stopped=stopped or untried > 0,
             untried=untried,
-            undo=self._undo(plan, bool(done.outcomes[Outcome.DONE])),
+            undo=undo_words(self._path, plan.operation, self._flags) if can_undo else (),
             notes=tuple(notes),
         )
 
@@ -257,24 +233,6 @@ class Operations:
 
     def close(self) -> None:
         self._operator.close()
-
-    def _freely(self, plan: Plan, notes: list[str], write: Callable[..., None], *what: object) -> None:
-        """Writes an audit line. If the disk is full, an operation that frees space continues without the line, and a note says
-        so."""
-        try:
-            write(*what)
-        except AuditFailed as error:
-            if not (plan.deletes and error.full):
-                raise
-            self._warn(plan, notes, f"not in the audit log: {error.what}")
-
-    def _warn(self, plan: Plan, notes: list[str], words: str) -> None:
-        if words not in notes:
-            notes.append(words)
-            who = self._who or Actor.here()
-            self._syslog(
-                f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
-            )
 
     def _shown(self, options: Mapping[str, Json]) -> Mapping[str, Json]:
         """Returns ``options`` as they may be shown and logged."""
@@ -304,61 +262,3 @@ class Operations:
         if found:
             raise UsageError(f"undo: {escape(asked)} begins {len(found)} operations", advice="give more of the id")
         raise NoSuchOperation(f"undo: no operation {escape(asked)} in the journal", advice="spooltop ops lists them")
-
-    def _line(self, event: str, plan: Plan) -> dict[str, Json]:
-        return {
-            "schema": 1,
-            "time": self._clock(),
-            "event": event,
-            "operation": plan.operation,
-            "action": str(plan.action),
-            "target": escape(os.path.abspath(plan.target)),
-            "force": plan.force,
-            **(self._who or Actor.here()).words(),
-        }
-
-    def _announce(self, plan: Plan, start: int) -> None:
-        """Writes the line before a change: the messages that are about to be changed."""
-        part: Sequence[Item] = plan.items[start : start + BATCH]
-        options: dict[str, Json] = {
-            name: value if not isinstance(value, str) else escape(value[:200])
-            for name, value in self._shown(plan.options).items()
-        }
-        head: dict[str, Json] = {**self._line("before", plan), "count": plan.count, "options": options}
-        self._write(head, before_line(head, part))
-
-    def _report(self, plan: Plan, batch: Sequence[ItemResult], tried: int, sync: bool) -> None:
-        """Writes the line after a change: the outcome of each item."""
-        head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count}
-        came = columns_of_results(batch).outcomes
-        try:
-            self._write(head, after_line(head, batch), {str(outcome): came.count(outcome) for outcome in Outcome}, sync=sync)
-        except AuditFailed as error:
-            raise AuditFailed(
-                f"{tried} of {plan.count} were tried, and what came of them could not be audited: {error.what}",
-                path=error.path,
-                advice=error.advice,
-                full=error.full,
-            ) from error
-
-    def _conclude(self, plan: Plan, tried: int, ended: str) -> None:
-        """Writes the line after a change that was announced and never begun, or was cut short."""
-        why = escape(ended) or ("stopped" if tried < plan.count else "nothing to do")
-        head: dict[str, Json] = {**self._line("after", plan), "tried": tried, "count": plan.count, "ended": why}
-        try:
-            self._write(head, after_line(head, ()), {str(outcome): 0 for outcome in Outcome})
-        except SpooltopError:
-            return  # most likely it ended for the same reason, which is reported
-
-    def _write(
-        self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True
-    ) -> None:
-        """Writes an audit line. ``head`` is ``line`` without its items; in the copy, ``counts`` is added in their place, the
-        number of items by outcome."""
-        self._operator.audit(line, sync=sync)
-        if self._copies is not None:
-            self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))
-
-    def _undo(self, plan: Plan, changed: bool) -> tuple[str, ...]:
-        can_undo = plan.action in _UNDOABLE and not plan.deletes
-        return undo_words(self._path, plan.operation, self._flags) if changed and can_undo else ()

@@ -1,0 +1,170 @@
+"""Audit trail of one operation: a line before each batch, without which nothing is changed, and a line after it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from spooltop.errors import AuditFailed, SpooltopError
+from spooltop.model.plan import ItemResult, Outcome, Plan
+from spooltop.model.protocols import BATCH, Operator
+from spooltop.model.results import columns_of_results
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Json
+
+from .actor import Actor
+from .audit_log import after_line, before_line
+
+__all__ = ["OperationAudit"]
+
+
+class OperationAudit:
+    """Yields the ``batches`` of an operation and writes their audit lines around them. A context manager: at its end it closes
+    the batches, and writes the line for what was announced and did not happen.
+
+    ``options`` are those of the plan as they may be logged. ``copies`` receives a copy of each line without its items (syslog
+    lines are limited in length); ``syslog`` receives warnings.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: Iterator[Sequence[ItemResult]],
+        operator: Operator,
+        *,
+        options: Mapping[str, Json],
+        who: Actor | None,
+        clock: Callable[[], float],
+        syslog: Callable[[str], None],
+        copies: Callable[[str], None] | None,
+    ) -> None:
+        self._plan = plan
+        self._batches = batches
+        self._operator = operator
+        self._options = options
+        self._who = who
+        self._clock = clock
+        self._syslog = syslog
+        self._copies = copies
+        self._announced = 0
+        self._tried = 0
+        self._waiting = False
+        """True while a line before has no line after."""
+        self.notes: list[str] = []
+        """Notes for the result: what could not be audited, remarks on what was deleted."""
+
+    def __iter__(self) -> Iterator[Sequence[ItemResult]]:
+        """Yields each batch after its line is written, and also where that fails: raises ``AuditFailed`` then."""
+        while True:
+            # The next batch may reach so far; where it is slow it is small, and no divisor of a thousand.
+            while self._announced == 0 or self._more():
+                self._unless_full(self._announce)
+                self._announced += BATCH
+                self._waiting = True
+            batch = next(self._batches, None)
+            if batch is None:
+                return
+            self._tried += len(batch)
+            self._waiting = self._more() or min(self._announced, self._plan.count) > self._tried
+            try:
+                self._unless_full(self._report, batch)
+            except AuditFailed:
+                yield batch
+                raise
+            if self._plan.deletes:
+                for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
+                    self._warn(reason)
+            yield batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+        if self._waiting:
+            self._conclude("" if error is None else str(error) if isinstance(error, SpooltopError) else repr(error))
+
+    def _more(self) -> bool:
+        return self._announced < min(self._plan.count, self._tried + BATCH)
+
+    def _unless_full(self, write: Callable[..., None], *what: object) -> None:
+        """Writes an audit line. If the disk is full, an operation that frees space continues without the line, and a note says
+        so."""
+        try:
+            write(*what)
+        except AuditFailed as error:
+            if not (self._plan.deletes and error.full):
+                raise
+            self._warn(f"not in the audit log: {error.what}")
+
+    def _warn(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+            who, plan = self._who or Actor.here(), self._plan
+            self._syslog(
+                f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
+            )
+
+    def _announce(self) -> None:
+        """Writes the line before a change: the messages that are about to be changed."""
+        options: dict[str, Json] = {
+            name: value if not isinstance(value, str) else escape(value[:200]) for name, value in self._options.items()
+        }
+        head = {**self._head("before"), "count": self._plan.count, "options": options}
+        self._write(head, before_line(head, self._plan.items[self._announced : self._announced + BATCH]))
+
+    def _report(self, batch: Sequence[ItemResult]) -> None:
+        """Writes the line after a change: the outcome of each item."""
+        tried, count = self._tried, self._plan.count
+        head = {**self._head("after"), "tried": tried, "count": count}
+        outcomes = columns_of_results(batch).outcomes
+        counts = {str(outcome): outcomes.count(outcome) for outcome in Outcome}
+        try:
+            # Where more is announced at once, the sync of that line is this one's too.
+            self._write(head, after_line(head, batch), counts, sync=not self._more())
+        except AuditFailed as error:
+            raise AuditFailed(
+                f"{tried} of {count} were tried, and what came of them could not be audited: {error.what}",
+                path=error.path,
+                advice=error.advice,
+                full=error.full,
+            ) from error
+
+    def _conclude(self, ended: str) -> None:
+        """Writes the line after a change that was announced and never begun, or was cut short."""
+        tried, count = self._tried, self._plan.count
+        why = escape(ended) or ("stopped" if tried < count else "nothing to do")
+        head: dict[str, Json] = {**self._head("after"), "tried": tried, "count": count, "ended": why}
+        try:
+            self._write(head, after_line(head, ()), {str(outcome): 0 for outcome in Outcome})
+        except SpooltopError:
+            return  # most likely it ended for the same reason, which is reported
+
+    def _head(self, event: str) -> dict[str, Json]:
+        plan = self._plan
+        return {
+            "schema": 1,
+            "time": self._clock(),
+            "event": event,
+            "operation": plan.operation,
+            "action": str(plan.action),
+            "target": escape(os.path.abspath(plan.target)),
+            "force": plan.force,
+            **(self._who or Actor.here()).words(),
+        }
+
+    def _write(
+        self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True
+    ) -> None:
+        """Writes an audit line. ``head`` is ``line`` without its items; in the copy, ``counts`` is added in their place, the
+        number of items by outcome."""
+        self._operator.audit(line, sync=sync)
+        if self._copies is not None:
+            self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))
