@@ -10,7 +10,7 @@ from dataclasses import fields
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator.batches import batch_item_by_item, batch_of
+from spooltop.backends.directory.operator.batches import batch_item_by_item, batches_of
 from spooltop.backends.directory.operator.packed_items import Batch, PackedItems
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
@@ -96,9 +96,8 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
     batch = plan.items[:CHUNK]
     assert isinstance(batch, Batch)
     with SpoolDirs(desk.path) as dirs:
-        together, single = (
-            made(Folders(dirs), plan, batch, user="ann", at=1.5) for made in (batch_of, batch_item_by_item)
-        )  # fmt: skip
+        [together] = batches_of(Folders(dirs), plan, [slice(0, CHUNK)], user="ann", clock=lambda: 1.5)
+        single = batch_item_by_item(Folders(dirs), plan, batch, user="ann", at=1.5)
         assert together.uniform is not None and single.uniform is None
         assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
         assert together.encoded() == single.encoded()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as quoted
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from spooltop.errors import AuditFailed
 from spooltop.model.jsonl import encode_line, encode_outcome, memoised
@@ -31,7 +31,7 @@ from .outcomes import BatchOutcome, MoveOutcome
 from .record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 
 __all__ = [
-    "MOVES", "BatchJournal", "LoggedMove", "MoveIntent", "MoveLog", "MoveOperation", "Places", "encode_moves",
+    "MOVES", "BatchJournal", "JournalledBatch", "LoggedMove", "MoveIntent", "MoveLog", "MoveOperation", "Places", "encode_moves",
     "encode_uniform_moves", "is_unfinished", "moves_of", "unfinished_lines",
 ]  # fmt: skip
 
@@ -208,8 +208,25 @@ MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, _outcom
 """The record type of the journal of messages."""
 
 
+class JournalledBatch(Protocol):
+    """A batch of changes to messages."""
+
+    def __len__(self) -> int: ...
+
+    def encoded(self) -> list[str]:
+        """The moves as the intent line holds them (``encode_moves``)."""
+        ...
+
+    def results(self, outcome: BatchOutcome) -> Sequence[ItemResult]:
+        """The results of the changes; ``outcome`` reaches as far as the batch was tried."""
+        ...
+
+
+BatchT = TypeVar("BatchT", bound=JournalledBatch)
+
+
 class BatchJournal:
-    """Writes the journal of one operation, batch by batch."""
+    """Writes the journal of one operation around its batches."""
 
     def __init__(self, plan: Plan, log: MoveLog, clock: Callable[[], float], user: str) -> None:
         self._plan = plan
@@ -218,12 +235,33 @@ class BatchJournal:
         self._user = user
         self._batch = 0
         self._unsynced = False
-        self.lost = ""
+        self._lost = ""
         """Why a line is missing from the journal, where the operation goes on without it."""
 
-    def write_intent(self, moves: Iterable[str]) -> None:
-        """Announces a batch; ``moves`` as ``encode_moves`` gives them. Raises ``AuditFailed``: then nothing of this batch may
-        happen. But a full disk does not stop what frees space."""
+    def perform(
+        self, batches: Iterable[BatchT], run: Callable[[BatchT], BatchOutcome]
+    ) -> Iterator[Sequence[ItemResult]]:
+        """Performs the batches one by one: the intent line, ``run``, the result line. Ends after a batch that ``run`` has cut
+        short. Raises ``AuditFailed`` where a line cannot be written; a batch without its intent line has not begun then."""
+        tried = 0
+        try:
+            for batch in batches:
+                self._write_intent(batch.encoded())
+                outcome = run(batch)
+                results = batch.results(outcome)
+                if self._lost:
+                    results = [one._replace(reason=self._lost) if one.outcome is Outcome.DONE else one for one in results]
+                tried += len(outcome)
+                cut_short = len(outcome) < len(batch)
+                yield from self._write_result(outcome, results, last=cut_short or tried >= self._plan.count)
+                if cut_short:
+                    return
+        finally:
+            self.settle()
+
+    def _write_intent(self, moves: Iterable[str]) -> None:
+        """Announces a batch. Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what
+        frees space."""
         plan = self._plan
         head: dict[str, Json] = {
             "schema": 1, "line": "intent", "operation": plan.operation, "action": str(plan.action), "batch": self._batch,
@@ -235,9 +273,9 @@ class BatchJournal:
         except AuditFailed as error:
             if not (plan.deletes and error.full):
                 raise
-            self.lost = f"deleted without a line in the journal: {error.what}"
+            self._lost = f"deleted without a line in the journal: {error.what}"
 
-    def write_result(
+    def _write_result(
         self, outcomes: BatchOutcome, results: Sequence[ItemResult], *, last: bool
     ) -> Iterator[Sequence[ItemResult]]:
         """Writes the result line and yields ``results``, also where the line cannot be written. It is synced where it is the

@@ -16,10 +16,10 @@ from ..journal.journal import Places, encode_moves, encode_uniform_moves
 from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
 from ..storage.location import Place, Ref
-from .packed_items import BOX, VERDICT, Batch, Refs
+from .packed_items import BOX, VERDICT, Batch
 from .rules import FORCEABLE, RULES
 
-__all__ = ["Move", "MoveBatch", "MoveMode", "UniformBatch", "all_done", "batch_item_by_item", "batch_of"]
+__all__ = ["Move", "MoveBatch", "MoveMode", "UniformBatch", "batch_item_by_item", "batches_of"]
 
 
 class MoveMode(NamedTuple):
@@ -72,11 +72,20 @@ class UniformBatch(NamedTuple):
 
 
 class MoveBatch:
-    """The moves of one batch, by columns: each is made when its turn comes. ``uniform`` is None where they differ."""
+    """The moves of one batch, by columns: each is made when its turn comes. ``ids`` are those of the messages. ``uniform`` is
+    None where the moves differ. ``again`` makes the results of a uniform batch once more where all its moves are done."""
 
-    def __init__(self, columns: Sequence[Sequence[Any]], uniform: UniformBatch | None = None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Sequence[Any]],
+        ids: Sequence[str],
+        uniform: UniformBatch | None = None,
+        again: Callable[[], Results] | None = None,
+    ) -> None:
         self._columns = columns
+        self._ids = ids
         self.uniform = uniform
+        self._again = again
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -113,9 +122,8 @@ class MoveBatch:
             Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
         )
 
-    def results(self, ids: Sequence[str], outcome: BatchOutcome, again: Callable[[], Results]) -> Results:
-        """The results of the moves; ``ids`` are those of the items, ``outcome`` goes as far as the batch went. ``again`` makes
-        the same results once more where all moves are done and there is nothing else to say."""
+    def results(self, outcome: BatchOutcome) -> Results:
+        """The results of the moves; ``outcome`` goes as far as the batch went."""
         count = len(outcome)
         names, to_names, modes = (self.column(field)[:count] for field in ("name", "to_name", "mode"))
         outcomes, reasons, there = outcome.columns()
@@ -125,27 +133,33 @@ class MoveBatch:
             ]
         became = to_names if all(there) else [name if really else "" for name, really in zip(to_names, there, strict=True)]
         plain = self.uniform is not None and not outcome.others and count == len(self)
-        return Results(Columns(ids[:count], names, outcomes, reasons, became), again if plain else None)
+        return Results(Columns(self._ids[:count], names, outcomes, reasons, became), self._again if plain else None)
 
 
-def all_done(items: Sequence[Item], start: int) -> Results:
+def _all_done(items: Sequence[Item], start: int) -> Results:
     """The results of the uniform chunk of a plan that begins at ``start``, when all its moves are done."""
     chunk = Batch.of(items[start : start + CHUNK])
-    told, refs = item_columns(chunk), chunk.refs
-    became = told.names if refs.target_box == (None,) else expand(refs.target_name, CHUNK)
-    return Results(Columns(told.ids, told.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
+    columns, refs = item_columns(chunk), chunk.refs
+    became = columns.names if refs.target_box == (None,) else expand(refs.target_name, CHUNK)
+    return Results(Columns(columns.ids, columns.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
 
 
-def batch_of(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
-    """The moves of ``items`` of ``plan``, at least one, in their order. ``at`` is now, in epoch seconds."""
-    uniform = _uniform_batch(_Modes(plan, user, at), Batch.of(items).refs, len(items))
-    return uniform or batch_item_by_item(folders, plan, items, user=user, at=at)
+def batches_of(
+    folders: Folders, plan: Plan, parts: Iterable[slice], *, user: str, clock: Callable[[], float]
+) -> Iterator[MoveBatch]:
+    """Yields the moves of each of ``parts`` of the items of ``plan``, in their order, at least one each. ``clock`` returns epoch
+    seconds."""
+    for part in parts:
+        items, at = plan.items[part], clock()
+        uniform = _uniform_batch(_Modes(plan, user, at), Batch.of(items), partial(_all_done, plan.items, part.start))
+        yield uniform or batch_item_by_item(folders, plan, items, user=user, at=at)
 
 
 def batch_item_by_item(folders: Folders, plan: Plan, items: Sequence[Item], *, user: str, at: float) -> MoveBatch:
-    """As ``batch_of``, for items of any kind."""
+    """The moves of ``items`` of any kind, each looked at. ``at`` is now, in epoch seconds."""
     modes = _Modes(plan, user, at)
-    return MoveBatch(list(zip(*[_move_of(folders, modes, item) for item in items], strict=True)))
+    moves = [_move_of(folders, modes, item) for item in items]
+    return MoveBatch(list(zip(*moves, strict=True)), item_columns(items).ids)
 
 
 class _Modes:
@@ -187,9 +201,10 @@ class _Modes:
         return self.meta(box, reason=f"{why}, by {self._user}")
 
 
-def _uniform_batch(modes: _Modes, refs: Refs, count: int) -> MoveBatch | None:
+def _uniform_batch(modes: _Modes, items: Batch, again: Callable[[], Results]) -> MoveBatch | None:
     """The moves of messages out of one box into one box, as nearly all of a million are, without a look at each; None where
     they differ in more than that."""
+    refs, count = items.refs, len(items)
     one = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to)
     if not all(isinstance(column, tuple) for column in one):
         return None
@@ -206,7 +221,7 @@ def _uniform_batch(modes: _Modes, refs: Refs, count: int) -> MoveBatch | None:
         list(map(VERDICT.__getitem__, expand(refs.verdict, count))), (modes.usual(source, to_folder),), (None,),
     )  # fmt: skip
     uniform = None if to_box is None else UniformBatch(source, folder_id, to_box, to_folder, modes.usual(source, to_folder))
-    return MoveBatch([expand(column, count) for column in columns], uniform)
+    return MoveBatch([expand(column, count) for column in columns], item_columns(items).ids, uniform, again)
 
 
 def _move_of(folders: Folders, modes: _Modes, item: Item) -> Move:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import is_inode
 from spooltop.errors import UsageError
-from spooltop.model.plan import Outcome
+from spooltop.model.plan import ItemResult, Outcome
 from spooltop.model.redact import Redactor
 from spooltop.model.template import fill
 from spooltop.model.text import escape_text
@@ -18,9 +18,9 @@ from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
 from ..journal.journal import Places, encode_moves
-from ..journal.outcomes import MoveOutcome
+from ..journal.outcomes import BatchOutcome, MoveOutcome
 
-__all__ = ["InjectedContent", "encoded_puts", "inject_one", "new_names"]
+__all__ = ["InjectedContent", "PutBatch", "put_batch", "put_batches"]
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60
@@ -69,9 +69,9 @@ class InjectedContent:
     def data(self, number: int, name: str) -> bytes:
         """The content of the message ``number`` (from 1), which will be called ``name`` in ``new``."""
         if self._text is not None:
-            told = names.parse(name, claimed=False)
-            at = (told.enqueued_us or 0) // 1_000_000
-            words = {"n": number, "count": self._count, "id": told.id, "source": self.source or "", "time": at}
+            parsed = names.parse(name, claimed=False)
+            at = (parsed.enqueued_us or 0) // 1_000_000
+            words = {"n": number, "count": self._count, "id": parsed.id, "source": self.source or "", "time": at}
             return os.fsencode(fill(self._text, {name: str(word) for name, word in words.items()}))
         if self._size is not None:
             line = f"test message {number}\n".encode()
@@ -79,20 +79,54 @@ class InjectedContent:
         return f"test message {number} by spooltop\n".encode()
 
 
-def new_names(payload: InjectedContent, count: int, us: int) -> list[str]:
-    """The names of ``count`` messages, chosen before the first is written, so that the intent line holds them. They sort as
-    put."""
-    return [payload.name(us + place) for place in range(count)]
+class PutBatch:
+    """The messages of one batch, by their names in ``new``. ``first`` is the number of the first in the plan, from 1."""
+
+    def __init__(self, names: Sequence[str], first: int) -> None:
+        self.names = names
+        self.first = first
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def encoded(self) -> list[str]:
+        """The moves as the journal announces them."""
+        many, names = len(self.names), self.names
+        nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
+        return encode_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
+
+    def results(self, outcome: BatchOutcome) -> list[ItemResult]:
+        return [
+            ItemResult(names.parse(name, claimed=False).id, name, one.outcome, one.reason, name if one.moved else "")
+            for name, one in zip(self.names, outcome, strict=False)
+        ]
 
 
-def encoded_puts(names: Sequence[str]) -> list[str]:
-    """As the journal announces them."""
-    many = len(names)
-    nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
-    return encode_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
+def put_batches(content: InjectedContent, parts: Iterable[slice], clock: Callable[[], float]) -> Iterator[PutBatch]:
+    """Yields the batches of messages numbered by ``parts``. The names are chosen before the first message is written, so that
+    the intent line holds them; they sort as put. ``clock`` returns epoch seconds."""
+    for part in parts:
+        us = int(clock() * 1e6)
+        yield PutBatch([content.name(us + place) for place in range(part.stop - part.start)], part.start + 1)
 
 
-def inject_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
+def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: Callable[[], bool]) -> BatchOutcome:
+    """Puts one message after the other, until ``stop`` says so after one, and syncs them. Never raises ``OSError``."""
+    moved: list[MoveOutcome] = []
+    for number, name in enumerate(batch.names, batch.first):
+        if moved and stop():
+            break
+        moved.append(_put_one(dirs, name, content.data(number, name)))
+    outcome = BatchOutcome.of(moved)
+    try:
+        if any(one.moved for one in moved):
+            dirs.files.sync_dir(dirs.box(Box.NEW))
+    except OSError as error:
+        return outcome.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
+    return outcome
+
+
+def _put_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
     """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
     ``tmp``."""
     files = dirs.files

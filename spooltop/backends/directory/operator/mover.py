@@ -1,5 +1,4 @@
-"""Moves single messages between boxes, each pinned by identity, none ever replaced; and syncs the folders that a batch has
-changed."""
+"""Moves single messages between boxes, each pinned by identity, none ever replaced."""
 
 from __future__ import annotations
 
@@ -12,15 +11,16 @@ from time import time_ns
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
-from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..journal.outcomes import BatchOutcome, MoveOutcome
-from ..storage.folders import Folder, Folders, drop_folder
+from ..storage.folders import Folder, Folders
 from ..storage.location import is_pinned
 from ..storage.name_lookup import NameLookup
 from .batches import Move, MoveBatch, MoveMode, UniformBatch
+from .changed_folders import ChangedFolders
 from .metadata import MetaWriter
+from .move_errors import describe, outcome_of_delete_error, outcome_of_move_error
 from .recheck import Recheck
 from .repair import Repaired
 
@@ -36,30 +36,28 @@ _moved = partial(tuple.__new__, MoveOutcome)
 
 
 class Mover:
-    """Moves the messages of one operation; ``large`` where their common metadata are written once. ``sync`` is called once a
-    batch."""
+    """Moves the messages of one operation; ``large`` where their common metadata are written once."""
 
     def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, *, large: bool = False) -> None:
-        self._dirs = dirs
         self._files = dirs.files
         self._recheck = recheck
         self._repaired = repaired
-        self.folders = Folders(dirs, self._sync_all)
+        self.folders = Folders(dirs, self._before_closing)
         self._lookup = NameLookup(dirs.files)
         self._metas = MetaWriter(dirs, large=large)
-        self._touched: dict[Folder, bool] = {}
-        """The changed folders in the order of the last change, and whether each was a target."""
-        self._noted: tuple[Folder | None, Folder | None] = (None, None)
-        self._trouble = ""
-        self._emptied: set[str] = set()
-        self._claims_last = False
+        self._changed = ChangedFolders(dirs, self._lookup)
 
     def run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
-        """Moves one message after the other, until ``stop`` says so after one. Never raises ``OSError``: each message has its
-        outcome."""
+        """Moves one message after the other, until ``stop`` says so after one, and syncs what was changed. Never raises
+        ``OSError``: each message has its outcome."""
         self._recheck.prepare(batch.to_recheck())
-        if not self._claims_last and batch.removes_claims():
-            self._sync_claims()
+        if batch.removes_claims():
+            self._changed.sync_claims(self.folders)
+        outcome = self._run(batch, stop)
+        trouble = self._sync()
+        return outcome.in_trouble(trouble) if trouble else outcome
+
+    def _run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
         moved: list[MoveOutcome] = []
         for move in batch:
             if moved and stop():
@@ -69,16 +67,19 @@ class Mover:
             moved.append(self._move_one(move))
         return BatchOutcome.of(moved)
 
-    def _sync_claims(self) -> None:
-        """Syncs the claims that are about to leave the boxes. Where directories do not wait for each other (btrfs) a power cut
-        would otherwise bring the messages back to ``new``, beside those that were set aside."""
-        self._claims_last = True
+    def _sync(self) -> str:
+        """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
         try:
-            new = self.folders.of(Box.NEW, "").fd
-            if not self._lookup.ordered(new):
-                self._files.sync_dir(new)
+            self.folders.close()
+            self._metas.settle()
         except OSError as error:
-            self._trouble = f"moved, but a power cut may bring it back to new: {_words(error)}"
+            self._changed.report(f"moved, but: {describe(error)}")
+        self._changed.drop_emptied()
+        return self._changed.take_trouble()
+
+    def _before_closing(self) -> None:
+        self._changed.sync()
+        self._metas.forget()
 
     def _both(self, uniform: UniformBatch) -> tuple[Folder, Folder] | None:
         """Opens the source and the target; None where the source is not the planned one, which each message reports, or the
@@ -148,7 +149,7 @@ class Mover:
         else:
             place = len(batch)
         if changed:
-            self._note(source, to)
+            self._changed.note(source, to)
         return BatchOutcome(batch.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
 
     def _move_one(self, move: Move) -> MoveOutcome:
@@ -156,7 +157,7 @@ class Mover:
         try:
             return self._move(move)
         except OSError as error:
-            return MoveOutcome(Outcome.FAILED, _words(error))
+            return MoveOutcome(Outcome.FAILED, describe(error))
 
     def _move(self, move: Move) -> MoveOutcome:
         box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, mode, _ = move
@@ -200,73 +201,33 @@ class Mover:
                 files.move(name, source.fd, to_name, to.fd)
         except OSError as error:
             return self._refused(move, source, to, error)
-        self._note(source, to)
+        self._changed.note(source, to)
         if folder:
             self._metas.drop(name, source.fd)
         # Only where others take from does it matter whether it went on and came back.
         return _moved((_DONE, "", True, ino, self._lookup.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
 
     def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
-        """Turns a system error into the outcome of a move."""
-        name, ino = move.name, move.ino
-        if isinstance(error, FileNotFoundError):
-            if self._lookup.inode(name, source.fd) == ino:
-                return MoveOutcome(Outcome.FAILED, _words(error))  # where it was to go is gone, not the message
-            return self._gone(move)
-        if isinstance(error, FileExistsError):
-            return MoveOutcome(Outcome.FAILED, f"{move.to_box} already has a file of that name; it stays in {move.box}")
-        if self._lookup.inode(name, source.fd) == ino or self._lookup.inode(move.to_name, to.fd) != ino:
-            return MoveOutcome(Outcome.FAILED, _words(error))
-        self._note(source, to)
-        return MoveOutcome(Outcome.FAILED, f"moved, but: {_words(error)}", True, ino)
+        outcome = outcome_of_move_error(self._lookup, move, source, to, error)
+        if outcome is not None and outcome.moved:
+            self._changed.note(source, to)
+        return outcome or self._gone(move)
 
     def _delete(self, move: Move, source: Folder) -> MoveOutcome:
         """Deletes the message first: while it exists, its metadata do too."""
-        name, ino = move.name, move.ino
         try:
-            self._files.unlink(name, source.fd)
-        except FileNotFoundError:
-            return self._gone(move)
+            self._files.unlink(move.name, source.fd)
         except OSError as error:
-            if self._lookup.there(name, source.fd) is not False:
-                return MoveOutcome(Outcome.FAILED, _words(error))
-            self._note(source, None)
-            return MoveOutcome(Outcome.FAILED, f"deleted, but: {_words(error)}", True, ino)
-        self._note(source, None)
+            outcome = outcome_of_delete_error(self._lookup, move, source, error)
+            if outcome is not None and outcome.moved:
+                self._changed.note(source, None)
+            return outcome or self._gone(move)
+        self._changed.note(source, None)
         if move.folder:
-            self._metas.drop(name, source.fd)
+            self._metas.drop(move.name, source.fd)
             if move.box is Box.TRASH:
-                self._emptied.add(move.folder)
-        return MoveOutcome(Outcome.DONE, "", True, ino)
-
-    def sync(self) -> str:
-        """Syncs the targets, then the sources, of all moves since the last call. Returns "" or what went wrong, in words."""
-        try:
-            self.folders.close()
-            self._metas.settle()
-        except OSError as error:
-            self._trouble = self._trouble or f"moved, but: {_words(error)}"
-        for folder in self._emptied:
-            drop_folder(self._dirs, Box.TRASH, folder)
-        self._emptied.clear()
-        trouble, self._trouble = self._trouble, ""
-        return trouble
-
-    def _sync_all(self) -> None:
-        last = {folder.id[0]: folder for folder in self._touched}
-        # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
-        # changed before that may have been synced by somebody since, and then its sync does nothing.
-        enough = {device for device, folder in last.items() if self._lookup.ordered(folder.fd)}
-        for folder in sorted(self._touched, key=self._touched.__getitem__, reverse=True):  # the targets first
-            if folder.id[0] in enough and last[folder.id[0]] is not folder:
-                continue
-            try:
-                self._files.sync_dir(folder.fd)
-            except OSError as error:
-                self._trouble = self._trouble or f"moved, but a power cut may take it back: {_words(error)}"
-        self._touched.clear()
-        self._noted = None, None
-        self._metas.forget()
+                self._changed.note_emptied(move.folder)
+        return MoveOutcome(Outcome.DONE, "", True, move.ino)
 
     def _move_aside(self, name: str, ino: int, to_name: str, mode: MoveMode, source: Folder, to: Folder) -> None:
         """Moves a message whose metadata are written: a message is never set aside without them."""
@@ -279,14 +240,6 @@ class Mover:
 
     def _covers(self, box: Box, folder: str, mode: MoveMode) -> bool:
         return mode.alone and self._metas.covers(box, folder, mode.meta)
-
-    def _note(self, source: Folder, to: Folder | None) -> None:
-        if self._noted[0] is source and self._noted[1] is to:
-            return  # as for nearly all of a batch: they are the last that were changed
-        for folder in (source, to):
-            if folder is not None:
-                self._touched[folder] = self._touched.pop(folder, False) or folder is to
-        self._noted = source, to
 
     def _mended(self, move: Move, found: os.stat_result) -> bool:
         return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
@@ -305,8 +258,3 @@ class Mover:
             return self._lookup.inode(move.to_name, self.folders.of(move.to_box, move.to_folder).fd) == move.ino
         except FileNotFoundError:
             return False
-
-
-def _words(error: OSError) -> str:
-    name = f" ({escape(os.fsdecode(error.filename))})" if isinstance(error.filename, (str, bytes)) else ""
-    return f"{error.strerror or error}{name}"

@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.names import parse
 from spooltop.engine.os_errors import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Outcome, Plan, item_columns
+from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import BATCH
 from spooltop.model.row import Row
@@ -25,14 +23,13 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from ..detect import identify
 from ..journal.journal import MOVES, BatchJournal, MoveOperation, unfinished_lines
 from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
-from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..journal.record_log import RecordLog
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
-from .batches import all_done, batch_of
+from .batches import batches_of
 from .candidates import find_candidates
-from .inject import InjectedContent, encoded_puts, inject_one, new_names
+from .inject import InjectedContent, put_batch, put_batches
 from .mover import Mover
 from .permission import can_change
 from .recheck import JudgeAgain, Recheck
@@ -142,25 +139,31 @@ class DirectoryOperator:
     def _perform(
         self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
-        rate = plan.rate
-        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
-        if plan.action is Action.INJECT:
-            batches = self._inject(dirs, journal, plan, size, stop)
-        else:
-            batches = self._move_all(dirs, journal, plan, size, stop)
-        try:
-            for place, results in enumerate(batches):
-                yield results
-                if rate is not None and (place + 1) * size < plan.count:
-                    journal.settle()  # it may be long until the next
-                    if not self._pause(size / rate, stop):
-                        return
-        finally:
-            journal.settle()
+        parts = self._parts(plan, journal, stop)
+        if plan.action is not Action.INJECT:
+            mover = self._mover(dirs, plan)
+            moves = batches_of(mover.folders, plan, parts, user=self._user, clock=self._clock)
+            return journal.perform(moves, lambda batch: mover.run(batch, stop))
+        content = InjectedContent(plan.options)
+        return journal.perform(
+            put_batches(content, parts, self._clock), lambda batch: put_batch(dirs, content, batch, stop)
+        )
 
-    def _move_all(
-        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
-    ) -> Iterator[Sequence[ItemResult]]:
+    def _parts(self, plan: Plan, journal: BatchJournal, stop: Callable[[], bool]) -> Iterator[slice]:
+        """Yields the parts of the plan that are done in one batch, each when its turn comes: at most a batch, and with a rate
+        limit about a second of it. Ends where it is stopped."""
+        size = BATCH if plan.rate is None else max(1, min(BATCH, int(plan.rate)))
+        for start in range(0, plan.count, size):
+            if start and plan.rate is not None:
+                journal.settle()  # it may be long until the next
+                if not self._pause(size / plan.rate, stop):
+                    return
+            if stop():
+                return
+            yield slice(start, min(start + size, plan.count))
+
+    def _mover(self, dirs: SpoolDirs, plan: Plan) -> Mover:
+        """The mover of a plan, once what a crash left half done is finished."""
         recheck = Recheck(dirs, self._again, hosts=self._hosts)
         interrupted = self._interrupted(dirs)
         repaired = Repaired()
@@ -173,50 +176,7 @@ class DirectoryOperator:
                     raise  # but for what frees space, which the next change can repair after
         # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
         large = plan.selection.box in LIVE and len(plan.items) > _SMALL
-        mover = Mover(dirs, recheck, repaired, large=large)
-        for start in range(0, len(plan.items), size):
-            if stop():
-                return
-            items = plan.items[start : start + size]
-            batch = batch_of(mover.folders, plan, items, user=self._user, at=self._clock())
-            journal.write_intent(batch.encoded())
-            outcome = mover.run(batch, stop)
-            trouble = mover.sync()
-            if trouble:
-                outcome = outcome.in_trouble(trouble)
-            results: Sequence[ItemResult] = batch.results(item_columns(items).ids, outcome, partial(all_done, plan.items, start))
-            if journal.lost:
-                results = [one._replace(reason=journal.lost) if one.outcome is Outcome.DONE else one for one in results]
-            last = len(outcome) < len(items) or start + size >= len(plan.items)
-            yield from journal.write_result(outcome, results, last=last)
-            if len(outcome) < len(items):
-                return
-
-    def _inject(
-        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, size: int, stop: Callable[[], bool]
-    ) -> Iterator[Sequence[ItemResult]]:
-        payload = InjectedContent(plan.options)
-        for start in range(0, plan.count, size):
-            if stop():
-                return
-            names = new_names(payload, min(size, plan.count - start), int(self._clock() * 1e6))
-            journal.write_intent(encoded_puts(names))
-            moved: list[MoveOutcome] = []
-            for place, name in enumerate(names):
-                if moved and stop():
-                    break
-                moved.append(inject_one(dirs, name, payload.data(start + place + 1, name)))
-            outcome = BatchOutcome.of(moved)
-            try:
-                if any(one.moved for one in moved):
-                    self._files.sync_dir(dirs.box(Box.NEW))
-            except OSError as error:
-                outcome = outcome.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
-            results = [_injected(*pair) for pair in zip(names, outcome, strict=False)]
-            last = len(outcome) < len(names) or start + size >= plan.count
-            yield from journal.write_result(outcome, results, last=last)
-            if len(outcome) < len(names):
-                return
+        return Mover(dirs, recheck, repaired, large=large)
 
     def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
         """The rows of a box; those of ``tmp`` by a second look where the first was too short to judge them."""
@@ -267,7 +227,3 @@ class DirectoryOperator:
         except OSError as error:
             what = f"the spool cannot be worked on: {error.strerror or error}"
             raise kind(what, path=self._path, advice=advice(error)) from error
-
-
-def _injected(name: str, moved: MoveOutcome) -> ItemResult:
-    return ItemResult(parse(name, claimed=False).id, name, moved.outcome, moved.reason, name if moved.moved else "")
