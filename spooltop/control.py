@@ -381,7 +381,7 @@ def open_control(
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import from_environ, load
-    from .wiring import OperatorConfig, lone_operations, poll_reader, redis_servers, spool_operations, to_syslog, writers_of
+    from .wiring import OperatorConfig, poll_reader, redis_servers, spool_operations, standalone_operations, to_syslog, writers_of
 
     target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
     found = load(os.environ) if settings is None else from_environ(settings)
@@ -404,10 +404,10 @@ def open_control(
     config = OperatorConfig(path, target.path, options, world, to_syslog if syslog or found.syslog else None)
     reader: Reader
     if target.kind in ("cursors", "tickets", "locks"):
-        from .backends.directory.standalone_reader import LoneReader
+        from .backends.directory.standalone_reader import StandaloneReader
 
-        reader = LoneReader(target.path, options, world, writers=writers)
-        changing = partial(lone_operations, config, state)
+        reader = StandaloneReader(target.path, options, world, writers=writers)
+        changing = partial(standalone_operations, config, state)
     else:
         from .backends.directory.reader import DirectoryReader
 

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from .model.observation import Observation
     from .operate.operations import Operations
 
-__all__ = ["OperatorConfig", "lone_operations", "poll_reader", "redis_servers", "spool_operations", "to_syslog", "writers_of"]
+__all__ = [
+    "OperatorConfig",
+    "poll_reader",
+    "redis_servers",
+    "spool_operations",
+    "standalone_operations",
+    "to_syslog",
+    "writers_of",
+]
 
 
 class OperatorConfig(NamedTuple):
@@ -100,7 +108,7 @@ def spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operati
     )  # fmt: skip
 
 
-def lone_operations(config: OperatorConfig, state: str | None) -> Operations:
+def standalone_operations(config: OperatorConfig, state: str | None) -> Operations:
     """Opens the operations on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator

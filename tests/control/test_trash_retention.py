@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.scan.set_aside import Asides
+from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
 from spooltop.backends.directory.storage.access import user_name
 from spooltop.control import open_control
 from spooltop.engine import Spool
@@ -91,12 +91,12 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
     (folder / ".c.meta").unlink()
     (folder / ".c.meta").write_text('{"at": "long ago"}')  # then its ctime, which is today
     with SpoolDirs(spool) as dirs:
-        asides = Asides(30 * DAY)
+        asides = SetAsideBoxes(30 * DAY)
         assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
         (folder / "b").chmod(0o600)
         os.utime(folder)
         assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
-        without = Asides().look(dirs, at + 999 * DAY)[Box.TRASH]
+        without = SetAsideBoxes().look(dirs, at + 999 * DAY)[Box.TRASH]
         assert (without.count, without.retention, without.expired) == (3, None, 0)
 
 
@@ -110,7 +110,7 @@ def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monke
         at = json.loads((trash / f".{operation}.meta").read_text())["at"]
         (trash / operation / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))  # what it has of its own comes first
         with SpoolDirs(spool) as dirs:
-            asides = Asides(30 * DAY)
+            asides = SetAsideBoxes(30 * DAY)
             assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
             row = asides.row(dirs, Box.TRASH, operation, "a")
         assert (row.in_box_since, row.reason) == (at, f"purge by {user_name(os.geteuid())}")
@@ -175,6 +175,6 @@ def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) 
         (folder / f"m{number}").touch()
         (folder / f".m{number}.meta").write_text('{"at": 1.0}')
     with SpoolDirs(spool) as dirs:
-        state = Asides(30 * DAY).look(dirs, time.time())[Box.TRASH]
+        state = SetAsideBoxes(30 * DAY).look(dirs, time.time())[Box.TRASH]
         assert state.count == 600
         assert 200 <= state.expired <= 300  # the others are as old as their ctime, which nobody can set

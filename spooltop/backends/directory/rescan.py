@@ -64,7 +64,7 @@ class FreshRows:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
         ``Unreadable``."""
         with self._one_at_a_time:
-            return self._made().again(box, names)
+            return self._made().judge_again(box, names)
 
     def observation(self) -> Observation:
         """Returns the current observation. Boxes that were scanned just before are not scanned again where nothing has

@@ -1,81 +1,86 @@
-"""Reads the files beside the boxes: the lock files and the cursors of a spool, and the kernel's lock table that both need."""
+"""Reads the files beside the boxes: the lock files and the cursors of a spool, and the counters of the engine."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors import CursorSource
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.vocabulary import Box
+from spooltop.model.locks import Holders, Lock, LockHolder
+from spooltop.model.vocabulary import Action, Box
 
-from .cursors.files import CursorFiles, named_folders
+from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
-from .locks.lock_files import LockFiles, LockTable, device_of, message_locks, read_table
+from .liveness.users_of import who_has_path
+from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
+from .options import OpenOptions
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
 from .storage.open_spool import OpenSpool
 from .world import World
 
-__all__ = ["Beside"]
+__all__ = ["LOCKS_FOR", "SideFiles"]
 
-_TABLE_FOR = 1.0
 LOCKS_FOR = 300.0
-"""Seconds for which the counts of the engine's own locks are looked at."""
+"""Seconds for which the uses of the engine's own locks are counted."""
 
 
-class Beside:
-    """Lock files and cursors in the directory of the spool and in the one above it. The lock table is read at most once a second.
-    ``changed`` is set when a cursor file was replaced; without it nobody listens."""
+class SideFiles:
+    """Lock files and cursors in the directory of the spool and in the one above it. ``changed`` is set when a cursor file was
+    replaced, if the options say ``watch``. ``writers`` is closed with it."""
 
     def __init__(
         self,
-        place: OpenSpool,
+        spool: OpenSpool,
         world: World,
+        options: OpenOptions,
+        table: LockTableCache,
         *,
-        writers: WriterWatch | None = None,
-        named: Sequence[str] = (),
-        changed: threading.Event | None = None,
+        writers: WriterWatch | None,
+        changed: threading.Event,
     ) -> None:
-        self._place = place
+        self._spool = spool
         self._world = world
-        self._cursor_watcher = None
-        if changed is not None:
+        self._table = table
+        self._named = options.cursor_files
+        self._writers = writers
+        self._cursor_watcher: CursorWatcher | None = None
+        if options.watch:
             self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
         self._lock_files = LockFiles(world)
-        self._cursor_files = CursorFiles(world, writers=writers, named=named, watcher=self._cursor_watcher)
-        self._named = tuple(named)
-        self._table: tuple[float, LockTable] | None = None
-        self._in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
+        self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
+        self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
+
+    @property
+    def writers_watched(self) -> bool:
+        """True if the kernel reports who writes the cursors."""
+        return self._writers is not None
 
     def close(self) -> None:
         if self._cursor_watcher is not None:
             self._cursor_watcher.close()
-
-    def table(self) -> LockTable:
-        """All locks of this machine that can be seen."""
-        at = self._world.monotonic()
-        if self._table is None or at - self._table[0] >= _TABLE_FOR:
-            self._table = (at, read_table(self._world.processes))
-        return self._table[1]
+        if self._writers is not None:
+            self._writers.close()
 
     def locks(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> tuple[Lock, ...]:
+        """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
         device = mount.device if mount is not None else None
-        boxes = self._place.boxes(dirs)
+        boxes = self._spool.boxes(dirs)
         within = {path: self._in_box(box, scans[box]) for box, (path, _) in boxes.items()}
-        folders = [(path, fd, device) for path, fd in (*self._place.folders(dirs), *boxes.values())]
-        return self._lock_files.look(folders, self.table, within)
+        folders = [(path, fd, device) for path, fd in (*self._spool.folders(dirs), *boxes.values())]
+        return self._lock_files.look(folders, self._table.read, within)
 
     def _in_box(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
-        number, names = self._in_boxes.get(box, (-1, ()))
+        number, names = self._locks_in_boxes.get(box, (-1, ()))
         if number != scan.number:
             names = message_locks(chunk for _, chunk in scan.names.chunks())
-            self._in_boxes[box] = (scan.number, names)
+            self._locks_in_boxes[box] = (scan.number, names)
         return names
 
     def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
@@ -84,7 +89,7 @@ class Beside:
             own = dirs.private_dir()
         except OSError:
             own = None  # closed to this user: what cannot be seen is no trouble of the locks
-        with self.folders(dirs) as folders:
+        with self._folders(dirs) as folders:
             return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._world.clock() - LOCKS_FOR)
 
     def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
@@ -95,26 +100,38 @@ class Beside:
             return {}  # closed to this user
         return {} if own is None else counters.total(counters.read(dirs.files, own, counters.COUNTERS), counters.DUPLICATE)
 
-    @contextmanager
-    def folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:
-        """(path, descriptor) of the folders whose cursors are shown."""
-        with named_folders(self._named) as opened:
-            yield opened or self._place.folders(dirs)
-
     def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
-        with self.folders(dirs) as folders:
-            return self._cursors(folders)
+        """Returns the cursors in the directory of the spool or in the one above it, or those that were named."""
+        with self._folders(dirs) as folders:
+            fds = [fd for _, fd in folders]
+            return self._cursor_files.look(folders, lambda found: self._cursor_lock_holders(found, fds))
 
-    def _cursors(self, folders: list[tuple[str, int]]) -> tuple[CursorSource, ...]:
-        def holders(found: os.stat_result) -> tuple[LockHolder, ...]:
-            files = [found]
-            for _, fd in folders:
-                try:
-                    files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
-                except OSError:
-                    continue  # nobody locks there
-            table = self.table()
-            lines = {line for file in files for line in table.of([device_of(file)], file.st_ino) if not line.waits}
-            return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
+    def capabilities(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
+        """Returns what this user may change about the cursors. Raises ``OSError``."""
+        with self._folders(dirs) as folders:
+            why = cursor_rights(cursors, folders)
+        return Capabilities() if why is None else Capabilities({Action.SET_CURSOR: why})
 
-        return self._cursor_files.look(folders, holders)
+    def holders(self, dirs: SpoolDirs, path: str) -> Holders:
+        """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
+        with self._folders(dirs) as folders:
+            known = [*folders, *self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
+            return who_has_path(path, known, self._world.processes)
+
+    @contextmanager
+    def _folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:
+        """Opens the folders whose cursors are shown, as (path, descriptor)."""
+        with named_folders(self._named) as opened:
+            yield opened or self._spool.folders(dirs)
+
+    def _cursor_lock_holders(self, file: os.stat_result, folders: list[int]) -> tuple[LockHolder, ...]:
+        """Returns the holders of a lock on a cursor file, or on the lock file beside it."""
+        files = [file]
+        for fd in folders:
+            try:
+                files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
+            except OSError:
+                continue  # nobody locks there
+        table = self._table.read()
+        lines = {line for one in files for line in table.of([device_of(one)], one.st_ino) if not line.waits}
+        return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)

@@ -6,7 +6,6 @@ It has cursors and locks, no messages and nothing to change; the same views show
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.engine import counters
@@ -23,6 +22,7 @@ from spooltop.model.vocabulary import LIVE, Action, Key
 from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
+from .events.change_waiter import ChangeWaiter
 from .liveness.users_of import who_has_path
 from .locks.lock_files import LockFiles, folder_closed, read_table
 from .locks.soft_lock_liveness import Judge
@@ -33,13 +33,13 @@ from .storage.disk import disk_of, who_am_i
 from .storage.filesystem import is_local, mount_of
 from .world import World
 
-__all__ = ["LoneReader"]
+__all__ = ["StandaloneReader"]
 
 _PERIOD = 1.0
 """Seconds between two looks: a stat of a few files each."""
 
 
-class LoneReader:
+class StandaloneReader:
     """Implements ``model.protocols.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
     writes the cursors and is closed with the reader."""
 
@@ -55,10 +55,10 @@ class LoneReader:
         self._layout = options.layout or ""
         self._world = world
         self._since = world.clock()
-        self._changed = threading.Event()
+        self._waiter = ChangeWaiter(world)
         self._cursor_watcher = None
         if options.watch:
-            self._cursor_watcher = CursorWatcher(self._changed, clock=world.clock, handles=writers is not None)
+            self._cursor_watcher = CursorWatcher(self._waiter.changed, clock=world.clock, handles=writers is not None)
         self._named = options.cursor_files
         self._cursors = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
         self._writers = writers
@@ -158,12 +158,10 @@ class LoneReader:
         return f"reading {self._path}"
 
     def changes(self, timeout: float) -> bool:
-        changed = self._changed.wait(min(timeout, _PERIOD))
-        self._changed.clear()
-        return changed
+        return self._waiter.wait(min(timeout, _PERIOD))
 
     def wake(self) -> None:
-        self._changed.set()
+        self._waiter.wake()
 
     def close(self) -> None:
         if self._cursor_watcher is not None:

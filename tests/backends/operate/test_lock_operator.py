@@ -458,7 +458,7 @@ def test_who_may_not_is_told_whose_it_is(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_where_the_directory_is_closed_the_view_says_whose_it_is(kind: str, above: int, own: int, may: bool) -> None:
-    """Beside a directory of tickets stands the lock that they are for."""
+    """SideFiles a directory of tickets stands the lock that they are for."""
     with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
         desk = Desk(Path(folder), Path(folder))
         path = desk.path / ("job.lock.queue" if kind == "tickets" else "locks")

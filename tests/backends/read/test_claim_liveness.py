@@ -17,7 +17,7 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from spooltop.backends.directory.liveness.claim_liveness import Owners
+from spooltop.backends.directory.liveness.claim_liveness import ClaimJudge
 from spooltop.backends.directory.liveness.pid_liveness import BootClock, Certainty, judge_pid
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
@@ -72,17 +72,17 @@ def test_verdict_of_a_pid(
 
 
 @contextmanager
-def looking(path: Path, table: Processes) -> Iterator[tuple[Owners, SpoolDirs, BootClock]]:
+def looking(path: Path, table: Processes) -> Iterator[tuple[ClaimJudge, SpoolDirs, BootClock]]:
     boot_clock = BootClock(table)
     with SpoolDirs(path) as dirs:
-        yield Owners(table, boot_clock), dirs, boot_clock
+        yield ClaimJudge(table, boot_clock), dirs, boot_clock
 
 
-def look(owners: Owners, dirs: SpoolDirs, scan: int, sure: Certainty = SURE) -> list[Row]:
+def look(owners: ClaimJudge, dirs: SpoolDirs, scan: int, sure: Certainty = SURE) -> list[Row]:
     names = sorted(os.listdir(os.path.join(dirs.path, "cur")))
     rows, whole = owners.look(dirs, names, len(names), scan, sure)
     assert whole
-    return rows
+    return list(rows)
 
 
 def claim(spool: Path, name: str) -> Path:
@@ -152,7 +152,7 @@ def test_claim_that_ended_while_we_looked_is_not_dead(spool: Path) -> None:
         names = [FOREIGN]
         owners.look(dirs, [], 0, 1, SURE)
         path.unlink()
-        assert owners.look(dirs, names, 1, 2, SURE) == ([], True)
+        assert owners.look(dirs, names, 1, 2, SURE) == ((), True)
 
 
 class Acking(FakeProcesses):
@@ -242,7 +242,7 @@ def test_a_free_lock_that_proves_nothing_is_asked_again(spool: Path) -> None:
             assert (look(owners, dirs, 1)[0].verdict, owners.alive(dirs, SURE)) == (ALIVE, 1)
 
 
-def held_by(owners: Owners, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
+def held_by(owners: ClaimJudge, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
     """The evidence on the one claim after so many seconds, looked at every second."""
     evidence = ""
     for _ in range(int(seconds)):
@@ -278,7 +278,7 @@ def test_the_owner_of_a_claim_is_described(spool: Path) -> None:
     claim(spool, f"a:2,P{os.getpid()}")
     with SpoolDirs(spool) as dirs:
         processes = Processes()
-        owners = Owners(processes, BootClock(processes))
+        owners = ClaimJudge(processes, BootClock(processes))
         (row,) = look(owners, dirs, 1)
     assert row.verdict is ALIVE and row.owner is not None
     assert (row.owner.pid, row.owner.user) == (os.getpid(), pwd.getpwuid(os.geteuid()).pw_name)

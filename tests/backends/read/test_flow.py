@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.backends.directory.events.flow import FlowCounter, difference
-from spooltop.backends.directory.events.traffic import Traffic
-from spooltop.backends.directory.events.watcher import EventBatch, Heard
+from spooltop.backends.directory.events.flow_meter import FlowMeter
+from spooltop.backends.directory.events.watcher import EventBatch, EventReport
 from spooltop.backends.directory.scan.scan import BoxScan
-from spooltop.backends.directory.scan.set_aside import Asides
+from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
 from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
 
@@ -103,18 +103,18 @@ def test_what_is_read_late_is_counted_and_no_sample_of_times(more: str) -> None:
 
 
 def test_the_flow_is_of_the_time_that_was_listened_to() -> None:
-    traffic = Traffic(Asides(), lambda _: False)
+    meter = FlowMeter(SetAsideBoxes(), lambda _: False)
     scans = BoxScan(), BoxScan()
 
-    def looked(now: float, heard: Heard, beginning: bool = False) -> tuple[float, float, int]:
-        flow = traffic.look(now, heard, *scans, [], beginning=beginning, exact=True)
+    def looked(now: float, report: EventReport, starting: bool = False) -> tuple[float, float, int]:
+        flow = meter.look(now, report, *scans, [], starting=starting, exact=True)
         return flow.since, flow.until, flow.arrived
 
-    looked(100.0, Heard(), beginning=True)
-    assert looked(101.0, Heard((), True, True, until=100.5)) == (100.0, 100.5, 0)
+    looked(100.0, EventReport(), starting=True)
+    assert looked(101.0, EventReport((), True, True, until=100.5)) == (100.0, 100.5, 0)
     # The process was stopped for a minute; the look comes before anybody has read what happened meanwhile.
-    assert looked(160.0, Heard((), True, True, until=101.0)) == (100.5, 101.0, 0)
-    assert looked(161.0, Heard((batch(new=NEW),), True, True, until=160.5)) == (101.0, 160.5, 1)
+    assert looked(160.0, EventReport((), True, True, until=101.0)) == (100.5, 101.0, 0)
+    assert looked(161.0, EventReport((batch(new=NEW),), True, True, until=160.5)) == (101.0, 160.5, 1)
 
 
 def test_difference_of_two_scans() -> None:

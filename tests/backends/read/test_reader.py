@@ -264,7 +264,7 @@ def test_one_file_with_two_names_is_strange_and_no_conflict(spool: Path, opened:
     observation = opened(spool).see()
     assert observation.conflicts == ()
     assert {row.key: row.note for row in observation.irregular} == {
-        ("new", "m"): "stands in cur as well", ("cur", "m:2,P4242"): "stands in new as well",
+        ("new", "m"): "is in cur as well", ("cur", "m:2,P4242"): "is in new as well",
     }  # fmt: skip
 
 
@@ -457,7 +457,7 @@ def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Open
     observation = opened(spool, processes=FakeProcesses()).see()
     (claim,) = observation.claims
     assert (claim.verdict, claim.note) == (Verdict.DEAD, "has 2 names")
-    assert sorted(row.note for row in observation.irregular) == ["stands in cur as well", "stands in new as well"]
+    assert sorted(row.note for row in observation.irregular) == ["is in cur as well", "is in new as well"]
     assert observation.conflicts == ()
 
 

@@ -242,4 +242,4 @@ def test_listed_in_blocks_or_one_by_one_it_is_the_same(mixed: list[bytes], own: 
             if names is own:
                 first = names[0].partition(b",")[0]
                 assert scan.oldest_us == min(int(name[:16]) for name in own)
-                assert sorted(map(os.fsencode, scan.doubles)) == sorted(n for n in own if n.partition(b",")[0] == first)
+                assert sorted(map(os.fsencode, scan.duplicates)) == sorted(n for n in own if n.partition(b",")[0] == first)

@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.backends.directory.liveness.pid_liveness import Certainty
 from spooltop.backends.directory.liveness.processes import Process
-from spooltop.backends.directory.liveness.tmp_liveness import TmpFiles, Writer, writer_of
+from spooltop.backends.directory.liveness.tmp_liveness import TmpJudge, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable
 from spooltop.model.proc_locks import parse_locks
 from spooltop.model.row import Row
@@ -32,7 +32,7 @@ class Tmp:
     def __init__(self, folder: Path, table: FakeProcesses) -> None:
         self.folder = folder
         self.table = table
-        self.files = TmpFiles(table)
+        self.files = TmpJudge(table)
 
     def look(self, sure: Certainty = SURE, locks: LockTable = NO_LOCKS) -> list[Row]:
         fd = os.open(self.folder, os.O_RDONLY)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
-from spooltop.backends.directory.events.watcher import Heard, Watcher, watchfiles_source
+from spooltop.backends.directory.events.watcher import EventReport, Watcher, watchfiles_source
 from spooltop.model.vocabulary import Box
 
 
@@ -30,7 +30,7 @@ def started() -> Iterator[Callable[[Watcher], Watcher]]:
         watcher.close()
 
 
-def take_until(watcher: Watcher, changed: threading.Event, condition: Callable[[Heard], bool]) -> Heard:
+def take_until(watcher: Watcher, changed: threading.Event, condition: Callable[[EventReport], bool]) -> EventReport:
     for _ in range(300):
         heard = watcher.take()
         if condition(heard):

@@ -15,22 +15,23 @@ from spooltop.model.flow import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
 
 from .operator_moves import OperatorMoves
-from .short_lived import Through, came_and_went
+from .short_lived import ShortLived, split_short_lived
 from .watcher import EventBatch
 
 __all__ = ["FlowCounter", "difference"]
 
 _REMEMBERED = 50_000
 _RETURNS = 1_000
-"""Returns that one look tells at most."""
+"""Most returns that one look reports."""
 _AT_ONCE = 1.0
 """Seconds by which the time in the name of a claim may be before that of the rename which made it."""
-_PASSAGES = 100
-"""Samples that one look tells at least, where it has so many."""
+_SAMPLES = 100
+"""Completions that one look reports at least, if there are so many."""
 
 
 def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> EventBatch:
-    """The batch of events that two scans of (``new``, ``cur``) amount to. What came and went in between is not in it."""
+    """Returns the difference of two scans of (``new``, ``cur``) as a batch of events. Messages that came and went in between are
+    missing."""
     return EventBatch(
         at,
         {Box.NEW: set(after[0] - before[0]), Box.CUR: set(after[1] - before[1])},
@@ -62,8 +63,8 @@ class _Moves:
 
 
 class FlowCounter:
-    """Counts from ``take`` to ``take``. ``in_new`` tells whether a name stands in ``new``; asked where a batch is ambiguous and
-    does not say itself."""
+    """Counts from ``take`` to ``take``. ``in_new`` returns whether a name is in ``new`` now: it is called where a batch alone is
+    ambiguous."""
 
     def __init__(self, in_new: Callable[[str], bool], operators: OperatorMoves | None = None) -> None:
         self._in_new = in_new
@@ -71,7 +72,7 @@ class FlowCounter:
         self._tried: set[str] = set()
         self._claimed_at: dict[str, float] = {}
         self._gone: dict[str, _Gone] = {}
-        self._through: list[Through] = []
+        self._short_lived: list[ShortLived] = []
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None
@@ -84,7 +85,7 @@ class FlowCounter:
 
     def add(self, batch: EventBatch, aside: Set[str] = frozenset()) -> None:
         """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
-        through, names = came_and_went(batch, self._turn)
+        short_lived, names = split_short_lived(batch, self._turn)
         in_new = self._in_new if batch.back is None else batch.back.__contains__
         moves: dict[str, _Moves] = {}
         known: dict[tuple[bool, str], Name] = {}
@@ -93,28 +94,28 @@ class FlowCounter:
                 name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
                 if not name.canary:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
-        # More is to be known of it than that it came and went, or its claim gives back the very name that it took.
-        odd = {id for id, name in through.foreign() if in_new(name)}
-        odd |= through.among(moves) | through.among(self._gone) | through.among(self._claimed_at)
-        for before in self._through:
-            odd |= through.among(before.found)
+        # More is known about these than that they came and went, or the claim gave back the same name that it took.
+        odd = {id for id, name in short_lived.foreign() if in_new(name)}
+        odd |= short_lived.among(moves) | short_lived.among(self._gone) | short_lived.among(self._claimed_at)
+        for before in self._short_lived:
+            odd |= short_lived.among(before.found)
         for id in odd:
-            new, cur = through.take_out(id)
+            new, cur = short_lived.take_out(id)
             moved = moves.setdefault(id, _Moves())
             for seen, name in ((moved.new_added, new), (moved.new_gone, new), (moved.cur_added, cur), (moved.cur_gone, cur)):
                 seen.append(name)
-        if through.found:
-            self._pass(through, aside)
+        if short_lived.found:
+            self._count_short_lived(short_lived, aside)
         for id, moved in moves.items():
             self._count(id, moved, batch, aside, in_new)
 
-    def _pass(self, through: Through, aside: Set[str]) -> None:
-        """Messages that were put, taken and ended within one batch: what nearly all are where consumers keep up."""
-        self._through.append(through)
-        self._arrived += through.count(but=aside)
-        self._sources.update(through.sources(but=aside))
-        self._claimed += len(through.found)
-        last = through.last_claim_at()
+    def _count_short_lived(self, short_lived: ShortLived, aside: Set[str]) -> None:
+        """Counts the messages that were put, claimed and finished within one batch: nearly all where consumers keep up."""
+        self._short_lived.append(short_lived)
+        self._arrived += short_lived.count(but=aside)
+        self._sources.update(short_lived.sources(but=aside))
+        self._claimed += len(short_lived.found)
+        last = short_lived.last_claim_at()
         if self.last_claim_at is None or last > self.last_claim_at:
             self.last_claim_at = last
 
@@ -150,21 +151,22 @@ class FlowCounter:
         ended = [name for name in moved.cur_gone if not operators.take(operators.out_of_cur, name.raw)]
         moved = _Moves(came, moved.new_gone, taken, ended)
         back = bool(requeued or put_back or undone)
-        limbo = self._back(id) if came or taken or back else None
+        gone = self._back(id) if came or taken or back else None
         claims = (*taken, *moved.cur_gone)
         exact = all(name.token for name in claims) and all(name.attempts is not None for name in came)
-        if exact and (limbo is None or limbo.attempts is not None):
-            self._count_exact(id, moved, batch, limbo, back=back)
+        if exact and (gone is None or gone.attempts is not None):
+            self._count_exact(id, moved, batch, gone, back=back)
         else:
-            self._count_foreign(id, moved, batch, limbo, in_new, back=back)
+            self._count_foreign(id, moved, batch, gone, in_new, back=back)
 
-    def _count_exact(self, id: str, moved: _Moves, batch: EventBatch, limbo: _Gone | None, *, back: bool) -> None:
-        """Names of our own count their attempts, so that each return is told by them, in whatever order and however quick."""
+    def _count_exact(self, id: str, moved: _Moves, batch: EventBatch, gone: _Gone | None, *, back: bool) -> None:
+        """Counts the moves of a message with names of our own. They hold the number of attempts, so each return is counted, in
+        any order and at any speed."""
         came, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
         returns = sorted((name for name in came if name.attempts), key=lambda name: name.attempts or 0)
         before = [name.attempts or 0 for name in (*moved.new_gone, *ended)]
-        if limbo is not None:
-            before.append(limbo.attempts or 0)
+        if gone is not None:
+            before.append(gone.attempts or 0)
         after = [name.attempts or 0 for name in (*came, *taken)]
         many = len(returns)
         if before and after:
@@ -173,8 +175,8 @@ class FlowCounter:
             many = max(after)  # two scans: it came and was tried in between
         if any(not name.attempts for name in came) or (came and not before and batch.back is None):
             self._arrives(came)
-            if limbo is not None and not returns:  # the id was put once more: the one before is done
-                self._gone[id] = limbo
+            if gone is not None and not returns:  # the id was put once more: the one before is done
+                self._gone[id] = gone
         self._retries(id, many, returns, batch.at)
         if many:
             self._claimed_at.pop(id, None)
@@ -192,7 +194,7 @@ class FlowCounter:
         id: str,
         moved: _Moves,
         batch: EventBatch,
-        limbo: _Gone | None,
+        gone: _Gone | None,
         in_new: Callable[[str], bool],
         *,
         back: bool,
@@ -204,7 +206,7 @@ class FlowCounter:
         here = back or (bool(came) and (not left or any(in_new(name.raw) for name in came)))
         puts = sum(batch.came(Box.NEW, name.raw) for name in came)
         claims = sum(batch.came(Box.CUR, name.raw) for name in taken)
-        began_claimed = limbo is not None or (bool(ended) and not passed) or id in self._claimed_at
+        began_claimed = gone is not None or (bool(ended) and not passed) or id in self._claimed_at
         # Each return ends a claim; of the claims one may stand there still, or have ended for good.
         returns = max(0, claims + began_claimed - (0 if here or not claims else 1))
         if came:
@@ -212,7 +214,7 @@ class FlowCounter:
             if puts > returns:
                 self._arrives(came)
         else:
-            returns = int(limbo is not None and bool(taken))
+            returns = int(gone is not None and bool(taken))
         self._retries(id, returns, [], batch.at)
         if returns:
             self._claimed_at.pop(id, None)
@@ -233,7 +235,7 @@ class FlowCounter:
             self._sources[source] += 1
 
     def _retries(self, id: str, many: int, returns: list[Name], at: float) -> None:
-        """``returns`` are the names, as far as they were seen."""
+        """Counts ``many`` returns. ``returns`` are their names, as far as they were seen."""
         self._retried += many
         for name in returns:
             self._returns.append(Return(id, at, name.ended, name.not_before is not None))
@@ -243,9 +245,9 @@ class FlowCounter:
     def _back(self, id: str) -> _Gone | None:
         """Removes and returns the record of a message that had left ``cur`` and is not done after all; None where there is
         none."""
-        for through in self._through:
-            if (found := through.found.pop(id, None)) is not None:
-                return _Gone(through.turn, through.at, None, None, found[3] or None, 0 if found[5] else None)
+        for short_lived in self._short_lived:
+            if (found := short_lived.found.pop(id, None)) is not None:
+                return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[5] else None)
         return self._gone.pop(id, None)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
@@ -264,8 +266,9 @@ class FlowCounter:
         return Flow(self._since, now, exact=False)
 
     def take(self, now: float, *, exact: bool, measured: bool, aside: Set[str] = frozenset()) -> Flow:
-        """The flow since the last ``take``. What left ``cur`` before that and has come back nowhere since is done: the two halves
-        of a move may be heard of one after the other. ``aside`` are ids that were set aside, which are not done."""
+        """Returns the flow since the last ``take``. A message that left ``cur`` before that and has appeared nowhere since is
+        done: the two halves of a move may be reported one after the other. ``aside`` are ids that were set aside, which are not
+        done."""
         ended: list[_Gone] = []
         recovered: list[str] = []
         waiting: dict[str, _Gone] = {}
@@ -279,15 +282,15 @@ class FlowCounter:
             if id in self._tried:
                 self._tried.discard(id)
                 recovered.append(id)
-        over = [through for through in self._through if through.turn != self._turn]
-        self._through = [through for through in self._through if through.turn == self._turn]
-        done = len(ended) + sum(through.count(but=aside) for through in over)
+        over = [short_lived for short_lived in self._short_lived if short_lived.turn != self._turn]
+        self._short_lived = [short_lived for short_lived in self._short_lived if short_lived.turn == self._turn]
+        done = len(ended) + sum(short_lived.count(but=aside) for short_lived in over)
         self._done += done
-        # Of very many an even sample: what is told of a minute would else be told of its last second.
-        step = max(1, done // _PASSAGES)
+        # An even sample of very many, else the figures of a minute would describe its last second.
+        step = max(1, done // _SAMPLES)
         completions = [Completion(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step]]
-        for through in over:
-            completions += through.completions(step, but=aside)
+        for short_lived in over:
+            completions += short_lived.completions(step, but=aside)
         self._gone = waiting
         since = now if self._since is None else self._since
         flow = Flow(
@@ -302,11 +305,11 @@ class FlowCounter:
     @property
     def unsettled(self) -> bool:
         """True where something left ``cur`` and it is not yet known whether it is done."""
-        return bool(self._gone or self._through)
+        return bool(self._gone or self._short_lived)
 
     def adopt(self, claims: Iterable[tuple[str, float | None]], changed_at: float | None) -> None:
-        """Claims (id, claimed at) that stood when watching began. The newest of them is the last claim only where nothing changed
-        in ``cur`` after it: others may have been claimed and finished since."""
+        """Takes in the claims (id, claimed at) that existed when watching began. The newest of them is the last claim only if
+        nothing changed in ``cur`` after it: others may have been claimed and finished since."""
         newest: float | None = None
         for id, when in claims:
             if when is not None:

@@ -11,13 +11,14 @@ from spooltop.model.vocabulary import Box
 
 from ..storage.filesystem import Mount, changes_unseen, sends_no_events
 from ..world import World
-from .watcher import Heard, Source, Watcher
+from .watcher import EventReport, Source, Watcher
 
-__all__ = ["Ear"]
+__all__ = ["EventListener"]
 
 
-class Ear:
-    """``wanted`` False: nobody listens, each look stands alone. ``changed`` is set whenever something was heard."""
+class EventListener:
+    """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing,
+    and each look stands alone."""
 
     def __init__(
         self,
@@ -35,37 +36,37 @@ class Ear:
         self._source = source
         self._watcher: Watcher | None = None
 
-    def heard(self, dirs: SpoolDirs, mount: Mount | None) -> Heard:
+    def take(self, dirs: SpoolDirs, mount: Mount | None) -> EventReport:
         """Returns the events since the last call; the first call begins to listen."""
         if not self._wanted or sends_no_events(mount):
-            return Heard()
+            return EventReport()
         if self._watcher is None:
             there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
             if not there:
-                return Heard(reason="there is no box to watch")
+                return EventReport(reason="there is no box to watch")
             paths = {box: os.path.join(self._path, box.value) for box in there}
             clock, monotonic = self._world.clock, self._world.monotonic
             self._watcher = Watcher(paths, self._changed, clock=clock, monotonic=monotonic, source=self._source)
             self._watcher.start()
         return self._watcher.take()
 
-    def beginning(self, heard: Heard) -> bool:
-        """True where it will listen and has not heard anything yet."""
-        return self._watcher is not None and not heard.listening and not heard.reason
+    def starting(self, report: EventReport) -> bool:
+        """True if it has begun to listen and has received nothing yet."""
+        return self._watcher is not None and not report.listening and not report.reason
 
-    def how(self, heard: Heard, mount: Mount | None, *, period: float, since: float) -> Watch:
+    def describe(self, report: EventReport, mount: Mount | None, *, period: float, since: float) -> Watch:
         """Describes how changes are noticed: by events, or by a listing every ``period`` seconds."""
         if not self._wanted:
             return Watch("once", "", None, since)
         if sends_no_events(mount):
             kind = mount.fs_type if mount is not None else "?"
             return Watch("scan", f"{kind} sends no events", period, since)
-        if heard.listening or not heard.reason:
+        if report.listening or not report.reason:
             return Watch("live", "overlay", period, since) if changes_unseen(mount) else Watch("live", "", None, since)
-        return Watch("scan", heard.reason, period, since)
+        return Watch("scan", report.reason, period, since)
 
     def close(self) -> None:
-        """Stops listening; ``heard`` begins anew, at the directories that have these names then."""
+        """Stops listening. The next ``take`` begins anew, in the directories that have these names then."""
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None

@@ -1,5 +1,5 @@
-"""Messages that came, were taken and went within one batch of events, thousands a second where consumers keep up: counted all
-together, out of their names, without an object for each."""
+"""Messages that were put, claimed and finished within one batch of events: thousands a second where consumers keep up. They are
+counted together, from their names, without an object for each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from spooltop.model.vocabulary import Box
 
 from .watcher import EventBatch
 
-__all__ = ["Through", "came_and_went"]
+__all__ = ["ShortLived", "split_short_lived"]
 
 Found = tuple[str, str, str, str, str, str]
 """The name in ``new``, the id, the put time (µs), the source or "", the tail of the claim and its time (µs), "" where another
 kind of consumer took it."""
 
-_PASSED = re.compile(
+_FIRST_CLAIM = re.compile(
     r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
 )
@@ -30,7 +30,7 @@ one, because their names tell how often the message came back."""
 
 
 @dataclass(slots=True)
-class Through:
+class ShortLived:
     """Short-lived messages of one batch, by id. ``turn`` is the number of the next look, ``at`` the time of the batch; ``late``:
     the times at which its events happened are unknown."""
 
@@ -67,28 +67,28 @@ class Through:
         """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
         for _, id, enqueued_us, _, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
-                # What is late is no sample of how long anything takes; and when within a batch it was claimed only a claim tells.
+                # A late batch says nothing about durations, and only a claim tells when within the batch it was made.
                 put_at = None if self.late else int(enqueued_us) / 1e6
                 yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
 
 
-def came_and_went(batch: EventBatch, turn: int) -> tuple[Through, list[tuple[bool, set[str], str]]]:
-    """Messages of our own, in their plain form, that came and went within the batch; and the names that are left: (whether
-    claimed, names, what they did)."""
+def split_short_lived(batch: EventBatch, turn: int) -> tuple[ShortLived, list[tuple[bool, set[str], str]]]:
+    """Separates the messages of our own, in their plain form, that came and went within the batch. Also returns the other
+    names, as (claimed, names, the attribute of ``_Moves`` that gets them)."""
     came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
     taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
     within = came & went
     if again := batch.repeats.get(Box.NEW):
         within -= again.keys()
-    found = [one for one in _PASSED.findall("/".join(taken & ended)) if one[0] in within]
-    through = Through(turn, batch.at, batch.late, {one[1]: one for one in found})
-    if len(through.found) < len(found):
+    found = [one for one in _FIRST_CLAIM.findall("/".join(taken & ended)) if one[0] in within]
+    short_lived = ShortLived(turn, batch.at, batch.late, {one[1]: one for one in found})
+    if len(short_lived.found) < len(found):
         for id, times in Counter(one[1] for one in found).items():
             if times > 1:
-                del through.found[id]
-    new, cur = {one[0] for one in through.found.values()}, {one[0] + one[4] for one in through.found.values()}
+                del short_lived.found[id]
+    new, cur = {one[0] for one in short_lived.found.values()}, {one[0] + one[4] for one in short_lived.found.values()}
     names = [
         (False, came - new, "new_added"), (False, went - new, "new_gone"),
         (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
     ]  # fmt: skip
-    return through, names
+    return short_lived, names

@@ -1,6 +1,6 @@
-"""Follows a few messages by their ids: through change events, the judged claims, what was set aside, and scans of ``new``.
+"""Tracks a few messages by their ids: through change events, judged claims, the set-aside boxes, and scans of ``new``.
 
-A name that was heard of is looked up, so a place that is told is true; only who took a message and when rests on what was heard.
+A name from an event is looked up, so a location is always true. Only the claim, who made it and when, rests on the events.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..scan.scan import BoxScan, quick_enqueued_us
-from ..scan.set_aside import Asides
+from ..scan.set_aside import SetAsideBoxes
 from .watcher import EventBatch
 
-__all__ = ["FOLLOWED_AT_MOST", "Follower"]
+__all__ = ["TRACKED_AT_MOST", "MessageTracker"]
 
-FOLLOWED_AT_MOST = 1_000
+TRACKED_AT_MOST = 1_000
 _SETTLED = 2.0
-"""Seconds for which a message must be nowhere before it is gone, where no event told that it left: boxes are scanned one after
-the other, and each at most once a second."""
+"""Seconds for which a message must be nowhere before it counts as gone, unless an event reported that it left. Boxes are scanned
+one after the other, and each at most once a second."""
 
 
 @dataclass(slots=True)
@@ -38,46 +38,46 @@ class _Track:
     pid: int | None = None
     left_at: float | None = None
     missing_at: float | None = None
-    place: int | None = None
+    position: int | None = None
     verdict: Verdict | None = None
 
 
-class Follower:
-    """``in_box`` tells whether a name stands in a box now. What canaries do is kept in mind before anybody follows them; of other
-    messages nothing is."""
+class MessageTracker:
+    """``in_box`` returns whether a name is in a box now. Canaries are remembered before anybody asks for them, other messages
+    only from then on."""
 
-    def __init__(self, in_box: Callable[[Box, str], bool], asides: Asides) -> None:
+    def __init__(self, in_box: Callable[[Box, str], bool], set_aside: SetAsideBoxes) -> None:
         self._in_box = in_box
-        self._asides = asides
+        self._set_aside = set_aside
         self._tracks: dict[str, _Track] = {}
-        # A canary is there to be followed, and most likely gone before anybody can have told its id.
+        # A canary exists to be tracked, and is most likely gone before anybody could ask for its id.
         self._canaries: dict[str, _Track] = {}
         self._since = 0.0
-        self._scanned = -1
-        self._placed: tuple[int, frozenset[str]] | None = None
+        self._searched_scan = -1
+        self._counted: tuple[int, frozenset[str]] | None = None
         self._aside: dict[str, Box] = {}
-        self._aside_of = -1
+        self._aside_generation = -1
 
-    def hear(self, batches: Iterable[EventBatch]) -> None:
+    def add_events(self, batches: Iterable[EventBatch]) -> None:
         """Takes in the events since the last look."""
         for batch in batches:
-            for raw in self._heard(batch.added.get(Box.NEW, ())):
+            for raw in self._relevant(batch.added.get(Box.NEW, ())):
                 name = grammar.parse(raw, claimed=False)
                 if name.canary and name.id not in self._tracks and name.id not in self._canaries:
-                    if len(self._canaries) == FOLLOWED_AT_MOST:
+                    if len(self._canaries) == TRACKED_AT_MOST:
                         del self._canaries[next(iter(self._canaries))]
                     self._canaries[name.id] = _Track(batch.at)
                 if (track := self._track(name.id)) is not None:
                     track.new = raw
-            for raw in self._heard(batch.added.get(Box.CUR, ())):
+            for raw in self._relevant(batch.added.get(Box.CUR, ())):
                 name = grammar.parse(raw, claimed=True)
                 if (track := self._track(name.id)) is not None:
                     self._claimed(track, raw, batch.at if name.claimed_us is None else name.claimed_us / 1e6, name.pid)
-            for raw in self._heard(batch.deleted.get(Box.CUR, ())):
+            for raw in self._relevant(batch.deleted.get(Box.CUR, ())):
                 if (track := self._track(grammar.parse(raw, claimed=True).id)) is not None and track.cur == raw:
                     track.left_at = batch.at
 
-    def _heard(self, raws: Iterable[str]) -> Iterable[str]:
+    def _relevant(self, raws: Iterable[str]) -> Iterable[str]:
         """Selects names that may belong to a tracked message. If no message is tracked, only canaries are selected, so that
         millions of names are not parsed."""
         return raws if self._tracks else [raw for raw in raws if ",x=1" in raw]
@@ -96,12 +96,12 @@ class Follower:
         *,
         current: bool,
     ) -> dict[str, TrackedMessage]:
-        """Locates the first ``FOLLOWED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
+        """Locates the first ``TRACKED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
         ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last look;
         ``current``: ``new`` has not changed since it was scanned."""
-        ids = ids[:FOLLOWED_AT_MOST]
+        ids = ids[:TRACKED_AT_MOST]
         if any(id not in self._tracks for id in ids):
-            self._scanned = -1
+            self._searched_scan = -1
         self._tracks = {id: self._tracks.get(id) or self._canaries.pop(id, None) or _Track(now) for id in ids}
         self._since = since
         if not ids:
@@ -112,8 +112,8 @@ class Follower:
                 track.verdict = row.verdict
         self._find(new)
         boxes = {id: self._box(id, track) for id, track in self._tracks.items()}
-        self._place({id for id, box in boxes.items() if box is Box.NEW}, new, times)
-        return {id: self._followed(id, boxes[id], now, new, current) for id in self._tracks}
+        self._count_older({id for id, box in boxes.items() if box is Box.NEW}, new, times)
+        return {id: self._tracked(id, boxes[id], now, new, current) for id in self._tracks}
 
     def _claimed(self, track: _Track, raw: str, at: float | None, pid: int | None) -> None:
         if raw == track.cur or (track.claimed_at is not None and (at or 0.0) < track.claimed_at):
@@ -123,10 +123,10 @@ class Follower:
             track.claimed_at, track.pid = at, pid
 
     def _find(self, new: BoxScan) -> None:
-        """Names that no event told of, once a scan."""
-        if new.number == self._scanned:
+        """Searches the scan for messages that no event named, once for each scan."""
+        if new.number == self._searched_scan:
             return
-        self._scanned = new.number
+        self._searched_scan = new.number
         unknown = {id for id, track in self._tracks.items() if track.new is None}
         starts = {grammar.encode_value(id) for id in unknown} | unknown
         if not unknown:
@@ -140,23 +140,24 @@ class Follower:
             return Box.CUR
         if track.new is not None and self._in_box(Box.NEW, track.new):
             return Box.NEW
-        if self._asides.generation != self._aside_of:
-            self._aside_of = self._asides.generation
-            items = ((box, raw) for box in ASIDE for _, raw in self._asides.items(box))
+        if self._set_aside.generation != self._aside_generation:
+            self._aside_generation = self._set_aside.generation
+            items = ((box, raw) for box in ASIDE for _, raw in self._set_aside.items(box))
             self._aside = {grammar.parse(raw, claimed=True).id: box for box, raw in items}
         return self._aside.get(id)
 
-    def _place(self, waiting: set[str], new: BoxScan, times: Mapping[str, int]) -> None:
-        """Counts those in ``new`` that are older than each, by time and name as consumers take them; once a scan."""
-        if not waiting or (new.number, frozenset(waiting)) == self._placed:
+    def _count_older(self, waiting: set[str], new: BoxScan, times: Mapping[str, int]) -> None:
+        """Sets the position of each waiting message: one more than the number of older messages in ``new``. Consumers take
+        messages by time, then by name. Does nothing if neither the scan nor the messages have changed."""
+        if not waiting or (new.number, frozenset(waiting)) == self._counted:
             return
-        self._placed = (new.number, frozenset(waiting))
+        self._counted = (new.number, frozenset(waiting))
         mine: list[tuple[int, str, str]] = []
         for id in waiting:
             raw = self._tracks[id].new or ""
             when = quick_enqueued_us(raw)
             when = times.get(raw) if when is None else when
-            self._tracks[id].place = None
+            self._tracks[id].position = None
             if when is not None:
                 mine.append((when, raw, id))
         mine.sort()
@@ -167,7 +168,7 @@ class Follower:
         older = [0] * (len(keys) + 1)
         for raw in new.names:
             if raw[16:17] == "." and raw[:16] > last and raw[:16].isdecimal():
-                continue  # the usual form: as text it sorts as the number does
+                continue  # the usual form, which sorts as text like the number
             when = quick_enqueued_us(raw)
             when = times.get(raw) if when is None else when
             if when is not None and (key := (when, raw)) < keys[-1]:
@@ -175,15 +176,15 @@ class Follower:
         total = 0
         for i, (_, _, id) in enumerate(mine):
             total += older[i]
-            self._tracks[id].place = total + 1
+            self._tracks[id].position = total + 1
 
-    def _followed(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
+    def _tracked(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
         track = self._tracks[id]
         gone = None
         if box is not None:
             track.seen_at, track.missing_at, track.left_at = now, None, None
         elif track.missing_at is None:
-            track.missing_at = now  # the two halves of a move may be heard of one after the other: the next look tells
+            track.missing_at = now  # the two halves of a move may be reported one after the other: the next look tells
         elif new.complete and not new.error:
             listed = current or new.as_of >= track.seen_at
             if track.left_at is not None or (listed and now - track.missing_at >= _SETTLED):
@@ -191,6 +192,6 @@ class Follower:
         waiting = box is Box.NEW
         put = quick_enqueued_us(id)
         return TrackedMessage(
-            id, box, track.place if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
+            id, box, track.position if waiting else None, len(new.names) if waiting else None, track.claimed_at, track.pid, gone,
             track.verdict if box is Box.CUR else None, None if put is None else put / 1e6,
         )  # fmt: skip

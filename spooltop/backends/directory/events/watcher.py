@@ -1,4 +1,4 @@
-"""Change events as hints: one thread that watches ``new`` and ``cur`` and puts what it hears where the looker picks it up.
+"""Change events as hints: one thread watches ``new`` and ``cur`` and collects the events until a look takes them.
 
 Events get lost (the kernel's queue overflows) and have no order within a batch; where watchfiles has to do, they are lost without
 a sign, and one name that is not UTF-8 ends a watcher for good. So nothing rests on them but when to look, and rates, which say
@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Box
 
 from .inotify import Events, inotify_source
 
-__all__ = ["EventBatch", "Heard", "Watcher", "kernel_source", "watchfiles_source"]
+__all__ = ["EventBatch", "EventReport", "Watcher", "kernel_source", "watchfiles_source"]
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
@@ -65,7 +65,7 @@ class EventBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class EventReport:
     """All batches since the last ``take``. ``exact`` is False where some may be missing, ``listening`` where nobody listens now
     (``reason`` says why; empty: it has only begun). ``restarted``: something was lost, everything is to be listed again.
     ``until``: what happened until then has been heard, epoch seconds; None before anybody listened."""
@@ -138,13 +138,15 @@ class Watcher:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def take(self) -> Heard:
+    def take(self) -> EventReport:
         with self._lock:
             shared = self._shared
-            heard = Heard(tuple(shared.batches), shared.exact, shared.listening, shared.reason, shared.restarted, shared.until)
+            report = EventReport(
+                tuple(shared.batches), shared.exact, shared.listening, shared.reason, shared.restarted, shared.until
+            )
             shared.batches, shared.changes, shared.restarted = [], 0, False
             shared.exact = shared.listening
-        return heard
+        return report
 
     def _run(self) -> None:
         failures: deque[float] = deque(maxlen=_GIVE_UP_AFTER)
@@ -199,8 +201,8 @@ class Watcher:
                 raise OSError("a watched directory was removed")
 
     def _batch(self, events: Events, boxes: Mapping[str, Box], at: float) -> EventBatch | None:
-        added = {boxes[path]: _told(names) for path, names in events.added.items() if names}
-        deleted = {boxes[path]: _told(names) for path, names in events.deleted.items() if names}
+        added = {boxes[path]: _messages(names) for path, names in events.added.items() if names}
+        deleted = {boxes[path]: _messages(names) for path, names in events.deleted.items() if names}
         if not any(added.values()) and not any(deleted.values()):
             return None
         back = None if events.back is None else events.back.get(self._paths.get(Box.NEW, ""), set())
@@ -210,7 +212,7 @@ class Watcher:
         return EventBatch(at, added, deleted, back, events.late > _LATE, in_cur, repeats, gone_again)
 
 
-def _told(names: set[str]) -> set[str]:
+def _messages(names: set[str]) -> set[str]:
     """Without dot files, which are no messages."""
     hidden = {name for name in names if name[0] == "."}
     return names - hidden if hidden else names

@@ -3,71 +3,28 @@
 from __future__ import annotations
 
 import os
-import stat
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from spooltop.engine import names as grammar
-from spooltop.engine.names import Name
 from spooltop.model import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
 
 from ..scan.packed_names import CHUNK, PackedNames
-from ..storage.rows import kind_of_file
+from ..storage.rows import new_row
 from .name_filter import NameTest
 from .order import Order, Values, by_column
-from .preview import Ahead
+from .preview import ListPreview
 from .selection import matcher
 
-__all__ = ["NameListing", "RowListing", "new_row"]
+__all__ = ["NameListing", "RowListing"]
 
 _ALL = b"\1" * CHUNK
 
 Stat = Callable[[str], os.stat_result | None]
 """lstat of a name in the box, None where it has gone."""
-
-
-def new_row(raw: str, found: os.stat_result | None) -> Row:
-    """The row of a message in ``new``; ``found`` None: it has gone since."""
-    name = grammar.parse(raw, claimed=False)
-    put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
-    note = ""
-    if found is None:
-        note = "gone since"
-    elif not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found)
-    elif not grammar.claimable(raw):
-        note = "its name is too long to be claimed"
-    elif found.st_nlink > 1:
-        note = f"has {found.st_nlink} names"
-    if put_at is None and found is not None:
-        put_at = found.st_mtime
-    return Row(
-        key=(Box.NEW.value, raw),
-        box=Box.NEW,
-        id=name.id,
-        name=raw,
-        size=None if found is None else found.st_size,
-        enqueued_at=put_at,
-        in_box_since=_in_new_since(name, put_at, found),
-        source=name.source,
-        attempt=name.attempts,
-        note=note,
-        not_before=None if name.not_before is None else name.not_before / 1e6,
-        canary=name.canary,
-        written_at=None if found is None else found.st_mtime,
-        ended=name.ended,
-    )
-
-
-def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
-    """Returns when the message came into ``new``: its put, or its last move (ctime) if it was in work before."""
-    if name.attempts and found is not None:
-        return found.st_ctime
-    return put_at
 
 
 _VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
@@ -167,13 +124,13 @@ class NameListing:
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
         reverse = query.sort.descending != by_age
-        ahead = Ahead(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
+        ahead = ListPreview(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
         order = self._ordered(query, now, values, cancelled, ahead)
         self._order = array("I") if order is None else order.places(reverse=reverse)
         self.complete = complete and order is not None
 
     def _ordered(
-        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], ahead: Ahead
+        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], ahead: ListPreview
     ) -> Order | None:
         mask = self._taken(query, now, cancelled, ahead)
         if cancelled():
@@ -186,7 +143,7 @@ class NameListing:
             return self.order.only(mask)
         return by_column(query.sort.column, self._names, mask, values, cancelled, told=ahead.at)
 
-    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], ahead: Ahead) -> bytearray | None:
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], ahead: ListPreview) -> bytearray | None:
         """A byte a name, 1 where filter and selection take it; None: they take all. Cancelled, those until then."""
         match = matcher(query, now)
         if match is None:

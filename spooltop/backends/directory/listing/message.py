@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
@@ -34,7 +34,7 @@ def split_key(key: Key) -> tuple[Box, str, str]:
     raise Unreadable("no message of this spool", advice="look again")
 
 
-def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentence: Callable[[str], str]) -> Payload:
+def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentences: Mapping[str, str]) -> Payload:
     """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` where it is gone, not a regular file, or may not be
     read."""
     box, operation, name = split_key(key)
@@ -65,13 +65,14 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
             if open_fd >= 0:
                 os.close(open_fd)
     data = b"".join(parts)
-    return Payload(data, found.st_size, found.st_size > len(data), facts_of(name, box, found, row, sentence))
+    return Payload(data, found.st_size, found.st_size > len(data), facts_of(name, box, found, row, sentences))
 
 
 def facts_of(
-    raw: str, box: Box, found: os.stat_result, row: Row | None, sentence: Callable[[str], str]
+    raw: str, box: Box, found: os.stat_result, row: Row | None, sentences: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Lines for the detail. ``row`` is the row as judged, if it was; ``sentence`` gives the evidence on a token in full."""
+    """Lines for the detail. ``row`` is the row as judged, if it was; ``sentences`` gives the evidence on the holder with a
+    token in full."""
     name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
     told_us = name.enqueued_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
     put_at = found.st_mtime if told_us is None else told_us / 1e6
@@ -95,7 +96,7 @@ def facts_of(
             words += f" of {escape(owner.user)}" if owner.user else ""
             words += f" on {escape(owner.host)}" if owner.host else ""
             facts.append(("owner", words))
-        told = sentence(name.token) if name.token is not None else ""
+        told = sentences.get(name.token, "") if name.token is not None else ""
         facts.append(("holder" if box is Box.CUR else "writer", told or row.evidence))
         if row.verdict is Verdict.DEAD and owner is not None and owner.pid is not None:
             facts.append(("look up", f"journalctl _PID={owner.pid}"))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from spooltop.model.protocols import ListProgress
 from spooltop.model.row import Row
 
-__all__ = ["AT_ONCE", "Ahead"]
+__all__ = ["AT_ONCE", "ListPreview"]
 
 AT_ONCE = 150
 """Rows that are shown before all of them are known: more than a screen is high."""
 
 
-class Ahead:
+class ListPreview:
     """Tells ``progress`` when that is due; nothing where it is None. Of the names that ``take`` got it keeps the first by name,
     or the last (``backwards``): most names begin with their time. ``row`` makes the row of a name."""
 

@@ -28,7 +28,7 @@ from .idle_claims import Idle
 from .pid_liveness import BootClock, Certainty, judge_pid, later
 from .processes import Process, Processes
 
-__all__ = ["Owners"]
+__all__ = ["ClaimJudge"]
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
@@ -51,7 +51,7 @@ _Holder = tuple[Verdict, str, Owner, str, bool]
 """Verdict, evidence, owner, the same evidence as a sentence, and whether it lives under its pid here."""
 
 
-class Owners:
+class ClaimJudge:
     """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Owners:
         self._people: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
         self._claim_holders = ClaimHolders(processes)
-        self._rows: list[Row] = []
+        self._rows: tuple[Row, ...] = ()
         self._dead: set[str] = set()
         self._scan = -1
         self.irregular: tuple[Row, ...] = ()
@@ -75,14 +75,14 @@ class Owners:
 
     def look(
         self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Certainty, progress: Progress | None = None
-    ) -> tuple[list[Row], bool]:
+    ) -> tuple[tuple[Row, ...], bool]:
         """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them.
         Raises ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
         fd = dirs.cur
         if fd is None:
-            self._claims, self._rows, self._scan, self.irregular = {}, [], -1, ()
-            return [], True
+            self._claims, self._rows, self._scan, self.irregular = {}, (), -1, ()
+            return (), True
         changed = scan != self._scan
         self._scan = -1  # until it is through: one that is stopped on the way is made anew
         if changed:
@@ -93,9 +93,8 @@ class Owners:
         self._scan = scan
         if changed:
             self._forget()
-            self._rows = sorted(
-                (claim.row for claim in self._claims.values()), key=lambda row: (row.in_box_since or 0.0, row.name)
-            )
+            rows = (claim.row for claim in self._claims.values())
+            self._rows = tuple(sorted(rows, key=lambda row: (row.in_box_since or 0.0, row.name)))
         return self._rows, count <= self._at_most
 
     def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Certainty) -> dict[str, tuple[Verdict | None, str]]:

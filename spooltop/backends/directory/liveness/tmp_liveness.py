@@ -26,7 +26,7 @@ from ..storage.rows import kind_of_file
 from .pid_liveness import Certainty
 from .processes import Descriptor, Descriptors, Process, Processes
 
-__all__ = ["TmpFiles", "Writer", "writer_of"]
+__all__ = ["TmpJudge", "Writer", "writer_of"]
 
 _WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
@@ -60,7 +60,7 @@ class _File:
     row: Row
 
 
-class TmpFiles:
+class TmpJudge:
     """Judges the files in ``tmp``, look after look."""
 
     def __init__(self, processes: Processes, *, at_most: int = 20_000) -> None:

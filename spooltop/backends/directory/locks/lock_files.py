@@ -26,12 +26,13 @@ from .soft_lock_liveness import Judge, directory_lock, holder_info, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
 
-__all__ = ["LockFiles", "LockTable", "folder_closed", "is_lock_name", "message_locks", "read_table"]
+__all__ = ["LockFiles", "LockTable", "LockTableCache", "folder_closed", "is_lock_name", "message_locks", "read_table"]
 
 _SUFFIXES = (".lock", ".lck")
 _MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that every user locks through the kernel."""
+_TABLE_FOR = 1.0
 _AT_MOST = 64
 _LIST_AT_MOST = 20_000
 _OTHER_NAMESPACES = "processes outside this container are not visible from here"
@@ -68,6 +69,21 @@ def read_table(processes: Processes) -> LockTable:
     for line in lines:
         by_file.setdefault((line.device, line.inode), []).append(line)
     return LockTable({key: tuple(found) for key, found in by_file.items()}, unseen)
+
+
+class LockTableCache:
+    """The lock table, read at most once a second."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._read: tuple[float, LockTable] | None = None
+
+    def read(self) -> LockTable:
+        """Returns all locks of this machine that can be seen."""
+        at = self._world.monotonic()
+        if self._read is None or at - self._read[0] >= _TABLE_FOR:
+            self._read = (at, read_table(self._world.processes))
+        return self._read[1]
 
 
 def is_lock_name(name: str) -> bool:

@@ -1,8 +1,9 @@
-"""The three boxes of a spool, looked at together: their scans, and ids that stand in two of them."""
+"""The three boxes of a spool, looked at together: their scans, the ids that are in two of them, and irregular files."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from spooltop.engine import names
@@ -10,20 +11,19 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Box, Key
 
-from ..listing.listing import new_row
-from ..storage.rows import claim_row
+from ..storage.rows import claim_row, new_row
 from ..world import World
-from .scan import BoxScan
+from .scan import BoxScan, generation_of
 from .scheduler import BoxScanner
 
-__all__ = ["Boxes", "DuplicateIds"]
+__all__ = ["Boxes", "DuplicateIds", "irregular_rows"]
 
 _IDS_AT_MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateIds:
-    """Ids that stand in ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
+    """Ids that are in both ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
 
     conflicts: tuple[Key, ...] = ()
     linked: tuple[Row, ...] = ()
@@ -47,15 +47,24 @@ class Boxes:
 
     @property
     def period(self) -> float:
-        """Current step of the scan, in words; read from other threads when it hangs."""
+        """Seconds from one listing to the next where only time tells when to list."""
         return max(1.0, *(scanner.period for scanner in self._scanners.values()))
 
     def times(self, box: Box) -> dict[str, int]:
+        """Returns the mtime in µs of the names that hold no time."""
         return self._scanners[box].times
 
+    def is_current(self, box: Box, fd: int) -> bool:
+        """True if the box has not changed since its last scan."""
+        last = self._scanners[box].last
+        try:
+            return last is not None and generation_of(fd) == last.generation
+        except OSError:
+            return False
+
     def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
-        """The scans of all three, new ones where they are due. ``cur`` comes before ``new``, to look out for its ids. ``unseen``:
-        the file system does not tell all changes."""
+        """Returns the scans of all three, new ones where they are due. ``cur`` is listed before ``new``, to look for its ids
+        there. ``unseen``: the file system does not report all changes."""
         scans = {}
         for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
             trouble = dirs.troubles.get(box)
@@ -76,10 +85,10 @@ class Boxes:
                 self._claims.setdefault(names.parse(raw, claimed=True).base, []).append(raw)
         self._ids = frozenset(base.partition(",")[0] for base in self._claims) | frozenset(self._claims)
 
-    def doubles(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:
+    def duplicates(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:
         """Returns the ids that are in both boxes now. ``scan`` is the scan of ``new``; a message that moves in the meantime is
         not a duplicate."""
-        if not scan.doubles or dirs.new is None or dirs.cur is None:
+        if not scan.duplicates or dirs.new is None or dirs.cur is None:
             return DuplicateIds()
         by_id: dict[str, list[str]] = {}
         for claims in self._claims.values():
@@ -87,7 +96,7 @@ class Boxes:
                 by_id.setdefault(names.parse(raw, claimed=True).id, []).append(raw)
         conflicts: list[Key] = []
         linked: list[Row] = []
-        for waiting in scan.doubles:
+        for waiting in scan.duplicates:
             for claimed in by_id.get(names.parse(waiting, claimed=False).id, ()):
                 try:
                     here = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
@@ -98,11 +107,23 @@ class Boxes:
                 if here.st_ino != again.st_ino:
                     continue
                 if here.st_ino == there.st_ino:
-                    linked.append(replace(claim_row(names.parse(claimed, claimed=True), there), note="stands in new as well"))
-                    linked.append(replace(new_row(waiting, here), note="stands in cur as well"))
+                    linked.append(replace(claim_row(names.parse(claimed, claimed=True), there), note="is in new as well"))
+                    linked.append(replace(new_row(waiting, here), note="is in cur as well"))
                 else:
                     conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
         return DuplicateIds(tuple(dict.fromkeys(conflicts)), tuple(linked))
+
+
+def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplicates: DuplicateIds) -> tuple[Row, ...]:
+    """Collects the rows of everything that is no message or has a second name: in ``new``, among the ``judged`` rows of ``cur``
+    and ``tmp``, and the messages that are in two boxes."""
+    rows: list[Row] = []
+    for raw in new.irregular if dirs.new is not None else ():
+        try:
+            rows.append(new_row(raw, os.stat(raw, dir_fd=dirs.new, follow_symlinks=False)))
+        except OSError:
+            continue  # gone since it was listed
+    return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
 
 
 def _why(box: Box, trouble: OSError) -> str:

@@ -34,19 +34,19 @@ Generation = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BoxScan:
-    """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic clock.
+    """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
+    clock.
 
     ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
-    regular files or are too long for the suffix of a claim; ``doubles`` are names whose id was also in the other box; ``tried``
-    are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is False where
-    the directory changed during the scan, ``complete`` is False where the listing broke off.
-    """
+    regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other box;
+    ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is
+    False where the directory changed during the scan, ``complete`` is False where the listing broke off. """
 
     names: PackedNames = field(default_factory=PackedNames)
     oldest_us: int | None = None
     oldest_name: str | None = None
     irregular: tuple[str, ...] = ()
-    doubles: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     tried_all: bool = True
     bytes: int | None = None
@@ -118,7 +118,7 @@ def scan_box(
         untimed.update(tally.kept)
     oldest, oldest_name = tally.oldest()
     return BoxScan(
-        packed, oldest, oldest_name, tuple(tally.irregular), tuple(tally.doubles), tuple(tally.tried[:_TRIED_AT_MOST]),
+        packed, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
         len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
         time.monotonic() - began, time.thread_time() - worked,
     )  # fmt: skip
@@ -130,7 +130,7 @@ class _Tally:
     def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
         self.names = PackedNames()
         self.irregular: list[str] = []
-        self.doubles: list[str] = []
+        self.duplicates: list[str] = []
         self.tried: list[str] = []
         self.kept: dict[str, int] = {}
         self._ids = frozenset(os.fsencode(id) for id in ids)
@@ -159,7 +159,7 @@ class _Tally:
             self.tried += map(os.fsdecode, _TRIED.findall(joined))
         self._first = min(self._first, min(found))
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
-            self.doubles += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
+            self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
 
     def take(self, own: int, name: str, kind: int) -> None:
         """Adds a single name."""
@@ -170,7 +170,7 @@ class _Tally:
         if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and _TRIED.fullmatch(raw + b"/"):
             self.tried.append(name)
         if self._ids and raw.partition(b",")[0] in self._ids:
-            self.doubles.append(name)
+            self.duplicates.append(name)
         if kind == getdents.UNKNOWN:
             kind = _kind(own, name)
         if kind != getdents.REGULAR:

@@ -117,5 +117,5 @@ def _same_names(last: BoxScan, scan: BoxScan) -> bool:
     listed in the same order."""
     return (
         last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
-        and last.doubles == scan.doubles and last.irregular == scan.irregular and last.names.same(scan.names)
+        and last.duplicates == scan.duplicates and last.irregular == scan.irregular and last.names.same(scan.names)
     )  # fmt: skip

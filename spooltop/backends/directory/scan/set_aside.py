@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import ASIDE, Box
 from ..storage.metadata import time_of
 from ..storage.rows import aside_row, kind_of_file
 
-__all__ = ["Asides"]
+__all__ = ["SetAsideBoxes"]
 
 _FOLDERS_AT_MOST = 5_000
 _SIZES_AT_MOST = 10_000
@@ -52,7 +52,7 @@ class _Folder:
         return bisect_right(self.times, by), sampled
 
 
-class Asides:
+class SetAsideBoxes:
     """The boxes ``held``, ``rejected`` and ``trash`` of one spool. ``retention``: seconds after which what is in the trash has
     expired, 0: never."""
 

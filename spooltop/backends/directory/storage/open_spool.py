@@ -61,6 +61,20 @@ class OpenSpool:
         opened = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
         return {box: (os.path.join(self.path, box.value), fd) for box, fd in opened.items() if fd is not None}
 
+    def status(self, box: Box, name: str) -> os.stat_result | None:
+        """Returns the lstat(2) of a name in ``new`` or ``cur``; None if it is not there or cannot be seen."""
+        fd = None if self.dirs is None else self.dirs.new if box is Box.NEW else self.dirs.cur
+        if fd is None:
+            return None
+        try:
+            return os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return None
+
+    def has(self, box: Box, name: str) -> bool:
+        """True if a name is in ``new`` or ``cur`` now."""
+        return self.status(box, name) is not None
+
     def close(self) -> None:
         if self.dirs is not None:
             self.dirs.close()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import replace
 
-from spooltop.engine.names import Name, parse
+from spooltop.engine.names import Name, claimable, parse
 from spooltop.model.flow import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
 
 from .location import kind_of
 
-__all__ = ["aside_row", "claim_row", "kind_of_file", "tried_of"]
+__all__ = ["aside_row", "claim_row", "kind_of_file", "mail_row", "new_row", "tried_of"]
 
 
 def kind_of_file(found: os.stat_result) -> str:
@@ -51,6 +52,51 @@ def claim_row(name: Name, found: os.stat_result | None) -> Row:
         written_at=None if found is None else found.st_mtime,
         ended=name.ended,
     )
+
+
+def new_row(raw: str, found: os.stat_result | None) -> Row:
+    """Returns the row of a message in ``new``; ``found`` None: it has gone since."""
+    name = parse(raw, claimed=False)
+    put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
+    note = ""
+    if found is None:
+        note = "gone since"
+    elif not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found)
+    elif not claimable(raw):
+        note = "its name is too long to be claimed"
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    if put_at is None and found is not None:
+        put_at = found.st_mtime
+    return Row(
+        key=(Box.NEW.value, raw),
+        box=Box.NEW,
+        id=name.id,
+        name=raw,
+        size=None if found is None else found.st_size,
+        enqueued_at=put_at,
+        in_box_since=_in_new_since(name, put_at, found),
+        source=name.source,
+        attempt=name.attempts,
+        note=note,
+        not_before=None if name.not_before is None else name.not_before / 1e6,
+        canary=name.canary,
+        written_at=None if found is None else found.st_mtime,
+        ended=name.ended,
+    )
+
+
+def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
+    """Returns when the message came into ``new``: its put, or its last move (ctime) if it was in work before."""
+    if name.attempts and found is not None:
+        return found.st_ctime
+    return put_at
+
+
+def mail_row(raw: str, found: os.stat_result | None) -> Row:
+    """Returns the row of a message in ``cur`` of a mail folder, where nobody claims."""
+    return replace(claim_row(parse(raw, claimed=True), found), since_is_bound=True)
 
 
 def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]:

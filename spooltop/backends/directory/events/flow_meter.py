@@ -1,4 +1,4 @@
-"""Flow over the looks: change events where somebody listens, else the difference of scans, and what was set aside meanwhile."""
+"""Measures the flow between two looks: from change events if there are any, else from the difference of two scans."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spooltop.model.flow import Flow
 from spooltop.model.row import Row
 
 from ..scan.scan import BoxScan
-from ..scan.set_aside import Asides
+from ..scan.set_aside import SetAsideBoxes
 from .flow import FlowCounter, difference
 from .operator_moves import OperatorMoves
-from .watcher import Heard
+from .watcher import EventReport
 
-__all__ = ["Traffic"]
+__all__ = ["FlowMeter"]
 
 _COMPARED_AT_MOST = 100_000
 
@@ -24,17 +24,17 @@ def _changed_at(scan: BoxScan) -> float | None:
     return None if scan.generation is None else scan.generation[2] / 1e9
 
 
-class Traffic:
+class FlowMeter:
     """Counts the messages that came and went since the last look. ``in_new`` returns whether a name is in ``new`` now."""
 
-    def __init__(self, asides: Asides, in_new: Callable[[str], bool]) -> None:
-        self._asides = asides
+    def __init__(self, set_aside: SetAsideBoxes, in_new: Callable[[str], bool]) -> None:
+        self._set_aside = set_aside
         self._aside_ids: set[str] = set()
-        self._aside_of = 0
+        self._aside_generation = 0
         self._operators = OperatorMoves()
         self._counter = FlowCounter(in_new, self._operators)
         self._compared: tuple[set[str], set[str]] | None = None
-        self._compared_of = (-1, -1)
+        self._compared_scans = (-1, -1)
 
     @property
     def last_claim_at(self) -> float | None:
@@ -42,38 +42,40 @@ class Traffic:
 
     @property
     def unsettled(self) -> bool:
-        """True where a look that comes soon will tell more."""
+        """True if a look that comes soon will know more."""
         return self._counter.unsettled
 
-    def follow_operators(self, dirs: SpoolDirs) -> None:
-        """Reads which moves operators announced. After the change events were taken, before they are counted."""
+    def read_operator_moves(self, dirs: SpoolDirs) -> None:
+        """Reads the moves that operators announced in the journal. Call it after the change events were taken and before ``look``
+        counts them."""
         self._operators.look(dirs)
 
     def look(
-        self, now: float, heard: Heard, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *, beginning: bool, exact: bool
+        self, now: float, report: EventReport, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *, starting: bool, exact: bool
     ) -> Flow:
-        """The flow since the last look. ``beginning``: somebody will listen and has not heard anything yet."""
+        """Returns the flow since the last look. ``starting``: the listener has started and has received nothing yet. ``exact``:
+        the directories are those of the last look."""
         before = self._aside_ids
-        if self._asides.generation != self._aside_of:
-            self._aside_ids, self._aside_of = self._asides.ids(), self._asides.generation
-        for batch in heard.batches:
+        if self._set_aside.generation != self._aside_generation:
+            self._aside_ids, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
+        for batch in report.batches:
             self._counter.add(batch, before)
         if self._counter.last_claim_at is None and claims:
             self._counter.adopt(((row.id, row.in_box_since) for row in claims), _changed_at(cur))
-        if beginning:
+        if starting:
             return self._counter.begin(now)  # the first batch tells what came since
-        if heard.listening and heard.until is not None:
-            now = heard.until  # what came later has not been heard: a rate is over the time that was listened to
-        if heard.listening:
-            self._compared, self._compared_of = None, (-1, -1)
-        elif (new.number, cur.number) != self._compared_of:
+        if report.listening and report.until is not None:
+            now = report.until  # what came later has not been received: a rate covers the time for which events were received
+        if report.listening:
+            self._compared, self._compared_scans = None, (-1, -1)
+        elif (new.number, cur.number) != self._compared_scans:
             self._compare(now, new, cur, before)
-        measured = heard.listening or self._compared is not None
-        return self._counter.take(now, exact=exact and heard.exact, measured=measured, aside=self._aside_ids)
+        measured = report.listening or self._compared is not None
+        return self._counter.take(now, exact=exact and report.exact, measured=measured, aside=self._aside_ids)
 
     def _compare(self, now: float, new: BoxScan, cur: BoxScan, aside: set[str]) -> None:
         """Adds the difference of two scans. Bounded, because sets of a million names would stall everything."""
-        self._compared_of = (new.number, cur.number)
+        self._compared_scans = (new.number, cur.number)
         if len(new.names) + len(cur.names) > _COMPARED_AT_MOST:
             self._compared = None
             return
