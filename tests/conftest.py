@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .scratch import scratch
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs behind it; whoever is tested would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,6 +41,13 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory for many spools, in memory where there is one."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-test-", dir=scratch()) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

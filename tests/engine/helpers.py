@@ -70,11 +70,15 @@ class Interposed(Files):
         super().rename_noreplace(name, dir_fd, to, to_fd)
 
 
-def killed_at(k: int, *, renameat2: bool = True) -> Interposed:
-    """Ends the process by SIGKILL instead of the ``k``-th operation."""
+def killed_at(k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True) -> Interposed:
+    """Ends the process by SIGKILL instead of the ``k``-th operation, counted among those in ``of``. A kill before one that only
+    looks or syncs leaves what the kill before the next change leaves."""
+    counted = 0
 
-    def before(number: int, _name: str) -> None:
-        if number == k:
+    def before(_number: int, name: str) -> None:
+        nonlocal counted
+        counted += name in of
+        if counted == k:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return Interposed(before, renameat2=renameat2)

@@ -1,4 +1,6 @@
-"""Every operation is cut off, or made to fail, at each of its calls. No message is lost, doubled, or seen before it is whole.
+"""Every operation is cut off at each of its changes, and made to fail at each of its calls.
+
+No message is lost, doubled, or seen before it is whole.
 
 A confirmed put is there; a message stands in one place, two names of one file counting as one until ``recover`` has been there;
 what recover and consumers give is each message once, whole.
@@ -16,7 +18,8 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost, Refused, SpooltopError
-from tests.engine.helpers import Interposed, failing_at, in_child, killed_at, places
+from tests.engine.helpers import CHANGING, Interposed, failing_at, in_child, killed_at, places
+from tests.scratch import Template
 
 DATA = b"whole " * 1000
 CHANGED = b"what is left " * 1000
@@ -112,16 +115,26 @@ def standing(path: Path) -> list[str]:
     return [names[0] for names in places(path).values()]
 
 
-def crash_points(path: Path, operation: Callable[[Spool], None], *, renameat2: bool) -> Iterator[tuple[int, Path, bool]]:
-    """(k, the spool after a kill at the k-th call, whether the operation was reached to its end), until it passes."""
-    for k in range(1, 500):
-        root = path / str(k)
-        prepared(root, operation)
+def template(memory: Path, operation: Callable[[Spool], None]) -> Template:
+    made = Template(memory / "spool")
+    prepared(made.path, operation)
+    made.keep()
+    return made
 
-        def work(root: Path = root, k: int = k) -> None:
-            files = killed_at(k, renameat2=renameat2)
+
+def crash_points(
+    memory: Path, operation: Callable[[Spool], None], *, renameat2: bool = True, durable: bool = True
+) -> Iterator[tuple[int, Path, bool]]:
+    """(k, the spool after a kill at the k-th change, whether the operation was reached to its end), until it passes."""
+    made = template(memory, operation)
+    root = made.path
+    for k in range(1, 500):
+        made.lay_out()
+
+        def work(k: int = k) -> None:
+            files = killed_at(k, of=CHANGING, renameat2=renameat2)
             files.armed = False
-            spool = Spool(root, files=files)
+            spool = Spool(root, durable, files=files)
             files.armed = True
             operation(spool)
             os._exit(0)
@@ -136,9 +149,9 @@ def crash_points(path: Path, operation: Callable[[Spool], None], *, renameat2: b
 
 @pytest.mark.parametrize("renameat2", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_killed_at_every_call(tmp_path: Path, operation: Callable[[Spool], None], renameat2: bool) -> None:
+def test_killed_at_every_change(memory: Path, operation: Callable[[Spool], None], renameat2: bool) -> None:
     points = 0
-    for k, root, finished in crash_points(tmp_path, operation, renameat2=renameat2):
+    for k, root, finished in crash_points(memory, operation, renameat2=renameat2):
         points += 1
         for name in standing(root):
             if not name.startswith("tmp/"):
@@ -166,9 +179,9 @@ def test_killed_at_every_call(tmp_path: Path, operation: Callable[[Spool], None]
     assert points > 3
 
 
-def test_an_ack_that_was_not_reached_is_delivered_again(tmp_path: Path) -> None:
+def test_an_ack_that_was_not_reached_is_delivered_again(memory: Path) -> None:
     outcomes = []
-    for _, root, finished in crash_points(tmp_path, ack, renameat2=True):
+    for _, root, finished in crash_points(memory, ack):
         unlinked = not [name for name in standing(root) if not name.startswith("tmp/")]
         outcomes.append((finished, unlinked))
         assert len(consumed(root)) == (0 if unlinked else 1)
@@ -178,8 +191,8 @@ def test_an_ack_that_was_not_reached_is_delivered_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("retried", [put_by_id, put_by_key])
-def test_a_put_that_was_killed_and_is_tried_again_gives_one_message(tmp_path: Path, retried: Callable[[Spool], None]) -> None:
-    for k, root, _ in crash_points(tmp_path, retried, renameat2=True):
+def test_a_put_that_was_killed_and_is_tried_again_gives_one_message(memory: Path, retried: Callable[[Spool], None]) -> None:
+    for k, root, _ in crash_points(memory, retried):
         with Spool(root, False) as spool:
             retried(spool)
         got = consumed(root)
@@ -200,18 +213,19 @@ def attempt(root: Path, operation: Callable[[Spool], None], files: Interposed) -
     return None
 
 
-@pytest.mark.parametrize("renameat2", [True, False])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("operation", [put, put_by_id, put_by_key, put_many])
-def test_an_error_at_every_call_of_a_put(
-    tmp_path: Path, operation: Callable[[Spool], None], code: int, persistent: bool, renameat2: bool
+def test_an_error_at_every_call_of_a_put_without_renameat2(
+    memory: Path, operation: Callable[[Spool], None], code: int, persistent: bool
 ) -> None:
+    """With it, ``tests.reliability.errors`` does so."""
     expected = 3 if operation is put_many else 1
+    made = template(memory, operation)
+    root = made.path
     for k in range(1, 500):
-        root = tmp_path / str(k)
-        prepared(root, operation)
-        files = failing_at(k, code, persistent=persistent, renameat2=renameat2)
+        made.lay_out()
+        files = failing_at(k, code, persistent=persistent, renameat2=False)
         error = attempt(root, operation, files)
         confirmed = error is None
         if not confirmed and operation in (put_by_id, put_by_key):
@@ -231,10 +245,11 @@ def test_an_error_at_every_call_of_a_put(
 
 @gives_back
 @pytest.mark.parametrize("operation", [put, put_by_id, put_by_key, claim, ack, release, reject, recover])
-def test_done_and_yet_reported_as_an_error(tmp_path: Path, operation: Callable[[Spool], None]) -> None:
+def test_done_and_yet_reported_as_an_error(memory: Path, operation: Callable[[Spool], None]) -> None:
+    made = template(memory, operation)
+    root = made.path
     for k in range(1, 500):
-        root = tmp_path / str(k)
-        prepared(root, operation)
+        made.lay_out()
         files = failing_at(k, errno.EIO, done=True)
         confirmed = attempt(root, operation, files) is None
         ids = [id for id, _ in consumed(root)]
@@ -256,10 +271,11 @@ def test_done_and_yet_reported_as_an_error(tmp_path: Path, operation: Callable[[
 @gives_back
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("operation", [claim, ack, release, reject, recover])
-def test_an_error_at_every_call_of_a_consumer(tmp_path: Path, operation: Callable[[Spool], None], code: int) -> None:
+def test_an_error_at_every_call_of_a_consumer(memory: Path, operation: Callable[[Spool], None], code: int) -> None:
+    made = template(memory, operation)
+    root = made.path
     for k in range(1, 500):
-        root = tmp_path / str(k)
-        prepared(root, operation)
+        made.lay_out()
         files = failing_at(k, code)
         error = attempt(root, operation, files)
         assert not isinstance(error, ClaimLost)
@@ -291,25 +307,9 @@ def one_of_two(path: Path) -> bytes:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_changed_release_that_is_killed_gives_the_message_once_with_the_old_content_or_the_new(
-    tmp_path: Path, durable: bool
+    memory: Path, durable: bool
 ) -> None:
-    got = []
-    for k in range(1, 500):
-        root = tmp_path / str(k)
-        prepared(root, release_changed)
-
-        def work(root: Path = root, k: int = k) -> None:
-            files = killed_at(k)
-            files.armed = False
-            spool = Spool(root, durable, files=files)
-            files.armed = True
-            release_changed(spool)
-            os._exit(0)
-
-        status = in_child(work)
-        got.append(one_of_two(root))
-        if status == 0:
-            break
+    got = [one_of_two(root) for _, root, _ in crash_points(memory, release_changed, durable=durable)]
     assert got == sorted(got, reverse=True) and set(got) == {DATA, CHANGED}  # first the old one, from one point on the new one
     assert got[-1] == CHANGED and len(got) > 10
 
@@ -317,10 +317,11 @@ def test_a_changed_release_that_is_killed_gives_the_message_once_with_the_old_co
 @gives_back
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_an_error_at_every_call_of_a_changed_release(tmp_path: Path, code: int, done: bool) -> None:
+def test_an_error_at_every_call_of_a_changed_release(memory: Path, code: int, done: bool) -> None:
+    made = template(memory, release_changed)
+    root = made.path
     for k in range(1, 500):
-        root = tmp_path / str(k)
-        prepared(root, release_changed)
+        made.lay_out()
         files = failing_at(k, code, done=done)
         error = attempt(root, release_changed, files)
         assert not isinstance(error, ClaimLost), k
@@ -334,55 +335,55 @@ def test_an_error_at_every_call_of_a_changed_release(tmp_path: Path, code: int, 
 
 
 @gives_back
-def test_a_changed_release_where_files_cannot_be_swapped_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_changed_release_where_files_cannot_be_swapped_is_refused_and_changes_nothing(memory: Path) -> None:
     def before(_number: int, name: str) -> None:
         if name == "swap":
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    prepared(tmp_path, release_changed)
-    with Spool(tmp_path, False, files=Interposed(before)) as spool:
+    prepared(memory, release_changed)
+    with Spool(memory, False, files=Interposed(before)) as spool:
         held = spool.claim()
         assert held is not None
         with pytest.raises(Refused, match="cannot swap two files in one step, which changed content needs; put the new content"):
             held.release(data=CHANGED)
-        assert held.data == DATA and os.listdir(tmp_path / "tmp") == []
+        assert held.data == DATA and os.listdir(memory / "tmp") == []
         held.release()
-    assert consumed(tmp_path) == [("here", DATA)]
+    assert consumed(memory) == [("here", DATA)]
 
 
 @pytest.mark.parametrize("operation", ["create", "swap"])
-def test_a_changed_release_of_a_claim_that_was_taken_away_is_lost_and_changes_nothing(tmp_path: Path, operation: str) -> None:
+def test_a_changed_release_of_a_claim_that_was_taken_away_is_lost_and_changes_nothing(memory: Path, operation: str) -> None:
     def before(_number: int, name: str) -> None:
         if name == operation and not taken:
             taken.append(held.name)
-            os.rename(tmp_path / "cur" / held.name, tmp_path / "new" / held.base)  # by an operator, with force
+            os.rename(memory / "cur" / held.name, memory / "new" / held.base)  # by an operator, with force
 
     taken: list[str] = ["not yet"]
-    prepared(tmp_path, release_changed)
-    with Spool(tmp_path, False, files=Interposed(before)) as spool:
+    prepared(memory, release_changed)
+    with Spool(memory, False, files=Interposed(before)) as spool:
         held = spool.claim()
         assert held is not None
         taken.clear()
         with pytest.raises(ClaimLost):
             held.release(data=CHANGED)
-    assert os.listdir(tmp_path / "tmp") == []
-    assert consumed(tmp_path) == [("here", DATA)]
+    assert os.listdir(memory / "tmp") == []
+    assert consumed(memory) == [("here", DATA)]
 
 
-def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_is_empty(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, False) as spool:
-        (tmp_path / "new/foreign").write_bytes(b"old")
-        os.utime(tmp_path / "new/foreign", (1_700_000_000, 1_700_000_000))
+def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_is_empty(memory: Path) -> None:
+    with Spool.create(memory, False) as spool:
+        (memory / "new/foreign").write_bytes(b"old")
+        os.utime(memory / "new/foreign", (1_700_000_000, 1_700_000_000))
         spool.put(b"second", source="s")
         for expected in (b"old", b"from a file"):
             held = spool.claim()
             assert held is not None and (held.id, held.data) == ("foreign", expected)
-            with open(tmp_path / "file", "w+b") as file:
+            with open(memory / "file", "w+b") as file:
                 file.write(b"from a file")
                 file.seek(0)
                 held.release(data=file)
-            assert (tmp_path / "new/foreign").stat().st_mtime == 1_700_000_000
-        (tmp_path / "new/foreign").unlink()
+            assert (memory / "new/foreign").stat().st_mtime == 1_700_000_000
+        (memory / "new/foreign").unlink()
         held = spool.claim()
         assert held is not None and held.source == "s"
         held.release(data=b"")
@@ -391,11 +392,11 @@ def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_i
         held.ack()
 
 
-def test_at_the_limit_of_attempts_a_changed_release_rejects_what_was_changed(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, False, max_attempts=1) as spool:
+def test_at_the_limit_of_attempts_a_changed_release_rejects_what_was_changed(memory: Path) -> None:
+    with Spool.create(memory, False, max_attempts=1) as spool:
         spool.put(DATA)
         held = spool.claim()
         assert held is not None
         held.release(data=CHANGED)
-        [path] = [path for path in (tmp_path / ".spooltop/rejected").glob("*/*") if not path.name.startswith(".")]
+        [path] = [path for path in (memory / ".spooltop/rejected").glob("*/*") if not path.name.startswith(".")]
         assert path.read_bytes() == CHANGED

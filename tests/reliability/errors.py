@@ -20,6 +20,7 @@ from typing import Any
 
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import ClaimLost, PutUnknown, Refused, SpooltopError
+from tests.engine.helpers import LOOKING, NEVER_FULL
 from tests.scratch import scratch
 
 from .figures import Figure
@@ -223,13 +224,16 @@ def wrong_after(root: Path, step: str, error: Exception | None, *, first: str) -
     return wrong + [f"{path.name} is left in cur" for path in (root / "cur").iterdir()]
 
 
-def troubles(calls: Sequence[str], errors: Sequence[str]) -> Iterator[Trouble]:
-    """All that can go wrong in a step of these file operations."""
+def troubles(calls: Sequence[str], errors: Sequence[str], *, every: bool) -> Iterator[Trouble]:
+    """All that can go wrong in a step of these file operations. Without ``every`` no look runs out of space, and none is done
+    and yet fails, which leaves what a failed one leaves."""
     for at, name in enumerate(calls, 1):
         for error in errors:
-            yield Trouble(at, "once", error)
-            yield Trouble(at, "for good", error)
-        yield Trouble(at, "done", "EIO")
+            if every or error != "ENOSPC" or name not in NEVER_FULL:
+                yield Trouble(at, "once", error)
+                yield Trouble(at, "for good", error)
+        if every or name not in LOOKING:
+            yield Trouble(at, "done", "EIO")
         if name == "write":
             for count in (0, 1, 100):
                 yield Trouble(at, "short", count)
@@ -255,7 +259,7 @@ def step_tried(task: tuple[str, bool, bool]) -> tuple[int, list[str]]:
             return 1, [f"{step} does not work at all: {error!r}"]
         if len(clean.calls) < FEWEST:
             return 1, [f"{step} has {len(clean.calls)} file operations only"]
-        for trouble in troubles(clean.calls, QUICK if quick else ERRORS):
+        for trouble in troubles(clean.calls, QUICK if quick else ERRORS, every=not quick):
             count += 1
             root = base / str(count)
             shutil.copytree(base / "template", root)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Spool
 from spooltop.model.vocabulary import Action
-from tests.scratch import scratch
 
 from .operatorcut import TAKEN, WORK, operator_cuts, taken_cuts
 from .pagecache import Disk, RecordingFiles
@@ -18,29 +16,24 @@ from .powercut import cuts
 from .world import OPERATIONS
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=scratch()) as made:
-        yield Path(made)
-
-
 @pytest.mark.parametrize("old", [False, True], ids=["renameat2", "link and unlink"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(folder: Path, operation: str, old: bool) -> None:
-    found = list(cuts(folder, [operation], old=old))
+def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(memory: Path, operation: str, old: bool) -> None:
+    found = list(cuts(memory, [operation], old=old))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 
 
 @pytest.mark.parametrize("keeps_order", [True, False])
 @pytest.mark.parametrize(
-    ("old", "in_common"), [(False, False), (True, False), (False, True)], ids=["renameat2", "link and unlink", "in common"]
+    ("work", "old", "in_common"),
+    [*product(WORK, [False], [False, True]), *product(WORK, [True], [False]), (WORK[0], True, True)],
+    ids=lambda value: value if isinstance(value, bool) else " then ".join(value),
 )
-@pytest.mark.parametrize("work", WORK, ids=" then ".join)
 def test_what_an_operator_was_told_is_so_after_a_power_cut(
-    folder: Path, work: tuple[Action, ...], old: bool, keeps_order: bool, in_common: bool
+    memory: Path, work: tuple[Action, ...], old: bool, keeps_order: bool, in_common: bool
 ) -> None:
-    found = list(operator_cuts(folder, work, old=old, keeps_order=keeps_order, in_common=in_common))
+    found = list(operator_cuts(memory, work, old=old, keeps_order=keeps_order, in_common=in_common))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 
@@ -48,38 +41,39 @@ def test_what_an_operator_was_told_is_so_after_a_power_cut(
 @pytest.mark.parametrize("keeps_order", [True, False])
 @pytest.mark.parametrize("action", TAKEN)
 def test_a_claim_that_no_sync_has_seen_is_in_one_place_after_an_operator_took_it(
-    folder: Path, action: Action, keeps_order: bool
+    memory: Path, action: Action, keeps_order: bool
 ) -> None:
-    found = list(taken_cuts(folder, action, old=False, keeps_order=keeps_order))
+    found = list(taken_cuts(memory, action, old=False, keeps_order=keeps_order))
     assert [wrong for _, wrong in found if wrong] == []
     assert len(found) > 5
 
 
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("operation", ["put", "cursor"])
-def test_a_sync_that_failed_is_not_trusted_when_it_is_tried_again(folder: Path, operation: str, number: int) -> None:
-    found = list(cuts(folder, [operation], old=False, fail_sync=number))
+@pytest.mark.parametrize(
+    ("operation", "number"), [*product(("put", "cursor"), (1, 2)), *product(("release", "ack"), (1, 2, 3))]
+)
+def test_a_sync_that_failed_is_not_trusted_when_it_is_tried_again(memory: Path, operation: str, number: int) -> None:
+    found = list(cuts(memory, [operation], old=False, fail_sync=number))
     assert [wrong for _, wrong in found if wrong] == []
-    assert found
+    assert len(found) > 5
 
 
-def test_a_group_survives_whole_once_it_is_confirmed(folder: Path) -> None:
-    Spool.create(folder / "spool").close()
-    disk, files = Disk(folder / "spool"), RecordingFiles()
-    with Spool(folder / "spool", files=files) as spool:
+def test_a_group_survives_whole_once_it_is_confirmed(memory: Path) -> None:
+    Spool.create(memory / "spool").close()
+    disk, files = Disk(memory / "spool"), RecordingFiles()
+    with Spool(memory / "spool", files=files) as spool:
         ids = spool.put_many([b"whole " * 1000] * 40)
     for event in files.events:
         disk.apply(event)
     for number, cut in enumerate(disk.cuts(1)):
-        disk.lay_out(cut, folder / str(number))
-        assert sorted(path.name for path in (folder / str(number) / "new").iterdir()) == ids
-        assert {path.read_bytes() for path in (folder / str(number) / "new").iterdir()} == {b"whole " * 1000}
+        disk.lay_out(cut, memory / str(number))
+        assert sorted(path.name for path in (memory / str(number) / "new").iterdir()) == ids
+        assert {path.read_bytes() for path in (memory / str(number) / "new").iterdir()} == {b"whole " * 1000}
 
 
-def test_a_key_that_was_put_and_acked_is_no_second_message_after_a_power_cut(folder: Path) -> None:
-    Spool.create(folder / "spool").close()
-    disk, files = Disk(folder / "spool"), RecordingFiles()
-    with Spool(folder / "spool", files=files) as spool:
+def test_a_key_that_was_put_and_acked_is_no_second_message_after_a_power_cut(memory: Path) -> None:
+    Spool.create(memory / "spool").close()
+    disk, files = Disk(memory / "spool"), RecordingFiles()
+    with Spool(memory / "spool", files=files) as spool:
         spool.put(b"once", key="order 17")
         claim = spool.claim()
         assert claim is not None
@@ -87,7 +81,7 @@ def test_a_key_that_was_put_and_acked_is_no_second_message_after_a_power_cut(fol
     for event in files.events:
         disk.apply(event)
     for number, cut in enumerate(disk.cuts(1)):
-        disk.lay_out(cut, folder / str(number))
-        with Spool(folder / str(number)) as spool:
+        disk.lay_out(cut, memory / str(number))
+        with Spool(memory / str(number)) as spool:
             spool.put(b"once", key="order 17")
             assert spool.depth() == 0

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +23,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
-from tests.scratch import Template, scratch
+from tests.scratch import Template
 from tests.worlds import opening
 
 CONSUMER = """
@@ -211,10 +210,9 @@ class Desks:
 
 
 @pytest.fixture
-def desks() -> Iterator[Callable[[Callable[[Desk], Any]], Desks]]:
+def desks(memory: Path) -> Callable[[Callable[[Desk], Any]], Desks]:
     """Prepares the desk of a sweep, in memory."""
-    with tempfile.TemporaryDirectory(prefix="spooltop-desks-", dir=scratch()) as folder:
-        yield partial(Desks, Path(folder) / "desk")
+    return partial(Desks, memory / "desk")
 
 
 @pytest.fixture
