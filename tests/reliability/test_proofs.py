@@ -13,7 +13,7 @@ LEAST = {
     "operators": 500,
     "containers": 6_000,
     "power": 150,
-    "errors": 2_000,
+    "errors": 1_600,
     "faults": 28,
     "spin": 100_000,
     "full": 3_000,
@@ -28,7 +28,7 @@ LEAST = {
 case by case."""
 
 
-LONG = ("operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced")
+LONG = ("storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced")
 
 
 @pytest.mark.early
