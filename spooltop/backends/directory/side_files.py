@@ -14,7 +14,8 @@ from spooltop.model.cursors import CursorSource
 from spooltop.model.locks import Holders, Lock, LockHolder
 from spooltop.model.vocabulary import Action, Box
 
-from .cursors.files import CursorFiles, cursor_rights, named_folders
+from .cursors.files import CursorFiles
+from .cursors.folders import cursor_rights, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
 from .liveness.users_of import who_has_path

@@ -19,7 +19,8 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import LIVE, Action, Key
 
-from .cursors.files import CursorFiles, cursor_rights, named_folders
+from .cursors.files import CursorFiles
+from .cursors.folders import cursor_rights, named_folders
 from .cursors.watcher import CursorWatcher
 from .cursors.writers import WriterWatch
 from .events.change_waiter import ChangeWaiter

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.files import CursorFiles, cursor_rights
+from spooltop.backends.directory.cursors.files import CursorFiles
+from spooltop.backends.directory.cursors.folders import cursor_rights
 from spooltop.backends.directory.cursors.operator import CursorOperator, CursorRef
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import StateLogs

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.files import CursorFiles, parse_sections
+from spooltop.backends.directory.cursors.files import CursorFiles
+from spooltop.backends.directory.cursors.parsing import parse_sections
 from spooltop.backends.directory.cursors.watcher import CursorWatcher
 from spooltop.backends.directory.world import World
 from spooltop.control import open_control

@@ -1,159 +1,42 @@
 """The cursor files of a spool: one for all sources, or one for each source. A file is read again only when it changed.
 
-A file may be large or hostile, so there is a budget: 64 MB of memory and 1 s for each look. A file over 4 MB, or one whose
-values would take over 48 MB, is not read. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps its short
-fields only. At most 4 MB of the versions written between two looks are parsed. ``CursorSource`` counts what is left out
-(``left_out``, ``cut``, ``unread``).
+A file may be large or hostile, so there is a budget: 64 MB of memory and 1 s for each look. A file over 4 MB is not read, and at
+most 4 MB of the versions written between two looks are parsed; ``parsing`` bounds what is kept of each. ``CursorSource`` counts
+what is left out (``left_out``, ``cut``, ``unread``).
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import itertools
-import json
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.locks import LockHolder
-from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
-from ..storage.access import closed_words
 from ..world import World
+from .folders import named_folders
 from .journal import CursorJournal
+from .parsing import parse_sections, parse_value, within_budget
 from .watcher import CursorWatcher, Version, read_version
 from .writers import WriterWatch
 
-__all__ = [
-    "SECTION_AT_MOST", "CursorFiles", "blocked_by", "cursor_rights", "folder_of", "named_folders", "parse_sections",
-    "parse_value",
-]  # fmt: skip
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+__all__ = ["CursorFiles"]
 
 _FILES_AT_MOST = 256
-_IN_MEMORY = 48 << 20
-_SOURCES_AT_MOST = 2_000
-_NAME_AT_MOST = 512
-SECTION_AT_MOST = 4 << 10
-_SMALL = 64 << 10
-"""Bytes of a file up to which every section may be kept as it is."""
-_FIELD = 256
-_FIELDS_AT_MOST = 8
-"""The number of fields that are kept of a section that is too large; names and values have at most ``_FIELD`` characters."""
 _LIST_AT_MOST = 20_000
 _SHARED = "cursors.json"
-_BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
 
 Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
 """Gives the holders of a lock on the file with this status."""
 
 
-def _load(data: bytes) -> tuple[Json, str]:
-    if not data.strip():
-        return None, "it is empty"
-    if len(data) > _SMALL and _size_in_memory(data) > _IN_MEMORY:
-        return None, f"its values would take over {_IN_MEMORY >> 20} MB of memory, not read"
-    try:
-        return json.loads(data), ""
-    except (ValueError, RecursionError) as problem:
-        where = getattr(problem, "pos", None)
-        if isinstance(problem, json.JSONDecodeError) and _cut_off(problem):
-            return None, "it is cut off"
-        return None, f"not JSON at byte {where}" if where is not None else "not JSON"
-
-
-def _size_in_memory(data: bytes) -> int:
-    """An upper estimate of the bytes that the values in this JSON take."""
-    return 3 * len(data) + 184 * data.count(b"{") + 64 * data.count(b"[") + 40 * data.count(b",") + 32 * data.count(b'"')
-
-
-def _within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
-    """The sections of a file of ``size`` bytes that are kept, how many sources are left out, and those whose value was cut."""
-    if size <= _SMALL and len(sections) <= _SOURCES_AT_MOST and all(len(name) <= _NAME_AT_MOST for name in sections):
-        return sections, 0, frozenset()
-    kept: dict[str, Json] = {}
-    cut = set()
-    for name, value in sections.items():
-        if len(name) > _NAME_AT_MOST:
-            continue
-        if len(kept) == _SOURCES_AT_MOST:
-            break
-        kept[name] = value
-        if size > _SMALL and isinstance(value, str | list | dict | int) and len(json.dumps(value)) > SECTION_AT_MOST:
-            kept[name] = _shortened(value)
-            cut.add(name)
-    return kept, len(sections) - len(kept), frozenset(cut)
-
-
-def _shortened(value: Json) -> Json:
-    """The short fields of an object, its cursor among them. Of any other value only its length and a hash, as nothing tells
-    what in it is secret."""
-    fields = value.items() if isinstance(value, dict) else ()
-    short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
-    short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
-    if short:
-        return short
-    text = json.dumps(value)
-    return f"({len(text):,} characters, {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()})"
-
-
-def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
-    return isinstance(item, str | int) and len(json.dumps(item)) <= _FIELD
-
-
-def _cut_off(problem: json.JSONDecodeError) -> bool:
-    """True where the text is wrong only because it ends: within a string, a word or a number, or where more is expected."""
-    rest = problem.doc[problem.pos :].rstrip()
-    if problem.msg.startswith("Unterminated string"):
-        return True
-    if problem.msg.startswith("Invalid \\u"):
-        return len(rest) <= len("uXXX")
-    return problem.msg != "Extra data" and (not rest or any(word.startswith(rest) for word in _BEGUN))
-
-
-def parse_value(data: bytes) -> tuple[Json, str]:
-    """Parses a file that belongs to one source: the value, and why it does not parse ("")."""
-    return _load(data)
-
-
-def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
-    """Parses a shared file: its sections, and why it does not parse ("")."""
-    value, error = _load(data)
-    if error:
-        return None, error
-    return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
-
-
 def _content(version: Version) -> tuple[tuple[int, int, int], str, int]:
     return version.state, version.error, hash(version.data)
-
-
-@contextmanager
-def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
-    """Opens each folder in ``named`` and the folder of each file in it, as (path, descriptor). Leaves out what cannot be
-    opened."""
-    opened: dict[str, int] = {}
-    try:
-        for path in map(os.path.abspath, named):
-            for folder in (path, os.path.dirname(path)):
-                try:
-                    if folder not in opened:
-                        opened[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                    break
-                except OSError:
-                    continue  # a file, or nothing: the folder it lies in is tried
-        yield list(opened.items())
-    finally:
-        for fd in opened.values():
-            os.close(fd)
 
 
 @dataclass(slots=True)
@@ -182,7 +65,7 @@ class CursorFiles:
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
         self._seen: set[str] = set()
-        self._litter: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+        self._temp_files: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
@@ -209,41 +92,51 @@ class CursorFiles:
             if above in opened:
                 fd = opened[above]
                 self._follow(fd, name)
-                told = self._journal.since(above, fd, now)
-                if (one := self._file(path, name, fd, alone, holders)) is not None:
+                writes = self._journal.since(above, fd, now)
+                if (one := self._source(path, fd, alone, holders, writes)) is not None:
                     self._seen.add(path)
-                    if name == _SHARED:
-                        one = self._with_temporary(one, above, fd)
-                    sources.append(self._with(one, told, fd))
-            if one is None and path not in self._seen:  # it never was there: what was named is told all the same
+                    sources.append(one)
+            if one is None and path not in self._seen:  # it never existed: what was named is shown all the same
                 sources.append(CursorSource(path, alone is None, None, "there is no such file"))
         return tuple(sources)
 
     def _in(self, path: str, fd: int, holders: Holders, now: float) -> tuple[CursorSource, ...]:
-        sources = []
         self._follow(fd)
-        told = self._journal.since(path, fd, now)  # before the files: what it tells was published before they are read
-        shared = self._file(os.path.join(path, _SHARED), _SHARED, fd, None, holders)
-        if shared is not None:
-            sources.append(self._with(self._with_temporary(shared, path, fd), told, fd))
+        writes = self._journal.since(path, fd, now)  # before the files: what it has was published before they are read
+        shared = self._source(os.path.join(path, _SHARED), fd, None, holders, writes)
+        sources = [shared] if shared is not None else []
         folder = -1
         try:
             folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             self._follow(folder)
             if self._watcher is not None:
                 self._watcher.follow(folder)
-            told = self._journal.since(os.path.join(path, "cursors"), folder, now)
+            writes = self._journal.since(os.path.join(path, "cursors"), folder, now)
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
             for name in names[:_FILES_AT_MOST]:
-                one = self._file(os.path.join(path, "cursors", name), name, folder, name[: -len(".json")], holders)
+                one = self._source(os.path.join(path, "cursors", name), folder, name[: -len(".json")], holders, writes)
                 if one is not None:
-                    sources.append(self._with(one, told, folder))
+                    sources.append(one)
         except OSError:
-            return tuple(sources)  # no such folder, which is the rule
+            return tuple(sources)  # usually there is no such folder
         finally:
             if folder >= 0:
                 os.close(folder)
         return tuple(sources)
+
+    def _source(
+        self, path: str, fd: int, source: str | None, holders: Holders, writes: Mapping[str, tuple[CursorWrite, ...]]
+    ) -> CursorSource | None:
+        """Reads the file ``path``, which lies in the folder ``fd`` and belongs to ``source`` (None: to several), and adds what
+        lies beside it. None if there is no such file."""
+        folder, name = os.path.split(path)
+        one = self._file(path, name, fd, source, holders)
+        if one is None:
+            return None
+        if source is None and name == _SHARED:
+            one = self._with_temporary(one, folder, fd)
+        one = self._with_lock(one, fd)
+        return replace(one, journal=writes[name]) if name in writes else one
 
     def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
         versions = self._watcher.take(fd, name) if self._watcher is not None else None
@@ -259,7 +152,7 @@ class CursorFiles:
             if known.content[0] == (found.st_ino, found.st_mtime_ns, found.st_size):
                 return known.source
         elif versions and known is not None and _content(versions[0]) == known.content:
-            del versions[0]  # the folder is listened in anew
+            del versions[0]  # a new watch of the folder begins with what is there
         if not versions:
             if known is not None and versions is not None:
                 return known.source
@@ -273,7 +166,7 @@ class CursorFiles:
     def _changed(
         self, path: str, versions: list[Version], source: str | None, held_by: tuple[LockHolder, ...]
     ) -> CursorSource:
-        """The newest of ``versions``, with those before it."""
+        """Returns the newest of ``versions``, with those before it."""
         earlier: deque[CursorVersion] = deque()
         unread = versions[-1].unread
         left = FILE_MAX
@@ -305,7 +198,7 @@ class CursorFiles:
         return self._writers.writer(version.handle) if self._writers is not None else None
 
     def _parsed(self, version: Version, source: str | None) -> tuple[dict[str, Json] | None, str, int, frozenset[str]]:
-        """The sections, or why there are none; how many are left out, and which are cut."""
+        """Returns the sections, or why there are none; how many are left out, and which are cut."""
         if version.error:
             return None, version.error, 0, frozenset()
         if source is None:
@@ -315,11 +208,11 @@ class CursorFiles:
             sections = None if error else {source: value}
         if sections is None or self._whole:
             return sections, error, 0, frozenset()
-        sections, left_out, cut = _within_budget(sections, len(version.data))
+        sections, left_out, cut = within_budget(sections, len(version.data))
         return sections, "", left_out, cut
 
-    def _with(self, source: CursorSource, told: dict[str, tuple[CursorWrite, ...]], fd: int) -> CursorSource:
-        """Adds what the journal says about the file, and whether its lock exists. The same object where nothing changed."""
+    def _with_lock(self, source: CursorSource, fd: int) -> CursorSource:
+        """Notes if its lock exists. Returns the same object if nothing changed."""
         there: bool | None
         try:
             there = stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
@@ -327,8 +220,7 @@ class CursorFiles:
             there = False if isinstance(problem, FileNotFoundError) else None
         if there is not source.lock_there:
             source = self._kept(replace(source, lock_there=there))
-        writes = told.get(os.path.basename(source.path), ())
-        return replace(source, journal=writes) if writes else source
+        return source
 
     def _kept(self, source: CursorSource) -> CursorSource:
         """Stores ``source`` without its earlier versions as the result for an unchanged file, and returns it."""
@@ -342,10 +234,10 @@ class CursorFiles:
         try:
             self._writers.follow(fd, name)
         except OSError:
-            return  # its file system tells nothing: the writer is not seen
+            return  # its file system reports no writers
 
     def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
-        """Adds the temporary files that lie beside the file or were reported. The same object where nothing changed."""
+        """Adds the temporary files that lie beside the file or were reported. Returns the same object if nothing changed."""
         reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
         temp_files = tuple(sorted({*self._beside(path, fd), *reported}))
         if temp_files != source.temp_files:
@@ -353,12 +245,12 @@ class CursorFiles:
         return source
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:
-        """Temporary files of writers that use a common or a guessable name. The folder is listed again only when it changed."""
+        """Lists temporary files of writers that use a common or a guessable name. Reads the folder again only when it changed."""
         own = -1
         try:
             state = os.fstat(fd)
             generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
-            kept = self._litter.get(path)
+            kept = self._temp_files.get(path)
             if kept is not None and kept[0] == generation:
                 return kept[1]
             own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
@@ -370,61 +262,9 @@ class CursorFiles:
                     if entry.name != _SHARED and entry.name.startswith(("cursors.json.", "cursors.tmp", "cursors.json~")):
                         names.append(entry.name)
         except OSError:
-            return ()  # the folder cannot be listed: nothing is known of litter
+            return ()  # the folder cannot be listed: nothing is known of temporary files
         finally:
             if own >= 0:
                 os.close(own)
-        self._litter[path] = (generation, tuple(sorted(names)))
-        return self._litter[path][1]
-
-
-def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
-    """Why this user can set no cursor of ``sources``, or None where one can be set."""
-    if not sources:
-        return "there is no cursor file here"
-    reasons = []
-    for one in sources:
-        why = blocked_by(one, folders)
-        if why is None:
-            return None
-        reasons.append(why)
-    return reasons[0]
-
-
-def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
-    """Why this user cannot set a cursor in this file, or None. The file is replaced: the user needs the rights of the
-    directory, and those of the file itself, or its owner would be locked out of the new file."""
-    name = os.path.basename(one.path)
-    try:
-        with folder_of(one.path, folders) as folder:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode):
-                return f"{escape(one.path)} is not a regular file"
-            if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
-                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
-            above = os.fstat(folder)
-            for what, path, mode, status in (
-                (name, name, os.R_OK | os.W_OK, found),
-                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
-            ):
-                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
-                    return closed_words(escape(what), status, "cursors", one.path)
-    except OSError as error:
-        return f"{escape(one.path)} cannot be seen: {error.strerror}"
-    return None
-
-
-@contextmanager
-def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
-    """Opens the directory of a cursor file from the open ``folders`` without following a link. Raises ``OSError``."""
-    above = os.path.dirname(path)
-    for folder, fd in folders:
-        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
-        if below is not None:
-            own = os.open(below, _FOLDER, dir_fd=fd)
-            try:
-                yield own
-            finally:
-                os.close(own)
-            return
-    raise FileNotFoundError(errno.ENOENT, "not below this target", path)
+        self._temp_files[path] = (generation, tuple(sorted(names)))
+        return self._temp_files[path][1]

@@ -47,7 +47,9 @@ from ..journal.record_log import (  # fmt: skip
 )
 from ..options import OpenOptions
 from ..world import World
-from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
+from .files import CursorFiles
+from .folders import blocked_by, cursor_rights, folder_of, named_folders
+from .parsing import SECTION_AT_MOST
 
 __all__ = ["CURSORS", "CursorOperator", "CursorRef"]
 
