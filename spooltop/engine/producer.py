@@ -74,7 +74,6 @@ class Producer:
         self._keys = KeyRecords(dirs, clock, key_window)
         self._ids = IdGenerator(host)
         self._writer = TmpWriter(dirs)
-        self._gives_away = self._writer.gives_away
 
     def forked(self) -> None:
         """Prevents a forked child from using an id that the parent may use too; called in the child."""
@@ -86,24 +85,9 @@ class Producer:
         if source is not None or not_before is not None or canary:
             name = self._name(id, source, not_before, canary)
         try:
-            if type(data) is bytes and not self._gives_away:
-                files = self._files
-                fd = files.create(name, self._tmp)
-                try:  # the same as ``write`` of drafts without the detours: most of what a producer does
-                    try:
-                        files.lock_write(fd)
-                        if (written := files.write(fd, data)) != len(data):
-                            files.write_rest(fd, data, written)
-                        if durable:
-                            files.sync(fd)
-                    finally:
-                        files.close(fd)
-                except BaseException:
-                    self._writer.discard(name)
-                    raise
-            else:
+            if type(data) is not bytes:
                 check_data(data)
-                self._writer.write(name, data, durable, True)
+            self._writer.write(name, data, durable, True)
             try:
                 self._files.move(name, self._tmp, name, self._new, None, True)
             except FileNotFoundError:

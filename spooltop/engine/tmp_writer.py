@@ -20,8 +20,7 @@ _CHUNK = 1 << 20
 
 
 class TmpWriter:
-    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``. ``gives_away``: what this
-    process makes belongs to another than the spool does, and is given to its owner."""
+    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``."""
 
     def __init__(self, dirs: SpoolDirs) -> None:
         self._files = dirs.files
@@ -29,7 +28,8 @@ class TmpWriter:
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
         self._like = like = dirs.owner_model
-        self.gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
+        # What this process makes belongs to another than the spool does, and is given to its owner.
+        self._gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
 
     def write(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
         """Writes the complete file in ``tmp``, locked while it is written. Leaves nothing behind after an error.
@@ -41,7 +41,7 @@ class TmpWriter:
         try:
             try:
                 files.lock_write(fd)
-                if self.gives_away:
+                if self._gives_away:
                     files.copy_owner(fd, self._like, self._like.st_mode & 0o664)
                 if type(data) is bytes:
                     if (written := files.write(fd, data)) != len(data):
