@@ -111,17 +111,19 @@ def publish_new(
     like: os.stat_result,
     mode: int | None = None,
     *,
+    mtime: float | None = None,
     durable: bool = True,
 ) -> bool:
     """Creates the file ``name`` in the directory ``folder`` with ``data`` in it, and with the owner, group and mode of ``like``,
-    or ``mode``. False if the name already exists: then nothing was changed. Raises ``OSError``.
+    or ``mode``. False if the name already exists: then nothing was changed. Raises ``OSError``. ``mtime`` (epoch seconds): the
+    file is to be as old as that.
 
     The file has another name until it is complete and has its owner: after an interruption, root would otherwise leave a file
     that locks others out. Only the file created here is given to another owner, never an existing one, which may have been
     planted for that purpose.
     """
     draft = _draft(f".{name[:200]}")
-    write_new(files, folder, draft, data, like, mode, create_mode=0o600, durable=durable and bool(data))
+    write_new(files, folder, draft, data, like, mode, mtime=mtime, create_mode=0o600, durable=durable and bool(data))
     try:
         files.move(draft, folder, name, folder)
     except BaseException as error:
@@ -144,12 +146,13 @@ def write_new(
     like: os.stat_result | None,
     mode: int | None = None,
     *,
+    mtime: float | None = None,
     create_mode: int = 0o666,
     durable: bool = True,
 ) -> None:
-    """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``; ``durable`` syncs the file
-    and leaves the directory to the caller. After an error the file does not exist. Raises ``OSError``, ``FileExistsError`` if the
-    name is taken."""
+    """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``. ``mtime`` (epoch seconds):
+    the file is to be as old as that. ``durable`` syncs the file and leaves the directory to the caller. After an error the file
+    does not exist. Raises ``OSError``, ``FileExistsError`` if the name is taken."""
     fd = files.create(name, folder, create_mode)
     try:
         try:
@@ -157,6 +160,8 @@ def write_new(
                 files.copy_owner(fd, like, mode)
             if data:
                 files.write_all(fd, data)
+            if mtime is not None:
+                files.set_mtime(fd, mtime)
             if durable:
                 files.sync(fd)
         finally:

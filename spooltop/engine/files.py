@@ -327,6 +327,10 @@ class Files:
         """Gives a file the times of ``like``, so that it has the age of the file that it replaces."""
         os.utime(name, ns=(like.st_atime_ns, like.st_mtime_ns), dir_fd=dir_fd, follow_symlinks=False)
 
+    def set_mtime(self, fd: int, mtime: float) -> None:
+        """Sets the time of the last change of an open file (epoch seconds)."""
+        os.utime(fd, (mtime, mtime))
+
     def unlink(self, name: str, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
 

@@ -121,39 +121,39 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        told = _parsed(files.read(fd, _CAP))
-        return _presence(_lock_state(files, fd, told), told, found, dirs.kind)
+        record = _parsed(files.read(fd, _CAP))
+        return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
     except OSError:
         return Presence("unreadable")
     finally:
         files.close(fd)
 
 
-def _lock_state(files: Files, fd: int, told: dict[str, object]) -> str:
+def _lock_state(files: Files, fd: int, record: dict[str, object]) -> str:
     """A conflict is a holder wherever it is met. A file of an older version is locked by ``flock`` instead."""
     held = files.write_locked(fd)
     if held:
         return "held"
-    if told.get("lock") == "ofd":
+    if record.get("lock") == "ofd":
         return "unsupported" if held is None else "free"
     return "free" if files.lock(fd, shared=True) else "held"
 
 
 def _parsed(line: bytes) -> dict[str, object]:
     try:
-        told = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):  # nested deeper than the parser goes: planted
         return {}
-    return told if isinstance(told, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def _presence(state: str, told: dict[str, object], found: os.stat_result, kind: str) -> Presence:
+def _presence(state: str, record: dict[str, object], found: os.stat_result, kind: str) -> Presence:
     def text(key: str) -> str | None:
-        value = told.get(key)
+        value = record.get(key)
         return value if isinstance(value, str) else None
 
     def number(key: str) -> int | None:
-        value = told.get(key)
+        value = record.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     return Presence(
@@ -164,7 +164,7 @@ def _presence(state: str, told: dict[str, object], found: os.stat_result, kind: 
         pid=number("pid"),
         start=number("start"),
         command=text("command"),
-        since=finite(told.get("since")),
+        since=finite(record.get("since")),
         machine_id=text("machine_id"),
         same_mount=_same_mount(number("device"), text("file_system"), found.st_dev, kind),
         file=(found.st_dev, found.st_ino),
@@ -172,16 +172,16 @@ def _presence(state: str, told: dict[str, object], found: os.stat_result, kind: 
     )
 
 
-def _same_mount(device: int | None, told: str | None, seen_device: int, seen: str) -> bool | None:
+def _same_mount(device: int | None, kind: str | None, seen_device: int, seen: str) -> bool | None:
     """True if the viewer's mount is that of the holder, or a later mount of the same disk; None if ``device`` is None. ``device``
-    and ``told`` (a kind of file system) are the holder's, the others the viewer's.
+    and ``kind`` (of file system) are the holder's, the others the viewer's.
 
     A disk is mounted once at a time: another device number means that it was mounted again, and its old locks are gone. For an
     overlay or a network file system, another number may be a mount that does not see the lock.
     """
     if device is None:
         return None
-    return device == seen_device or (told == seen and seen in MOUNTED_ONCE)
+    return device == seen_device or (kind == seen and seen in MOUNTED_ONCE)
 
 
 def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
@@ -246,10 +246,10 @@ class PresenceLock:
         consumers = dirs.private_dir(CONSUMERS, create=True)
         assert consumers is not None  # create=True makes it or raises
         token, fd = _locked_draft(files, consumers)
-        draft = f".{token}"
+        name = f".{token}"
         try:
             pid = os.getpid()
-            told = {
+            record = {
                 "lock": "ofd" if OFD_LOCKS else "flock",
                 "host": machine.host,
                 "machine_id": machine.machine_id,
@@ -262,23 +262,19 @@ class PresenceLock:
                 "command": (command if command is not None else command_line())[:_COMMAND_CAP],
                 "since": now,
             }
-            files.write_all(fd, json.dumps(told).encode() + b"\n")
+            files.write_all(fd, json.dumps(record).encode() + b"\n")
             # Whoever may read new may ask for the lock; nobody else may take one, so that nobody can make the dead look alive.
             files.copy_owner(fd, dirs.owner_model, 0o600 | (mode_like(dirs.owner_model, False) & 0o044))
             if durable:
                 files.sync(fd)
-            files.move(draft, consumers, token, consumers, unique=True)
+            files.move(name, consumers, token, consumers, unique=True)
+            name = token
+            if durable:
+                files.sync_dir(consumers)
         except BaseException:
             files.close(fd)
-            _remove(files, draft, consumers)
+            _remove(files, name, consumers)
             raise
-        if durable:
-            try:
-                files.sync_dir(consumers)
-            except BaseException:
-                files.close(fd)
-                _remove(files, token, consumers)
-                raise
         return cls(token, fd)
 
     def drop(self, dirs: SpoolDirs, *, remove: bool) -> None:

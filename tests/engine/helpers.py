@@ -14,7 +14,7 @@ from spooltop.engine.files import Files
 CHANGING = frozenset(
     {
         "create", "exchange", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
-        "replace", "rmdir", "swap", "symlink", "truncate", "unlink", "write",
+        "replace", "rmdir", "set_mtime", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """Operations that change a file or a name; ``open_lasting`` may create one."""

@@ -49,7 +49,7 @@ DOES: dict[str, set[str]] = {
     "content": {"lseek", "pread64"} | STAT, "truncate": {"ftruncate"}, "sync_fs": {"syncfs"}, "link": {"linkat"},
     "rename_noreplace": {"renameat2"}, "exchange": {"renameat2"}, "swap": {"renameat2"}, "symlink": {"symlinkat"},
     "mkdir": {"mkdirat"}, "copy_owner": {"fchown", "fchmod"} | STAT, "reserve": {"fallocate"},
-    "keep_times": {"utimensat"},
+    "keep_times": {"utimensat"}, "set_mtime": {"utimensat"},
 }  # fmt: skip
 """The system calls that each operation is made of."""
 CHANGES = {

@@ -25,6 +25,7 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "exchange": lambda files, at, fd: files.exchange("a", "b", at),
     "swap": lambda files, at, fd: files.swap("a", at, "b", at),
     "keep_times": lambda files, at, fd: files.keep_times("a", at, os.stat("d", dir_fd=at)),
+    "set_mtime": lambda files, at, fd: files.set_mtime(fd, 1e9),
     "reopen": lambda files, at, fd: os.close(files.reopen("a", at)),
     "replace": lambda files, at, fd: files.replace("a", "b", at),
     "link": lambda files, at, fd: files.link("a", at, "c", at),

@@ -11,7 +11,6 @@ An undo reads the user's own log only; records that somebody else may have writt
 from __future__ import annotations
 
 import base64
-import errno
 import os
 import re
 import stat
@@ -20,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from spooltop.engine.files import Files
+from spooltop.engine.atomic import publish_new, write_new
+from spooltop.engine.files import UNSUPPORTED, Files
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 
@@ -36,7 +36,6 @@ CONTENT_MAX = 1_024
 _SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
 _TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
 _NUMBERS = ("mode", "uid", "gid")
-_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 Pin = tuple[int, int, int, int]
 """Identifies a lock: inode, size, mtime and ctime in ns."""
@@ -170,21 +169,15 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
 def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files: Files) -> bool:
     """Removes the file by an exchange. False where the file system cannot exchange: then nothing was done."""
     draft = f".{name}.{os.urandom(8).hex()}"
-    fd = files.create(draft, folder, 0o600)
+    # Synced: if it were empty after a power cut, nothing would show that its holder is gone.
+    write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)
     try:
-        try:
-            files.write_all(fd, who)
-            if stat.S_ISREG(found.st_mode):
-                files.copy_owner(fd, found)
-            files.sync(fd)  # empty after a power cut, nothing would tell that its holder is gone
-        finally:
-            files.close(fd)
         try:
             files.exchange(draft, name, folder)
         except FileNotFoundError:
             raise Changed("it has gone by itself") from None
         except OSError as error:
-            if error.errno not in _UNSUPPORTED:
+            if error.errno not in UNSUPPORTED:
                 raise
             return False
         if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
@@ -200,40 +193,17 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
     """Makes the lock again, complete when it appears, with owner, mode and mtime as before. Raises ``Changed`` where the name
     is taken, and ``OSError``."""
     first = one.names[0]
-    draft = f".{first}.{os.urandom(8).hex()}"
     try:
         if one.element:
             files.link(one.element, folder, first, folder)
         elif one.link:
             files.symlink(one.link, first, folder)
         else:
-            _remake(one, draft, folder, files)
-            try:
-                files.move(draft, folder, first, folder)
-            except BaseException:
-                files.unlink(draft, folder)
-                raise
+            like = os.stat_result((one.mode, 0, 0, 1, one.uid, one.gid, 0, 0, 0, 0))
+            if not publish_new(files, folder, first, one.content, like, one.mode, mtime=one.mtime):
+                raise FileExistsError(first)
             for other in one.names[1:]:
                 files.link(first, folder, other, folder)
     except FileExistsError:
         raise Changed("the place is taken: somebody has that lock now") from None
     files.sync_dir(folder)
-
-
-def _remake(one: LockRecord, draft: str, folder: int, files: Files) -> None:
-    fd = files.create(draft, folder, 0o600)
-    try:
-        files.write_all(fd, one.content) if one.content else None
-        if (one.uid, one.gid) != (os.geteuid(), os.getegid()):
-            try:
-                os.fchown(fd, one.uid, one.gid)
-            except PermissionError:
-                pass  # only root gives files away; then it is this user's, who removed it
-        os.fchmod(fd, one.mode)
-        os.utime(fd, (one.mtime, one.mtime))
-        files.sync(fd)
-    except BaseException:
-        files.unlink(draft, folder)
-        raise
-    finally:
-        files.close(fd)
