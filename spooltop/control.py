@@ -11,18 +11,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from .errors import Closed, Refused, Unreadable
 from .model.audit import AuditTrail
 from .model.redact import Redactor
 from .model.vocabulary import Action
+from .open_calls import OpenCalls, while_open
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .backends.directory.options import OpenOptions
     from .backends.redis.tickets import RedisTickets
     from .model.cursors import Poll
     from .model.locks import Holders
@@ -40,65 +42,43 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "open_control"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 _EVICTED = "RedisTicketQueue.cleanup_stale of those who wait evicts a stale head"
 
 
-def _while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
-    """Makes a method of a closed ``Control`` raise ``Closed``, and keeps its files open during a call."""
-
-    @wraps(method)
-    def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
-        if not self._enter():
-            raise Closed("this Control is closed", path=self.target, advice="open it again")
-        try:
-            return method(self, *arguments, **options)
-        finally:
-            self._leave()
-
-    return called
-
-
 class Control:
     """An open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
 
-    ``operations`` opens the operators on first use, so that reading does not wait for them.
+    ``operations`` opens the operators on first use, so that reading does not wait for them. ``polls`` reads the logs of pollers
+    at each look. ``servers`` are Redis servers whose ticket queues are shown among the locks.
     """
 
     def __init__(
         self,
         target: str,
-        layout: str,
+        options: OpenOptions,
         reader: Reader,
         operations: Callable[[], Operations] | None,
         observer: Observer,
         *,
-        read_only: str | None = None,
         clock: Callable[[], float] = time.time,
         mutes: MuteFile | None = None,
         polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
-        redactor: Redactor | None = None,
         servers: Sequence[RedisTickets] = (),
     ) -> None:
         self.target = target
-        self.layout = layout
+        self.layout = options.layout or "spool"
+        self._options = options
         self._reader = reader
         self._open_operations = operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
-        self._counting = threading.RLock()
-        self._calls = 0
-        self._closed = False
+        self._calls = OpenCalls(target, "Control", self._release)
         self._observer = observer
-        self._read_only = read_only
         self._clock = clock
         self._mutes = mutes
         self._polls = polls
-        self._redactor = redactor or Redactor()
         self._servers = tuple(servers)
 
     @property
@@ -110,14 +90,16 @@ class Control:
         """Returns epoch seconds by the one clock that everything here uses."""
         return self._clock()
 
-    @_while_open
+    @while_open
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``."""
         observation = self._reader.see(rescan=rescan)
         if self._polls is not None:
             observation = replace(observation, polls=self._polls(observation))
-        if self._redactor:
-            observation = self._redacted(observation)
+        if self._options.redactor:
+            from .observe.redaction import redacted
+
+            observation = redacted(observation, self._options.redactor)
         if self._servers:
             tickets = (lock for one in self._servers for lock in one.look())
             observation = replace(observation, locks=(*observation.locks, *tickets))
@@ -141,20 +123,17 @@ class Control:
             pause.wait(min(end - now, max(_BUSY, 3 * (now - began))))
             self.changes(max(0.0, min(_QUIET, end - monotonic())))
 
-    @_while_open
+    @while_open
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
         return self._reader.changes(timeout)
 
     def wake(self) -> None:
         """Ends a ``changes`` that waits in another thread. Does nothing after ``close``."""
-        if self._enter():
-            try:
-                self._reader.wake()
-            finally:
-                self._leave()
+        with suppress(Closed), self._calls:
+            self._reader.wake()
 
-    @_while_open
+    @while_open
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
@@ -162,20 +141,20 @@ class Control:
         invalid filter."""
         return self._reader.listing(query, cancelled, progress)
 
-    @_while_open
+    @while_open
     def read(self, key: Key, limit: int = 65536) -> Payload:
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=self._redactor.data(payload.data)) if self._redactor else payload
+        return replace(payload, data=self._options.redactor.data(payload.data))
 
-    @_while_open
+    @while_open
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Returns the locations of the messages with these ids as of the last look, by id, and tracks them until other ids are
         given. Only the first 1,000 ids are tracked. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
 
-    @_while_open
+    @while_open
     def holders(self, key: Key) -> Holders:
         """Finds the processes that have it open or locked: a message or file by its row's key, a lock or a cursor file of the
         last look by its path. Reads every descriptor of every process, so it is called once, not at each look. Raises
@@ -184,7 +163,7 @@ class Control:
             raise Unreadable("Redis tells no process, so nobody here can tell who it is", path=str(key))
         return self._reader.holders(key)
 
-    @_while_open
+    @while_open
     def mute(self, source: str, seconds: float) -> float:
         """Hides the cursor problems of ``source`` for ``seconds``, and returns the end (epoch seconds). The mute is kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
@@ -192,19 +171,19 @@ class Control:
         self._reader.wake()
         return end
 
-    @_while_open
+    @while_open
     def unmute(self, source: str) -> bool:
         """Ends the mute; False if ``source`` was not muted. Raises as ``mute``."""
         ended = self._muting().drop(source)
         self._reader.wake()
         return ended
 
-    @_while_open
+    @while_open
     def current_step(self) -> str:
         """Describes the current step of a running look ("readdir of new"): called if the look does not return."""
         return self._reader.current_step()
 
-    @_while_open
+    @while_open
     def plan(
         self,
         action: Action,
@@ -233,12 +212,12 @@ class Control:
             action, selection, force=force, options=options, on_progress=on_progress, stop=stop
         )
 
-    @_while_open
+    @while_open
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """Returns the same list with a limit of ``rate`` items a second; None: unlimited."""
         return self._operator(plan.action).with_rate(plan, rate)
 
-    @_while_open
+    @while_open
     def apply(
         self,
         plan: Plan,
@@ -251,14 +230,14 @@ class Control:
         self._reader.wake()
         return result
 
-    @_while_open
+    @while_open
     def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
         """Lists the operations, newest first. ``stop`` is called every few hundred moves; raises ``Stopped`` if it returns
         True."""
         operations = self._operations()
         return [] if operations is None else operations.records(stop)
 
-    @_while_open
+    @while_open
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
         operations = self._operations()
@@ -267,51 +246,14 @@ class Control:
     def close(self) -> None:
         """Closes the target; every other method but ``now`` and ``wake`` raises ``Closed`` from then on. A call that runs in
         another thread ends normally, and only then are files closed. A second call does nothing."""
-        with self._counting:
-            if self._closed:
-                return
-            self._closed = True
-            self._calls += 1
-        self._reader.wake()  # whoever waits for a change waits no longer
-        self._leave()
+        self._calls.close(interrupt=self._reader.wake)
 
-    def _enter(self) -> bool:
-        """Counts a call that begins; False after ``close``."""
-        with self._counting:
-            self._calls += not self._closed
-            return not self._closed
-
-    def _leave(self) -> None:
-        with self._counting:
-            self._calls -= 1
-            last = self._closed and self._calls == 0
-        if last:
-            self._let_go()
-
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._reader.close()
         for server in self._servers:
             server.close()
         if self._opened is not None:
             self._opened.close()
-
-    def _redacted(self, observation: Observation) -> Observation:
-        """Hides values before anything is derived from them, so that no history, verdict or text can show them."""
-        hide = partial(self._redactor.section, marked=True)
-        cursors = []
-        for one in observation.cursors:
-            sections = {name: hide(name, value) for name, value in (one.sections or {}).items()}
-            journal = tuple(
-                replace(write, old=hide(write.source, write.old), new=hide(write.source, write.new)) for write in one.journal
-            )
-            earlier = tuple(
-                replace(version, sections={name: hide(name, value) for name, value in version.sections.items()})
-                for version in one.earlier
-            )
-            shown = None if one.sections is None else sections
-            cursors.append(replace(one, sections=shown, journal=journal, earlier=earlier))
-        polls = tuple(replace(poll, line=self._redactor.text(poll.line)) for poll in observation.polls)
-        return replace(observation, cursors=tuple(cursors), polls=polls)
 
     def _in_redis(self, key: Key) -> bool:
         return isinstance(key, str) and any(server.shows(key) for server in self._servers)
@@ -322,8 +264,8 @@ class Control:
         return self._mutes
 
     def _operator(self, action: Action) -> Operations:
-        if self._read_only is not None:
-            raise Refused(f"{action}: {self._read_only}", path=self.target)
+        if self._options.read_only is not None:
+            raise Refused(f"{action}: {self._options.read_only}", path=self.target)
         operations = self._operations()
         if operations is None:
             raise Refused(f"{action}: a {self.layout} target has no messages to change", path=self.target)
@@ -381,7 +323,7 @@ def open_control(
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import from_environ, load
-    from .wiring import OperatorConfig, poll_reader, redis_servers, spool_operations, standalone_operations, to_syslog, writers_of
+    from .wiring import OperatorConfig, open_reader, poll_reader, redis_servers, to_syslog, writers_of
 
     target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
     found = load(os.environ) if settings is None else from_environ(settings)
@@ -402,18 +344,5 @@ def open_control(
     world = World(clock=clock)
     writers = writers_of(target.path, world.processes) if asked else None
     config = OperatorConfig(path, target.path, options, world, to_syslog if syslog or found.syslog else None)
-    reader: Reader
-    if target.kind in ("cursors", "tickets", "locks"):
-        from .backends.directory.standalone_reader import StandaloneReader
-
-        reader = StandaloneReader(target.path, options, world, writers=writers)
-        changing = partial(standalone_operations, config, state)
-    else:
-        from .backends.directory.reader import DirectoryReader
-
-        reader = lasting = DirectoryReader(target.path, options, world, writers=writers)
-        changing = partial(spool_operations, config, lasting)
-    return Control(
-        path, target.kind, reader, changing, observer, read_only=why, clock=clock, mutes=mutes, polls=polls, servers=servers,
-        redactor=options.redactor,
-    )  # fmt: skip
+    reader, operations = open_reader(config, writers, state)
+    return Control(path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers)

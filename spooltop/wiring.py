@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import Refused
@@ -21,17 +22,10 @@ if TYPE_CHECKING:
     from .backends.redis.tickets import RedisTickets
     from .model.cursors import Poll
     from .model.observation import Observation
+    from .model.protocols import Reader
     from .operate.operations import Operations
 
-__all__ = [
-    "OperatorConfig",
-    "poll_reader",
-    "redis_servers",
-    "spool_operations",
-    "standalone_operations",
-    "to_syslog",
-    "writers_of",
-]
+__all__ = ["OperatorConfig", "open_reader", "poll_reader", "redis_servers", "to_syslog", "writers_of"]
 
 
 class OperatorConfig(NamedTuple):
@@ -79,7 +73,23 @@ def writers_of(path: str, processes: Processes) -> WriterWatch:
     return writers
 
 
-def spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:
+def open_reader(
+    config: OperatorConfig, writers: WriterWatch | None, state: str | None
+) -> tuple[Reader, Callable[[], Operations]]:
+    """Opens the reader of a target. Also returns a function that opens the operations on it. ``state`` is this user's own folder,
+    for the journal of a target that is no spool."""
+    if config.options.layout in ("cursors", "tickets", "locks"):
+        from .backends.directory.standalone_reader import StandaloneReader
+
+        standalone = StandaloneReader(config.folder, config.options, config.world, writers=writers)
+        return standalone, partial(_standalone_operations, config, state)
+    from .backends.directory.reader import DirectoryReader
+
+    reader = DirectoryReader(config.folder, config.options, config.world, writers=writers)
+    return reader, partial(_spool_operations, config, reader)
+
+
+def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:
     """Opens the operations on the spool of ``reader``."""
     from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
@@ -94,7 +104,7 @@ def spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operati
     fresh = FreshRows(config.folder, options, world)
     operator = DirectoryOperator(config.folder, options, world, rows=fresh.rows, again=fresh.again, on_close=fresh.close)
 
-    def taking() -> str:
+    def note() -> str:
         return at_work(fresh.observation(), world.clock(), reader.last_claim_at)
 
     logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
@@ -103,12 +113,12 @@ def spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operati
     flags = ("--as", "spool") if options.as_spool else ()
     all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
-        all_of_it, config.path, world.clock, flags=flags, copies=config.copies, at_work=taking, retention=options.retention,
+        all_of_it, config.path, world.clock, flags=flags, copies=config.copies, at_work=note, retention=options.retention,
         redactor=options.redactor,
     )  # fmt: skip
 
 
-def standalone_operations(config: OperatorConfig, state: str | None) -> Operations:
+def _standalone_operations(config: OperatorConfig, state: str | None) -> Operations:
     """Opens the operations on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator
@@ -144,8 +154,8 @@ def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[
         for named, file, written_at, lines in logs.look():
             source = named if named is not None else source_of(file, sources)
             at = min(written_at, observation.taken_at)
-            told = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
-            found += [poll for poll in told if poll is not None]
+            polls = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
+            found += [poll for poll in polls if poll is not None]
         return tuple(found)
 
     return read

@@ -88,7 +88,7 @@ class Ground:
         """As ``open_control`` puts it together, with the books of root here and not on this machine."""
         path = str(self.spool)
         reader = DirectoryReader(path, OpenOptions("spool", watch=False))
-        return Control(path, "spool", reader, partial(self.operations, reader.path), Observer(Thresholds()))
+        return Control(path, OpenOptions("spool"), reader, partial(self.operations, reader.path), Observer(Thresholds()))
 
     def operations(self, path: str) -> Operations:
         fresh = FreshRows(path, OpenOptions("spool"), World())

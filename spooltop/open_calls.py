@@ -1,0 +1,78 @@
+"""Keeps the files of an object open while it is called, also if another thread closes it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+
+from .errors import Closed
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["HasCalls", "OpenCalls", "while_open"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OpenCalls:
+    """Running calls of an object, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
+    ``release`` closes the files, once, when the object is closed and the last call has ended. Thread-safe."""
+
+    def __init__(self, path: str, what: str, release: Callable[[], None]) -> None:
+        self._path = path
+        self._what = what
+        self._release = release
+        self._counting = threading.RLock()
+        self._running = 0
+        self._closed = False
+
+    def __enter__(self) -> None:
+        with self._counting:
+            if self._closed:
+                raise Closed(f"this {self._what} is closed", path=self._path, advice="open it again")
+            self._running += 1
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        with self._counting:
+            self._running -= 1
+            last = self._closed and self._running == 0
+        if last:
+            self._release()
+
+    def close(self, interrupt: Callable[[], None]) -> None:
+        """Closes the object: ``interrupt`` ends calls that wait, and the last running call releases the files. A second call does
+        nothing."""
+        with self._counting:
+            if self._closed:
+                return
+            self._closed = True
+            self._running += 1
+        try:
+            interrupt()
+        finally:
+            self.__exit__(None, None, None)
+
+
+class HasCalls(Protocol):
+    """Object whose methods are decorated with ``while_open``."""
+
+    @property
+    def _calls(self) -> OpenCalls: ...
+
+
+T = TypeVar("T", bound=HasCalls)
+
+
+def while_open(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Makes a method of a closed object raise ``Closed``, and keeps its files open during a call."""
+
+    @wraps(method)
+    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with self._calls:
+            return method(self, *arguments, **options)
+
+    return called
