@@ -37,7 +37,7 @@ class Target:
     read_only: str | None = None
     missing: tuple[Box, ...] = ()
     cursor_files: tuple[str, ...] = ()
-    """The cursor file that the path is, where that is one of several in its directory."""
+    """The cursor file that the path names, if it is one of several in its directory."""
 
 
 def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None) -> Target:
@@ -105,7 +105,8 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Tar
 
 
 def _cursor_file(path: str) -> Target | None:
-    """``cursors.json``, or ``cursors/SOURCE.json``: a plain file, as a cursor file is never read through a link."""
+    """Returns the target for ``cursors.json`` or ``cursors/SOURCE.json``. It must be a regular file, because a cursor file is
+    never read through a link."""
     above, name = os.path.split(os.path.abspath(path))
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -120,14 +121,14 @@ def _cursor_file(path: str) -> Target | None:
 
 
 def _only_locks(names: list[str]) -> bool:
-    """True where all that is there are lock files and what belongs to them."""
+    """True if there are only lock files and the files that belong to them."""
     locks = {name for name in names if is_lock_name(name)}
     belongs = {name.removesuffix(".lck") for name in locks} | {f"{name}{end}" for name in locks for end in (".filelock", ".rw")}
     return bool(locks) and all(name in locks or name in belongs or name.startswith(".") for name in names)
 
 
 def _mail_sign(path: str, fd: int) -> MailSign | None:
-    """Returns the evidence that it is a mail folder, None without any. Raises ``Unreadable`` where none of the boxes can be
+    """Returns the evidence that it is a mail folder; None without any. Raises ``Unreadable`` if none of the boxes can be
     listed."""
     seen = 0
     denied: list[str] = []

@@ -34,7 +34,7 @@ _DIRQ_ELEMENT = re.compile(r"[0-9a-f]{14}(\.lck|\.tmp)?\Z")
 
 
 def for_file(path: str) -> SpooltopError:
-    """``path``, or a component of it, is no directory."""
+    """Returns the error for a ``path`` that is not a directory, or has a component that is not one."""
     culprit = path
     for prefix in _prefixes(path):
         if os.path.lexists(prefix) and not os.path.isdir(prefix):
@@ -54,7 +54,8 @@ def for_file(path: str) -> SpooltopError:
 
 
 def _link(path: str) -> SpooltopError | None:
-    """A symbolic link to a cursor file: whoever replaces it would replace the link, so it is not read through one."""
+    """Returns the error for a symbolic link to a cursor file; None for anything else. A writer would replace the link instead
+    of the file, so none is followed."""
     if not os.path.islink(path) or not os.path.isfile(path):
         return None
     real = os.path.realpath(path)
@@ -63,7 +64,7 @@ def _link(path: str) -> SpooltopError | None:
 
 
 def _known_file(path: str) -> SpooltopError | None:
-    """A file that is no spool and shows by its name or its first bytes what it is."""
+    """Returns the error for a file whose name or first bytes show what it is; None for any other."""
     name = os.path.basename(path)
     if is_lock_name(name):
         advice = f"look who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
@@ -83,7 +84,7 @@ def _known_file(path: str) -> SpooltopError | None:
 
 
 def _head(path: str) -> bytes:
-    """The beginning of a plain file; empty where it is none or may not be read."""
+    """Returns the beginning of a regular file; empty if it is not one or may not be read."""
     try:
         return read_small(path, limit=65_536).data
     except OSError:
@@ -91,7 +92,7 @@ def _head(path: str) -> bytes:
 
 
 def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
-    """Opening ``path`` as a directory failed."""
+    """Returns the error for a ``path`` that could not be opened as a directory."""
     if isinstance(error, ValueError):
         return NotASpool("a path cannot hold a NUL byte", path=path, advice=_NAME_ONE)
     if error.errno == errno.ENOENT:
@@ -109,7 +110,7 @@ def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
 
 
 def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> SpooltopError:
-    """``culprit``, a directory with this ``stat``, may not be entered or listed by this user."""
+    """Returns the error for ``culprit``, a directory with this ``stat`` that this user may not enter or list."""
     mode = stat.S_IMODE(found.st_mode)
     shown = quoted(path or (os.path.dirname(culprit) if os.path.basename(culprit) in LIVE else culprit))
     if found.st_uid == os.geteuid():
@@ -120,7 +121,7 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
 
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
-    """``path`` is a directory (``fd``) with these first ``names``, and no spool."""
+    """Returns the error for a directory (``fd``) with these first ``names`` that is not a spool."""
     if spool := spool_of_box(os.path.abspath(path)):
         box = os.path.basename(os.path.abspath(path))
         return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
@@ -146,7 +147,7 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
 
 
 def _for_missing(path: str) -> SpooltopError:
-    """``path`` does not exist: where does it end, and what is near?"""
+    """Returns the error for a ``path`` that does not exist, with similar names near where it ends."""
     for prefix in _prefixes(path):
         if os.path.lexists(prefix):
             if os.path.islink(prefix) and not os.path.exists(prefix):
@@ -162,7 +163,7 @@ def _for_missing(path: str) -> SpooltopError:
 
 
 def _near_or_init(path: str) -> str:
-    """Advice for a directory with something else in it: a spool with a similar name, or what a spool is."""
+    """Returns the advice for a directory with other content: a spool with a similar name, or how to make one."""
     near = [found for found in _near(os.path.abspath(path)) if _spool_at(found)]
     if near:
         return "did you mean " + " or ".join(map(quoted, near)) + "?"
@@ -170,7 +171,7 @@ def _near_or_init(path: str) -> str:
 
 
 def _near(path: str) -> list[str]:
-    """Up to three directories beside ``path`` whose names are like its own, the nearest first."""
+    """Returns up to three directories beside ``path`` with similar names, the most similar first."""
     parent, name = os.path.split(path)
     try:
         fd = open_path(parent or ".")
@@ -187,7 +188,7 @@ def _near(path: str) -> list[str]:
 
 
 def _prefixes(path: str) -> list[str]:
-    """``a/b/c`` as ``a``, ``a/b``, ``a/b/c``; absolute paths begin with ``/``."""
+    """Returns ``a``, ``a/b``, ``a/b/c`` for ``a/b/c``; first ``/`` for an absolute path."""
     current = "/" if path.startswith("/") else ""
     prefixes = [current] if current else []
     for part in filter(None, path.split("/")):
@@ -210,7 +211,7 @@ def _spool_at(path: str) -> bool:
 
 
 def spool_of_box(path: str) -> str | None:
-    """The spool that the absolute ``path`` is a box of, or lies below the ``.spooltop`` of."""
+    """Returns the spool that has the absolute ``path`` as a box, or below its ``.spooltop``."""
     parent, name = os.path.split(path)
     if name in (*LIVE, ".spooltop") and _spool_at(parent):
         return parent
@@ -237,7 +238,7 @@ def _spools_in(fd: int, names: list[str]) -> list[str]:
 
 
 def _foreign(path: str, fd: int, names: list[str]) -> tuple[str, str] | None:
-    """The layout of another program that the directory has (layouts by their own sources), and what lists it."""
+    """Returns the kind of queue of another program, by the layout in its source, and a command that lists it."""
     have, here = set(names), quoted(path)
 
     def inside(folder: str) -> list[str]:
@@ -286,5 +287,5 @@ def _foreign(path: str, fd: int, names: list[str]) -> tuple[str, str] | None:
 
 
 def _python(words: str, path: str) -> str:
-    """A command that runs ``words`` on ``path``."""
+    """Returns a command that runs ``words`` on ``path``."""
     return f"python3 -c {quoted(words % json.dumps(os.path.abspath(path)))}"

@@ -1,4 +1,4 @@
-"""Lists: a length and windows. Over the packed names of a scan where nothing was judged, over rows where it was."""
+"""Lists with a length and windows: over the packed names of a scan if nothing was judged, else over rows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ __all__ = ["NameListing", "RowListing"]
 _ALL = b"\1" * CHUNK
 
 Stat = Callable[[str], os.stat_result | None]
-"""lstat of a name in the box, None where it has gone."""
+"""Returns the lstat(2) of a name in the box, None if it has gone."""
 
 
 _VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
 
 
 def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
-    """The key of a column, ascending; what is not known sorts last in both directions, so it is split off by the caller."""
+    """Returns the sort key of a column, ascending. Rows without a value come last in both directions, so the caller splits them
+    off."""
     column = sort.column
     if column == "age":
         return lambda row: (-(row.enqueued_at or 0.0), row.name)
@@ -57,7 +58,7 @@ def _known(row: Row, column: str) -> bool:
 
 
 class RowListing:
-    """A list over rows that are there already (judged claims, files in ``tmp``, what was set aside)."""
+    """List over rows that exist already: judged claims, files in ``tmp``, set-aside messages."""
 
     timed = True
 
@@ -88,11 +89,11 @@ class RowListing:
 
 
 class NameListing:
-    """A list over the packed names of a box: four bytes a message for the order, and a row only for what is in the window.
+    """List over the packed names of a box: four bytes a message for the order, and rows only for the window.
 
-    ``times`` are put times (µs) of names that hold none. ``known`` is the order of all of ``names`` by the column of the query,
-    where it is known already; ``order`` is it, where all were put in order. Cancelled, the list is empty and not ``complete``.
-    """
+    ``times`` are put times (µs) of names that hold none. ``known`` is the order of all ``names`` by the column of the query, if
+    it is known already. ``order`` is that order afterwards, if all names were ordered. A cancelled list is empty and not
+    ``complete``. """
 
     def __init__(
         self,
@@ -124,27 +125,28 @@ class NameListing:
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
         reverse = query.sort.descending != by_age
-        ahead = ListPreview(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
-        order = self._ordered(query, now, values, cancelled, ahead)
+        preview = ListPreview(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
+        order = self._ordered(query, now, values, cancelled, preview)
         self._order = array("I") if order is None else order.places(reverse=reverse)
         self.complete = complete and order is not None
 
     def _ordered(
-        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], ahead: ListPreview
+        self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], preview: ListPreview
     ) -> Order | None:
-        mask = self._taken(query, now, cancelled, ahead)
+        mask = self._taken(query, now, cancelled, preview)
         if cancelled():
             return None
-        ahead.stage(1.0)
+        preview.stage(1.0)
         if mask is None:
-            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled, told=ahead.at)
+            self.order = self.order or by_column(query.sort.column, self._names, None, values, cancelled, on_progress=preview.at)
             return self.order
         if self.order is not None:
             return self.order.only(mask)
-        return by_column(query.sort.column, self._names, mask, values, cancelled, told=ahead.at)
+        return by_column(query.sort.column, self._names, mask, values, cancelled, on_progress=preview.at)
 
-    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], ahead: ListPreview) -> bytearray | None:
-        """A byte a name, 1 where filter and selection take it; None: they take all. Cancelled, those until then."""
+    def _taken(self, query: ListQuery, now: float, cancelled: Callable[[], bool], preview: ListPreview) -> bytearray | None:
+        """Returns one byte for each name, 1 if filter and selection take it; None if they take all. If cancelled, the rest is
+        0."""
         match = matcher(query, now)
         if match is None:
             return None
@@ -156,11 +158,11 @@ class NameListing:
         needles = wanted.plain_terms
         by_text = bool(needles) or (test is not None and bool(test.texts))
         mask = bytearray(len(self._names))
-        ahead.stage(0.5 if self.order is None else 1.0)
+        preview.stage(0.5 if self.order is None else 1.0)
         for start, chunk in self._names.chunks():
             if cancelled():
                 break
-            ahead.at(start / len(mask))
+            preview.at(start / len(mask))
             plain = by_text and filters.is_plain(chunk)
             if plain and not all(needle in chunk for needle in needles):
                 continue
@@ -175,12 +177,12 @@ class NameListing:
                 taken, places = test.split(places, joined, names) if test.more else (places, ())
             if len(taken) == len(names):
                 mask[start : start + len(names)] = _ALL[: len(names)]
-                if ahead.wanted:
-                    ahead.take(names)
+                if preview.wanted:
+                    preview.take(names)
                 continue
             for place in taken:
                 mask[start + place] = 1
-            found = [] if not ahead.wanted else [names[place] for place in taken]
+            found = [] if not preview.wanted else [names[place] for place in taken]
             for place in places:
                 raw = names[place]
                 if needles and not wanted.could_match(os.fsencode(raw)):
@@ -188,12 +190,12 @@ class NameListing:
                 if match(self._row(raw, self._look(raw)) if with_stat else self._of_name(raw)):
                     mask[start + place] = 1
                     found.append(raw)
-            if found and ahead.wanted:
-                ahead.take(found)
+            if found and preview.wanted:
+                preview.take(found)
         return mask
 
     def _of_name(self, raw: str) -> Row:
-        """The row of which only the name is known."""
+        """Returns the row as far as the name alone tells it."""
         return replace(self._row(raw, None), note="")
 
     def _size(self, raw: str) -> int | None:

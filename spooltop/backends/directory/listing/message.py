@@ -1,4 +1,4 @@
-"""The beginning of one message, and the lines of its detail."""
+"""Reads the beginning of one message, and makes the lines of its detail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ __all__ = ["facts_of", "read_message"]
 
 
 def split_key(key: Key) -> tuple[Box, str, str]:
-    """Box, operation (of what was set aside, else "") and name of a key. Raises ``Unreadable`` for what is none of this spool."""
+    """Splits a key into box, operation ("" unless it was set aside) and name. Raises ``Unreadable`` if it is not a key of a
+    spool."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
         box, rest = key
         operation, slash, name = rest.rpartition("/")
@@ -35,8 +36,8 @@ def split_key(key: Key) -> tuple[Box, str, str]:
 
 
 def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentences: Mapping[str, str]) -> Payload:
-    """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` where it is gone, not a regular file, or may not be
-    read."""
+    """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` if the message is gone, not a regular file, or
+    may not be read."""
     box, operation, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     folder = -1
@@ -71,8 +72,8 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
 def facts_of(
     raw: str, box: Box, found: os.stat_result, row: Row | None, sentences: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Lines for the detail. ``row`` is the row as judged, if it was; ``sentences`` gives the evidence on the holder with a
-    token in full."""
+    """Makes the lines of the detail. ``row`` is the judged row, if there is one; ``sentences`` gives the evidence on the holder
+    with a token in full."""
     name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
     told_us = name.enqueued_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
     put_at = found.st_mtime if told_us is None else told_us / 1e6

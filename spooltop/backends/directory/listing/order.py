@@ -1,5 +1,5 @@
-"""The order of a box by a column, out of its packed names: four bytes a message. Kept with the scan that it is of, so that a
-filter only takes out of it what it takes."""
+"""The order of a box by a column, from its packed names: four bytes a message. It is kept as long as the scan, so that a filter
+only has to select from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ nothing."""
 
 
 class Order(NamedTuple):
-    """Places of names, ascending by a column; ``unknown`` are those that have nothing there, which come last both ways."""
+    """Places of names, ascending by a column. ``unknown`` are those without a value, which come last in both directions."""
 
     known: array[int]
     unknown: array[int]
@@ -56,7 +56,7 @@ class Values(NamedTuple):
         if column in ("age", "held"):
             when = self.enqueued_us(raw)
             when = self.times.get(raw) if when is None else when
-            return None if when is None else float(when)  # floats hold µs of this millennium exactly, and are compared fastest
+            return None if when is None else float(when)  # floats hold the µs of this millennium exactly and compare fastest
         if column == "size":
             size = self.size(raw)
             return None if size is None else float(size)
@@ -72,21 +72,21 @@ def by_column(
     cancelled: Callable[[], bool],
     *,
     texts_at_once: int = _TEXTS_AT_ONCE,
-    told: Callable[[float], None] = lambda share: None,
+    on_progress: Callable[[float], None] = lambda share: None,
 ) -> Order | None:
-    """The order of the names that ``mask`` takes (None: of all), None where it was cancelled. Of names as text at most about
-    ``texts_at_once`` are held at one time. ``told`` gets the share that is done (0 to 1)."""
+    """Orders the names that ``mask`` selects (None: all). Returns None if it was cancelled. Holds about ``texts_at_once`` names
+    as text at a time. ``on_progress`` gets the share that is done (0 to 1)."""
     if column in ("source", "tries"):
-        return _grouped(column, names, mask, values, cancelled, told)
+        return _grouped(column, names, mask, values, cancelled, on_progress)
     if column not in ("age", "held", "size"):
-        return _by_name(names, mask, cancelled, texts_at_once, told)
+        return _by_name(names, mask, cancelled, texts_at_once, on_progress)
     keys, places, unknown = array("d"), array("I"), array("I")
     by_time = column != "size"
-    gathered = 0.6 if by_time else 0.9  # of all the work; for sizes each file is looked at
+    gathered = 0.6 if by_time else 0.9  # share of the work; for sizes each file is looked up
     for start, chunk, taken in _chunks(names, mask):
         if cancelled():
             return None
-        told(gathered * start / len(names))
+        on_progress(gathered * start / len(names))
         times = _TIMES.findall(chunk) if by_time and len(taken) == chunk.count(b"/") + 1 else [b""]
         if b"" not in times:
             keys.extend(map(float, times))
@@ -101,7 +101,7 @@ def by_column(
                 assert isinstance(value, float)
                 keys.append(value)
                 places.append(place)
-    ranks = ordered(keys, cancelled, lambda share: told(gathered + (1.0 - gathered) * share))
+    ranks = ordered(keys, cancelled, lambda share: on_progress(gathered + (1.0 - gathered) * share))
     if ranks is None:
         return None
     return Order(ranks if len(places) == len(names) else _each(places, ranks), _last(unknown, names))
@@ -109,7 +109,7 @@ def by_column(
 
 def _grouped(
     column: str, names: PackedNames, mask: bytearray | None, values: Values, cancelled: Callable[[], bool],
-    told: Callable[[float], None],
+    on_progress: Callable[[float], None],
 ) -> Order | None:
     """Orders by a column that has few values: each value has its places, and only the values are sorted."""
     groups: dict[Any, array[int]] = {}
@@ -117,7 +117,7 @@ def _grouped(
     for start, chunk, taken in _chunks(names, mask):
         if cancelled():
             return None
-        told(start / len(names))
+        on_progress(start / len(names))
         text = os.fsdecode(chunk)
         here = text.split("/")
         own = attributes_of(text, here)
@@ -136,14 +136,15 @@ def _grouped(
 
 
 def _last(unknown: array[int], names: PackedNames) -> array[int]:
-    """The order of a directory is nobody's order."""
+    """Sorts the places without a value by name, unless there are very many: the order of a directory means nothing."""
     return unknown if len(unknown) > _SORTED_AT_MOST else array("I", sorted(unknown, key=names.__getitem__))
 
 
 def _by_name(
-    names: PackedNames, mask: bytearray | None, cancelled: Callable[[], bool], at_once: int, told: Callable[[float], None]
+    names: PackedNames, mask: bytearray | None, cancelled: Callable[[], bool], at_once: int, on_progress: Callable[[float], None]
 ) -> Order | None:
-    """A part of the alphabet at a time: a million names as text take four times the room that they take packed."""
+    """Orders by name. Sorts one range of the alphabet at a time, because a million names as text take four times the memory of
+    packed names."""
     count = len(names)
     parts = count // at_once + 1
     sample = sorted(names[place] for place in range(0, count, max(1, count // (32 * parts)))) if parts > 1 else []
@@ -155,7 +156,7 @@ def _by_name(
         for start, chunk, taken in _chunks(names, mask):
             if cancelled():
                 return None
-            told((part + start / count) / parts)
+            on_progress((part + start / count) / parts)
             here = os.fsdecode(chunk).split("/")
             first, last = min(here), max(here)
             if (lower is not None and last < lower) or (upper is not None and first >= upper):
@@ -175,7 +176,7 @@ def _by_name(
 
 
 def _chunks(names: PackedNames, mask: bytearray | None) -> Iterator[tuple[int, bytes, Sequence[int]]]:
-    """(place of the first name, names joined by ``/``, places that are taken) of each chunk that has any."""
+    """Yields (place of the first name, names joined by ``/``, selected places) for each chunk with selected names."""
     for start, chunk in names.chunks():
         places: Sequence[int] = range(start, start + chunk.count(b"/") + 1)
         if mask is not None:
@@ -188,7 +189,7 @@ def _chunks(names: PackedNames, mask: bytearray | None) -> Iterator[tuple[int, b
 
 def _only(places: array[int], mask: bytearray) -> array[int]:
     found = array("I")
-    for start in range(0, len(places), _PIECE):  # between two pieces another thread gets its turn
+    for start in range(0, len(places), _PIECE):  # between two pieces another thread can run
         piece = places[start : start + _PIECE]
         found.extend(compress(piece, map(mask.__getitem__, piece)))
     return found

@@ -10,15 +10,15 @@ from spooltop.model.row import Row
 __all__ = ["AT_ONCE", "ListPreview"]
 
 AT_ONCE = 150
-"""Rows that are shown before all of them are known: more than a screen is high."""
+"""Rows that are shown before all are known: more than fit on a screen."""
 
 
 class ListPreview:
-    """Tells ``progress`` when that is due; nothing where it is None. Of the names that ``take`` got it keeps the first by name,
-    or the last (``backwards``): most names begin with their time. ``row`` makes the row of a name."""
+    """Reports to ``progress`` when a report is due; never if it is None. It keeps the first names by name, or the last
+    (``backwards``), because most names begin with their time. ``row`` makes the row of a name."""
 
     def __init__(self, progress: ListProgress | None, row: Callable[[str], Row], *, backwards: bool) -> None:
-        self._meanwhile = progress
+        self._progress = progress
         self._row = row
         self._backwards = backwards
         self._names: list[str] = []
@@ -28,7 +28,7 @@ class ListPreview:
 
     @property
     def wanted(self) -> bool:
-        return self._meanwhile is not None
+        return self._progress is not None
 
     def stage(self, until: float) -> None:
         """Begins the next stage of the work, which ends at the share ``until`` of the whole."""
@@ -44,8 +44,8 @@ class ListPreview:
                 self._cut()
 
     def at(self, share: float) -> None:
-        """``share`` of this stage is done."""
-        progress = self._meanwhile
+        """Reports that ``share`` of this stage is done, if a report is due."""
+        progress = self._progress
         if progress is not None and progress.due():
             self._cut()
             rows = [self._row(raw) for raw in self._names]

@@ -1,4 +1,4 @@
-"""The test that a list makes: its filter and its selection together."""
+"""Combines the filter and the selection of a list into one test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["matcher"]
 
 
 def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
-    """The test of filter and selection together; None where everything is taken."""
+    """Returns the test of filter and selection together; None if everything is selected."""
     wanted = filters.parse(query.filter) if query.filter else None
     chosen = query.selection
     if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):

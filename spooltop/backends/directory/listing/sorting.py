@@ -1,5 +1,5 @@
-"""The order of very many keys, a piece at a time: to sort a million at once would hold the interpreter, and with it the keys that
-somebody presses, for a second."""
+"""Sorts very many keys, a piece at a time: sorting a million at once would hold the interpreter, and with it the user's keys, for
+a second."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SAMPLES = 8
 
 
 def ordered(
-    keys: Sequence[Any], cancelled: Callable[[], bool], told: Callable[[float], None] = lambda share: None
+    keys: Sequence[Any], cancelled: Callable[[], bool], on_progress: Callable[[float], None] = lambda share: None
 ) -> array[int] | None:
-    """The places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` gives them, four bytes
-    each; None where it was cancelled. ``told`` gets the share that is done (0 to 1)."""
+    """Returns the places of ``keys`` in ascending order, as ``sorted(range(len(keys)), key=keys.__getitem__)`` does, four bytes
+    each; None if it was cancelled. ``on_progress`` gets the share that is done (0 to 1)."""
     value = keys.__getitem__
     count = len(keys)
     if count <= _PIECE:
@@ -29,13 +29,13 @@ def ordered(
     anywhere = random.Random(0)
     sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * pieces))
     edges = sorted(set(sample[_SAMPLES // 2 :: _SAMPLES]))
-    # Every piece in its own order, and where in it the edges are. Then what lies between two edges, of all pieces: to sort what
-    # is in order piece by piece is to merge. What is equal to an edge, as the tries of nearly all are, stands in its order.
+    # Each piece is sorted, and the edges are located in it. Then the parts of all pieces between two edges are sorted together,
+    # which merges them because each part is sorted already. Keys equal to an edge, such as nearly all tries, keep their order.
     runs: list[tuple[array[int], list[int]]] = []
     for start in range(0, count, _PIECE):
         if cancelled():
             return None
-        told(0.6 * start / count)
+        on_progress(0.6 * start / count)
         run = array("I", sorted(range(start, min(start + _PIECE, count)), key=value))
         cuts = [at for edge in edges for at in (bisect_left(run, edge, key=value), bisect_right(run, edge, key=value))]
         runs.append((run, [0, *cuts, len(run)]))
@@ -43,7 +43,7 @@ def ordered(
     for number in range(2 * len(edges) + 1):
         if cancelled():
             return None
-        told(0.6 + 0.4 * len(found) / count)
+        on_progress(0.6 + 0.4 * len(found) / count)
         between = chain.from_iterable(run[cuts[number] : cuts[number + 1]] for run, cuts in runs)
         found.extend(between if number % 2 else sorted(between, key=value))
     return found

@@ -17,12 +17,12 @@ from .scan import BoxScan, quick_enqueued_us
 __all__ = ["AgeCounter"]
 
 _LOOKED_AT = 5_000
-"""Names: all of a smaller box, an even sample of a larger one."""
+"""Names that are read: all of a smaller box, an even sample of a larger one."""
 _SOURCES = 12
 
 
 class AgeCounter:
-    """Reads the names once a scan; a look in between only moves the ages on."""
+    """Reads the names once for each scan. A look in between only updates the ages."""
 
     def __init__(self) -> None:
         self._scan = -1
@@ -33,7 +33,7 @@ class AgeCounter:
         self._sources = 0
 
     def look(self, scan: BoxScan, times: Mapping[str, int], now: float) -> Ages | None:
-        """``times`` are the mtimes in µs of names that hold no time. None where the box cannot be seen."""
+        """Counts by age. ``times`` are the mtimes in µs of names that hold no time. Returns None if the box cannot be seen."""
         if scan.error:
             return None
         if scan.number != self._scan:
@@ -52,17 +52,17 @@ class AgeCounter:
         step = 1.0 if whole else self._of / _LOOKED_AT
         totals: Counter[str | None] = Counter()
         put_at: dict[str | None, list[float]] = {}
-        told: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ in their ids alone
-        within = random.Random(0)  # a place within each step: a fixed one would beat with what comes in turns
+        sources: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ only in their ids
+        within = random.Random(0)  # a random place within each step, because a fixed one would favour a source that puts in turn
         for turn in range(self._of if whole else _LOOKED_AT):
             raw = scan.names[turn if whole else int((turn + within.random()) * step)]
             enqueued_us = quick_enqueued_us(raw)
             source = None
             if ",s=" in raw:
                 form = raw[16:17] == ".", raw.partition(",")[2]
-                if form not in told:
-                    told[form] = grammar.parse(raw, claimed=False).source
-                source = told[form]
+                if form not in sources:
+                    sources[form] = grammar.parse(raw, claimed=False).source
+                source = sources[form]
             totals[source] += 1
             if enqueued_us is None:
                 enqueued_us = times.get(raw)
@@ -78,7 +78,7 @@ class AgeCounter:
 
 def _counts(put_at: array[float], now: float) -> tuple[int, ...]:
     """Counts times by age class, youngest first. ``put_at`` is in ascending order."""
-    # older than or as old as a bound: put at or before that long ago; what is put in the future is of the youngest
+    # A message is as old as a bound or older if it was put that long ago or earlier. The future counts as youngest.
     older = [bisect_right(put_at, now - bound) for bound in AGE_BOUNDS]
     edges = [len(put_at), *older, 0]
     return tuple(a - b for a, b in pairwise(edges))

@@ -1,6 +1,6 @@
-"""A directory in large pieces, getdents64(2): Python's own scandir gives the interpreter to another thread at each name.
+"""Reads a directory in large pieces by getdents64(2). ``os.scandir`` lets another thread run at each name.
 
-While the dashboard is being loaded that other thread is busy, and each name would then cost its whole turn.
+That thread is busy while the dashboard is loaded, and then each name would cost a whole time slice.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LENGTH, _TYPE, _NAME = 16, 18, 19
 """Offsets of the length (two bytes), the type and the name in an entry, after d_ino and d_off."""
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
 REGULAR, OTHER, UNKNOWN = 8, 4, 0
-"""Types of entries: a plain file; one that is none (a directory and all else); one whose type the file system does not tell."""
+"""Types of entries: a regular file; anything else; unknown, if the file system does not give the type."""
 
 
 def blocks(fd: int, size: int = _BLOCK) -> Iterator[bytes]:
-    """The entries of the directory ``fd`` (open, at its beginning), as the kernel lays them out. Raises ``OSError``."""
+    """Yields the entries of the directory ``fd`` (open, at its beginning) as the kernel lays them out. Raises ``OSError``."""
     return directory_blocks(fd, size)
 
 
 def _even(block: bytes) -> int:
-    """The length of an entry where all have one, as in nearly all spools; else 0. Looked at by slices alone."""
+    """Returns the length of the entries if all have the same length, as in nearly all spools, else 0. Compares slices only."""
     length = int.from_bytes(block[_LENGTH : _LENGTH + 2], sys.byteorder)
     number, rest = divmod(len(block), length)
     same = all(block[_LENGTH + at :: length] == block[_LENGTH + at : _LENGTH + at + 1] * number for at in (0, 1))
@@ -38,7 +38,7 @@ def _even(block: bytes) -> int:
 
 
 def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
-    """The names in a block, ``.`` and ``..`` among them, their types, a byte each, and whether it is seen at a glance that all
+    """Returns the names in a block, with ``.`` and ``..``, their types, one byte each, and True if all names are found at once to
     begin with 16 digits and a dot."""
     if length := _even(block):
         names = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))

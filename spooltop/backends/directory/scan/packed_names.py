@@ -1,4 +1,4 @@
-"""A million names in 30 MB: chunks of names joined by ``/``, the one byte that no name holds."""
+"""Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 256
 
 
 class PackedNames:
-    """A list of file names that only grows, as str in and out (``os.fsdecode``), as bytes inside."""
+    """List of file names that only grows. Names are str outside (``os.fsdecode``) and bytes inside."""
 
     __slots__ = ("_chunks", "_last", "_last_names", "_open")
 

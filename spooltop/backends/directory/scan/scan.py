@@ -23,7 +23,7 @@ _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
-"""Names as the engine and most others give them, joined: a time in front, room for the tail of a claim."""
+"""Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
 _TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
 """Matches, among names joined by ``/``, those of messages with earlier attempts; a canary never matches."""
 _IDS = re.compile(rb"([^,/]+)[^/]*/")
@@ -63,13 +63,14 @@ class BoxScan:
 
 
 def generation_of(fd: int) -> Generation:
-    """Raises OSError where the descriptor went bad (a network file system that forgot it)."""
+    """Returns the generation of an open directory. Raises ``OSError`` if the descriptor is stale (a network file system forgot
+    it)."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def quick_enqueued_us(name: str) -> int | None:
-    """The time at the front of a name, as ``names.enqueued_us``; the usual form first."""
+    """Returns the time at the front of a name, like ``names.enqueued_us``, but tries the usual form first."""
     if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
         return int(name[:16])
     return names.enqueued_us(name)
@@ -140,14 +141,14 @@ class _Tally:
         self._first = b":"
 
     def oldest(self) -> tuple[int | None, str | None]:
-        """The least time (µs since the epoch) and the name that it is of."""
+        """Returns the earliest time (µs since the epoch) and its name."""
         if self._first != b":" and (self._oldest is None or int(self._first[:16]) < self._oldest):
             return int(self._first[:16]), os.fsdecode(self._first)
         return self._oldest, self._oldest_name
 
     def add(self, own: int, found: list[bytes], types: bytes, timed: bool) -> None:
-        """The names of one block and their types: all at once where all are plain files with a time in front (``timed``: which
-        is known already)."""
+        """Adds the names of one block with their types, all at once if all are plain files with a time in front (``timed``:
+        this is known already)."""
         joined = b"/".join(found) + b"/"
         plain = timed and joined.isascii() and len(max(found, key=len)) <= _ROOMY
         if types.count(getdents.REGULAR) != len(types) or not (plain or _PLAIN.fullmatch(joined)):
@@ -180,7 +181,7 @@ class _Tally:
         if len(raw) > _ROOMY and not names.claimable(name) and len(self.irregular) < _IRREGULAR_AT_MOST:
             self.irregular.append(name)
         if raw[16:17] == b"." and raw[:16].isdigit():
-            self._first = min(self._first, raw)  # the usual form: as text it sorts as the number does
+            self._first = min(self._first, raw)  # the usual form, which sorts as text like the number
             return
         when = names.enqueued_us(name)
         if when is None:
@@ -189,7 +190,7 @@ class _Tally:
                 try:
                     when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
                 except OSError:
-                    when = None  # gone since: it has no age any more
+                    when = None  # gone since, so it has no age
             if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
                 self.kept[name] = when
         if when is not None and (self._oldest is None or when < self._oldest):
@@ -197,16 +198,16 @@ class _Tally:
 
 
 def _kind(own: int, name: str) -> int:
-    """The type of an entry whose file system does not tell it in the listing."""
+    """Returns the type of an entry if the file system does not give it in the listing."""
     try:
         mode = os.stat(name, dir_fd=own, follow_symlinks=False).st_mode
     except OSError:
-        return getdents.REGULAR  # gone since: nothing strange is left to tell of
+        return getdents.REGULAR  # gone since, so there is nothing irregular
     return getdents.REGULAR if stat.S_ISREG(mode) else getdents.OTHER
 
 
 def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
-    """Bytes of all files: exact for up to two samples' worth, else the mean of a sample times the count."""
+    """Returns the bytes of all files, and whether that is an estimate: the mean of a sample times the count, for many files."""
     count = len(names)
     if not count:
         return 0, False

@@ -63,8 +63,9 @@ class BoxScanner:
         missing: str = "is missing",
         unseen: bool = False,
     ) -> BoxScan:
-        """The last scan, or a new one where that is due. ``fd`` None: the box is not there, ``missing`` says why. ``unseen``: it
-        may change and keep its mtime, so it is listed each ``period`` seconds; one that finds the same names is no new scan."""
+        """Returns the last scan, or a new one if that is due. ``fd`` None: the box is not there, and ``missing`` says why.
+        ``unseen``: the box may change and keep its mtime, so it is listed every ``period`` seconds; the same names make no new
+        scan."""
         now = self._world.monotonic()
         self.due = None
         if fd is None:
@@ -104,10 +105,10 @@ class BoxScanner:
         return self.last
 
     def _rest(self, scan: BoxScan, unseen: bool) -> float:
-        """Seconds from the beginning of this listing to that of the next, at least. What is made of many names costs as well.
+        """Returns the least seconds from the beginning of this listing to that of the next. Using many names costs time as well.
 
-        Where a server does the work, its time counts; here only what it took of a processor: on a machine that has much to do a
-        short listing may take long, and what has changed would be seen seconds late."""
+        If a server does the work, its time counts. Else only processor time counts: on a busy machine a short listing may take
+        long, and changes would be seen seconds late."""
         took = scan.duration if unseen else scan.effort
         return max(self._least, _DUTY * took, min(self._least * 10, len(scan.names) * _EACH))
 

@@ -25,7 +25,8 @@ _FOLDERS_AT_MOST = 5_000
 _SIZES_AT_MOST = 10_000
 _ROWS_AT_MOST = 20_000
 _METAS_AT_MOST = 256
-"""Metadata of one operation that a look reads: a batch has one, and whoever owns the spool could write one for each message."""
+"""Metadata files of one operation that a look reads. A batch has one, but anybody who may write could make one for each
+message."""
 _SLICE = 256
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -53,8 +54,8 @@ class _Folder:
 
 
 class SetAsideBoxes:
-    """The boxes ``held``, ``rejected`` and ``trash`` of one spool. ``retention``: seconds after which what is in the trash has
-    expired, 0: never."""
+    """The boxes ``held``, ``rejected`` and ``trash`` of one spool. Messages in the trash expire after ``retention`` seconds (0:
+    never)."""
 
     def __init__(self, retention: float = 0.0) -> None:
         self._retention = retention
@@ -114,18 +115,18 @@ class SetAsideBoxes:
         )  # fmt: skip
 
     def items(self, box: Box) -> Iterator[tuple[str, str]]:
-        """(operation, name) of everything in ``box`` at the last look."""
+        """Yields (operation, name) of everything in ``box`` at the last look."""
         for (where, operation), folder in self._folders.items():
             if where is box:
                 for name in folder.names:
                     yield operation, name
 
     def ids(self) -> set[str]:
-        """The ids of everything that was set aside."""
+        """Returns the ids of everything that is set aside."""
         return {grammar.parse(name, claimed=True).id for folder in self._folders.values() for name in folder.names}
 
     def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
-        """The rows of everything in ``box``, looked up once until something changes, and whether they are all."""
+        """Returns the rows of ``box``, and whether they are all. Rows are looked up once until something changes."""
         if self._rows_of != self.generation:
             self._rows, self._rows_of = {}, self.generation
         rows: list[Row] = []
@@ -138,7 +139,7 @@ class SetAsideBoxes:
         return rows, self._whole.get(box, False)
 
     def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
-        """The row of one message, with what is known of it. Its place is kept where it has gone since."""
+        """Returns the row of one message with its metadata. A message that has gone keeps its row, with a note."""
         row = aside_row(box, operation, raw)
         folder = -1
         try:
@@ -154,9 +155,9 @@ class SetAsideBoxes:
         finally:
             if folder >= 0:
                 os.close(folder)
-        told = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
+        metadata = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
         dirs.forget(box.value, operation)
-        reason, since, ended = told.get("reason"), time_of(told), told.get("ended")
+        reason, since, ended = metadata.get("reason"), time_of(metadata), metadata.get("ended")
         since = found.st_ctime if since is None else since
         return replace(
             row,

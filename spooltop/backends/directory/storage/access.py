@@ -13,7 +13,7 @@ __all__ = ["closed_words", "quoted", "sudo_name", "user_name"]
 
 
 def user_name(uid: int) -> str:
-    """The user's name, the number where there is none."""
+    """Returns the name of a user, or the number if it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -21,13 +21,13 @@ def user_name(uid: int) -> str:
 
 
 def sudo_name(uid: int) -> str:
-    """The user as a word behind ``sudo -u``, which takes a number as ``#uid`` (sudo(8))."""
+    """Returns the user as an argument of ``sudo -u``, which takes a number as ``#uid`` (sudo(8))."""
     name = user_name(uid)
     return shlex.quote(f"#{uid}" if name == str(uid) else name)
 
 
 def quoted(path: str) -> str:
-    """A path as a word of a shell, escaped where it is not printable."""
+    """Quotes a path for a shell, and escapes what is not printable."""
     return shlex.quote(escape(path))
 
 

@@ -25,13 +25,13 @@ class Mount:
 
 
 def parse_mountinfo(text: str) -> dict[int, Mount]:
-    """Mounts by their number."""
+    """Returns the mounts by their number."""
     mounts = (Mount(*fields) for fields in parse_mounts(text.splitlines()))
     return {mount.number: mount for mount in mounts}
 
 
 def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
-    """The mount on which the open ``fd`` lies; None where the kernel does not tell (no ``/proc``)."""
+    """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
         info = Path(proc, "self", "fdinfo", str(fd)).read_text()
         table = Path(proc, "self", "mountinfo").read_text(errors="surrogateescape")
@@ -42,16 +42,16 @@ def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
 
 
 def is_local(mount: Mount | None) -> bool:
-    """True where only this machine can have the file system mounted, as far as its type tells."""
+    """True if, by its type, only this machine can have the file system mounted."""
     return mount is not None and not host.is_network(mount.fs_type)
 
 
 def sends_no_events(mount: Mount | None) -> bool:
-    """True where other machines' changes reach no inotify watch: network and FUSE file systems."""
+    """True if changes by other machines cause no inotify event: network and FUSE file systems."""
     return mount is not None and host.is_network(mount.fs_type)
 
 
 def changes_unseen(mount: Mount | None) -> bool:
-    """True where a directory may change without an event and without another mtime: where other machines change it, where a
-    program behind FUSE keeps no times, and in an overlay, whose times are of the upper layer, for names of a lower one."""
+    """True if a directory may change without an event and without a new mtime: if other machines change it, if a FUSE program
+    keeps no times, and in an overlay, whose times are those of the upper layer, for names in a lower one."""
     return sends_no_events(mount) or (mount is not None and mount.fs_type == "overlay")

@@ -1,4 +1,4 @@
-"""The directories that places of messages lie in, each opened once, and of those beside the boxes never too many at a time."""
+"""Opens the directories of message places, each once, and never too many folders of operations at a time."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .metadata import plain_meta
 __all__ = ["Folder", "Folders", "drop_folder"]
 
 _KEPT = 128
-"""Folders of operations kept open: there may be more of them than a process may have descriptors."""
+"""Folders of operations that are kept open. There may be more folders than a process may have descriptors."""
 
 
 def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
-    """Takes away the folder of an operation if nothing is in it. Only for the trash: into the folders of other boxes a consumer
-    that runs may be setting aside."""
+    """Removes the folder of an operation if it is empty. Only for the trash: a running consumer may be setting aside into the
+    folders of other boxes."""
     try:
         above = dirs.private_dir(box.value)
         if above is not None:
             dirs.forget(box.value, folder)
-            with suppress(FileNotFoundError):  # who took it away was cut off
+            with suppress(FileNotFoundError):  # a removal was interrupted
                 dirs.files.rmdir(folder, above)
-            dirs.files.unlink(set_aside.meta_name(folder), above)  # what all of them had in common, if they had
+            dirs.files.unlink(set_aside.meta_name(folder), above)  # the shared metadata, if there are any
     except OSError:
-        return  # something is in it, or it is gone, or it stays: an empty folder is in nobody's way
+        return  # it has content, or is gone, or stays: an empty folder does no harm
 
 
 class Folder(NamedTuple):
@@ -52,8 +52,8 @@ class Folders:
         self._shared: dict[tuple[Box, str], dict[str, Json]] = {}
 
     def of(self, box: Box, folder: str, *, create: bool = False) -> Folder:
-        """The directory of what stands in ``folder`` of ``box`` (``Place``). ``FileNotFoundError`` where there is none and
-        ``create`` is False, else ``OSError``."""
+        """Returns the directory ``folder`` of ``box`` (``Place``). Raises ``FileNotFoundError`` if there is none and ``create``
+        is False, and ``OSError``."""
         if not folder:
             found = self._boxes.get(box)
             if found is None:
@@ -82,18 +82,18 @@ class Folders:
         return self.shared(place.box, place.folder) if own is None else plain_meta(own)
 
     def shared(self, box: Box, folder: str) -> dict[str, Json]:
-        """``aside.read_shared`` by ``plain_meta``, what could be read once."""
-        told = self._shared.get((box, folder))
-        if told is None:
-            told = plain_meta(set_aside.read_shared(self._dirs, box, folder))
-            if told:
+        """Returns the shared metadata of a folder through ``plain_meta``. They are read once."""
+        found = self._shared.get((box, folder))
+        if found is None:
+            found = plain_meta(set_aside.read_shared(self._dirs, box, folder))
+            if found:
                 if len(self._shared) >= _KEPT:
                     self._shared.clear()
-                self._shared[box, folder] = told
-        return told
+                self._shared[box, folder] = found
+        return found
 
     def close(self) -> None:
-        """Closes those beside the boxes. Raises ``OSError``."""
+        """Closes the folders of operations. Raises ``OSError``."""
         self._before_closing()
         while self._aside:
             (box, folder), _ = self._aside.popitem()

@@ -18,7 +18,7 @@ OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 
 
 def safe_name(name: str) -> bool:
-    """True for what can be one name in one directory."""
+    """True if ``name`` can be a single name in a directory."""
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
 
@@ -29,9 +29,9 @@ class _Place(NamedTuple):
 
 
 class Place(_Place):
-    """``name`` in ``box``; what was set aside stands in a ``folder``, the operation that did it.
+    """The location of ``name`` in ``box``. A set-aside message is in a ``folder``, named like the operation that moved it.
 
-    Checked when made. ``_make`` does not check: only for what was a place before.
+    The constructor checks the values. ``_make`` does not, and is only for values that were a place before.
     """
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Place(_Place):
 
     @staticmethod
     def parse(text: str) -> Place:
-        """The inverse of ``str``. Raises ``ValueError`` for anything that is no place in a spool."""
+        """Reverses ``str``. Raises ``ValueError`` for anything that is not a place in a spool."""
         parts = text.split("/")
         if len(parts) not in (2, 3):
             raise ValueError(f"no place in a spool: {text[:300]}")
@@ -59,7 +59,7 @@ class Place(_Place):
 class Ref(NamedTuple):
     """A message pinned by identity. ``folder_id`` is (device, inode) of the directory that holds it; ``size`` bytes.
 
-    An inode alone is none: ext4 gives a freed one out again at once.
+    An inode alone does not identify a file: ext4 reuses a freed inode at once.
     """
 
     place: Place

@@ -1,4 +1,4 @@
-"""Looks up names as they are right now. A name that cannot be seen is an answer too, not an error."""
+"""Looks up names as they are now. A name that cannot be seen is a result, not an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NameLookup:
         try:
             return self._files.stat(name, dir_fd).st_ino
         except OSError:
-            return None  # not there, or not to be seen: then it is not known to be there
+            return None  # not there or not visible
 
     def ctime_ns(self, name: str, dir_fd: int, ino: int) -> int:
         """Returns the ctime (ns) of the file ``ino`` under that name; 0 where a consumer was quicker and the file has already
@@ -42,4 +42,4 @@ class NameLookup:
         try:
             return self._files.ordered(fd)
         except OSError:
-            return False  # not known: then no more is taken for granted than of any
+            return False  # not known, so the order is not relied on

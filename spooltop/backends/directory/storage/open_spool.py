@@ -1,4 +1,4 @@
-"""The open directories of a spool: kept while their names lead to them, opened anew where they lead elsewhere."""
+"""Keeps the directories of a spool open as long as their names lead to them, and reopens them when they lead elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class OpenSpool:
         self._mount: tuple[float, Mount | None] | None = None
 
     def open(self) -> tuple[SpoolDirs, bool]:
-        """The open directories, and whether they were opened now. Raises ``OSError`` where the spool itself is gone or closed."""
+        """Returns the open directories, and True if they were opened just now. Raises ``OSError`` if the spool is gone or
+        closed."""
         dirs = self.dirs
         if dirs is not None:
             if _same(dirs):
@@ -43,21 +44,21 @@ class OpenSpool:
         return dirs, True
 
     def mount(self, dirs: SpoolDirs) -> Mount | None:
-        """The mount of the spool, looked up every few seconds: it may be made read-only meanwhile."""
+        """Returns the mount of the spool. It is looked up every few seconds, because it may become read-only."""
         at = self._world.monotonic()
         if self._mount is None or at - self._mount[0] >= _MOUNT_FOR:
             self._mount = (at, mount_of(dirs.root))
         return self._mount[1]
 
     def folders(self, dirs: SpoolDirs) -> list[tuple[str, int]]:
-        """(path, descriptor) of the spool and of the directory it lies in: where locks and cursors are looked for."""
+        """Returns (path, descriptor) of the spool and of its parent directory, where locks and cursors are looked for."""
         found = [(self.path, dirs.root)]
         if self._parent >= 0:
             found.append((os.path.dirname(self.path), self._parent))
         return found
 
     def boxes(self, dirs: SpoolDirs) -> dict[Box, tuple[str, int]]:
-        """(path, descriptor) of each box that is open."""
+        """Returns (path, descriptor) of each box that is open."""
         opened = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
         return {box: (os.path.join(self.path, box.value), fd) for box, fd in opened.items() if fd is not None}
 
@@ -85,13 +86,13 @@ class OpenSpool:
 
 
 def _same(dirs: SpoolDirs) -> bool:
-    """True where every name still leads to what is open, and what was missing still is."""
+    """True if every name still leads to the open directory, and what was missing is still missing."""
     if dirs.moved() or not all(_still_closed(dirs, box) for box in dirs.swapped()):
         return False
     try:
         own = dirs.private_dir()
     except OSError:
-        return True  # beside the boxes is something that is none of ours
+        return True  # something beside the boxes is not of the engine
     return own is None or os.fstat(own).st_nlink > 0
 
 

@@ -1,4 +1,4 @@
-"""Rows of messages out of their names and what lstat(2) says of them; nothing is judged here."""
+"""Makes the rows of messages from their names and lstat(2). Judges nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def kind_of_file(found: os.stat_result) -> str:
 
 
 def claim_row(name: Name, found: os.stat_result | None) -> Row:
-    """The row of a name in ``cur``, not judged; ``found`` None: it has gone since. ctime moves with chmod and restores, so
-    what it tells of the claim is a bound."""
+    """Returns the row of a name in ``cur``, not judged; ``found`` None: it has gone since. chmod and restores change ctime, so it
+    is only a bound for the time of the claim."""
     put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
     claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
     note = ""
@@ -115,8 +115,8 @@ def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]
 
 
 def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None, reason: str = "") -> Row:
-    """The row of a name that ``operation`` set aside in ``box``; ``since`` and ``reason`` are what is known of that. ``key`` is
-    (box, ``OPERATION/NAME``)."""
+    """Returns the row of a name that ``operation`` set aside in ``box``, at ``since``, for ``reason``. Its key is (box,
+    ``OPERATION/NAME``)."""
     name = parse(raw, claimed=True)
     return Row(
         key=(box.value, f"{operation}/{raw}"),
@@ -130,5 +130,5 @@ def aside_row(box: Box, operation: str, raw: str, *, since: float | None = None,
         owner=None if name.pid is None else Owner(pid=name.pid),
         canary=name.canary,
         reason=reason,
-        ended=name.ended if name.token is None else None,  # with the tail of a claim it tells of the attempt before
+        ended=name.ended if name.token is None else None,  # with the suffix of a claim it is about the attempt before
     )
