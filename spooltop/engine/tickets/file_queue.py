@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..atomic import write_new
@@ -14,7 +14,7 @@ from ..host import file_system, is_network, sees_all_pids
 from .base import BaseTicketQueue, log
 from .names import FileTicket, file_tickets, parse_file_ticket
 
-__all__ = ["FileTicketQueue"]
+__all__ = ["FileTicketQueue", "freshen_next"]
 
 _SEQ = "seq"
 
@@ -156,15 +156,8 @@ class FileTicketQueue(BaseTicketQueue):
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
     def _freshen(self, head: str, folder: int) -> None:
-        """Sets the age of the ticket after ``head`` to the moment at which it becomes the head, so that a long wait does not make
-        it stale."""
-        tickets = self._tickets(folder) if self.stale_timeout is not None else []
-        if len(tickets) < 2 or tickets[0].name != head:
-            return
-        try:
-            os.utime(tickets[1].name, (self._clock(), self._clock()), dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return  # it left, or belongs to another user: its file keeps the time of its arrival
+        if self.stale_timeout is not None:
+            freshen_next(self._tickets(folder), head, folder, self._clock())
 
     def _unlink(self, name: str, folder: int) -> None:
         try:
@@ -210,6 +203,17 @@ class FileTicketQueue(BaseTicketQueue):
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES, errno.EPERM):
                 log(f"{self.queue_dir}: could not be cleaned up: {error.strerror or error}")
             # Somebody registered since, or the directory is not ours to remove.
+
+
+def freshen_next(tickets: Sequence[FileTicket], head: str, folder: int, now: float) -> None:
+    """Sets the age of the ticket after ``head`` to ``now``, when it becomes the head, so that a long wait does not make it
+    stale."""
+    if len(tickets) < 2 or tickets[0].name != head:
+        return
+    try:
+        os.utime(tickets[1].name, (now, now), dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return  # it left, or belongs to another user: its file keeps the time of its arrival
 
 
 def _make(path: str) -> None:

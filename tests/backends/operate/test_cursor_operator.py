@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.folders import cursor_rights
-from spooltop.backends.directory.cursors.operator import CursorOperator, CursorRef
+from spooltop.backends.directory.cursors.operator import CursorOperator
+from spooltop.backends.directory.cursors.pinning import CursorRef
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.world import World

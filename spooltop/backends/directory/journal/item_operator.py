@@ -6,23 +6,34 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from spooltop.errors import AuditFailed, Refused, Unreadable
+from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Plan
+from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
 from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
 from .log_store import AUDIT, LogStore
-from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, newest_first, write_failed
+from .record_log import (
+    Intent,
+    ItemOutcome,
+    LoggedOperation,
+    RecordLog,
+    RecordType,
+    newest_first,
+    undone_by,
+    undos_of,
+    write_failed,
+)
 
-__all__ = ["ItemIntent", "ItemOperator"]
+__all__ = ["ItemIntent", "ItemOperator", "Skipped", "changed", "check_folder", "folder_id", "outcome_of"]
 
 
 class ItemIntent(Intent, ABC):
@@ -37,6 +48,45 @@ class ItemIntent(Intent, ABC):
 
 
 IntentT = TypeVar("IntentT", bound=ItemIntent)
+
+
+class Skipped(Exception):
+    """The item is not as it was when it was pinned, and nothing was done. The message says why."""
+
+
+def folder_id(folder: int) -> tuple[int, int]:
+    """The device and inode of an open directory."""
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino
+
+
+def check_folder(folder: int | None, pinned: tuple[int, int]) -> int:
+    """Returns the open directory. Raises ``Skipped`` where it is another than the one ``pinned``."""
+    if folder is None or folder_id(folder) != pinned:
+        raise Skipped("another directory stands there since the list was made")
+    return folder
+
+
+def outcome_of(change: Callable[[], None]) -> tuple[Outcome, str]:
+    """Runs ``change`` and returns how it ended."""
+    try:
+        change()
+    except Skipped as error:
+        return Outcome.SKIPPED, str(error)
+    except SpooltopError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return Outcome.SKIPPED, "its directory has gone"
+        return Outcome.FAILED, escape(str(error))
+    except FileNotFoundError:
+        return Outcome.SKIPPED, "its directory has gone"
+    except OSError as error:
+        return Outcome.FAILED, f"{error.strerror or error}"
+    return Outcome.DONE, ""
+
+
+def changed(logged: LoggedOperation[Any, ItemOutcome]) -> bool:
+    """True where a step of the operation was done."""
+    return any(outcome is not None and outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
 
 
 class ItemOperator(ABC, Generic[IntentT]):
@@ -84,8 +134,11 @@ class ItemOperator(ABC, Generic[IntentT]):
         ...
 
     @abstractmethod
-    def _records(self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]]) -> list[OperationRecord]:
-        """The entries of ``operations`` in the list of operations, in their order."""
+    def _records(
+        self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]], undone_by: Mapping[str, str]
+    ) -> list[OperationRecord]:
+        """The entries of ``operations`` in the list of operations, in their order. ``undone_by``: operation → the one that undid
+        it."""
         ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
@@ -108,7 +161,19 @@ class ItemOperator(ABC, Generic[IntentT]):
             yield [done]
 
     def operations(self, progress: Progress) -> list[OperationRecord]:
-        return newest_first(self._records(self._log.read()[0]))
+        operations = self._log.read()[0]
+        undos = undos_of(operations)
+        undone = {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
+        return newest_first(self._records(operations, undone))
+
+    def _logged(
+        self, operation: str
+    ) -> tuple[LoggedOperation[IntentT, ItemOutcome] | None, list[LoggedOperation[IntentT, ItemOutcome]], tuple[str, ...]]:
+        """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
+        operations, troubles = self._log.read()
+        logged = operations.get(operation)
+        missing = (f"no operation {operation} in {self._kind.what}",) if logged is None else ()
+        return logged, undos_of(operations).get(operation, []), (*missing, *troubles)
 
     def knows(self, operation: str) -> bool:
         """True where this operation was this operator's."""
