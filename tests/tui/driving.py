@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from textual import events
+from textual.keys import REPLACED_KEYS, key_to_character
 from textual.pilot import Pilot
 
 from spooltop.tui import Options
@@ -41,7 +43,7 @@ class Driver:
         while time.monotonic() < end:
             if holds():
                 return
-            await self.pilot.pause()
+            await self.pilot.pause(0.01)
         raise AssertionError(f"waited for {what or holds}; the screen is:\n{self.text}")
 
     async def see(self, *words: str) -> str:
@@ -52,12 +54,14 @@ class Driver:
         await self.until(lambda: word not in self.text, f"{word!r} to go")
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Presses keys one after the other and waits until the process is idle."""
+        await self.strike(*keys)
+        await self.pilot.pause()
 
     async def strike(self, *keys: str) -> None:
-        """Presses keys one after the other. Each was handled, but unlike ``press`` nothing waits until the process is idle."""
+        """Presses keys one after the other. Each was handled, but unlike ``press`` nothing waits for the threads."""
         for key in keys:
-            self.app.simulate_key(key)
+            self.app.post_message(events.Key(key, key_to_character(REPLACED_KEYS.get(key, key))))
             await self.pilot.pause(0)  # the app hands it on
             await self.pilot.pause(0)
 
@@ -69,9 +73,10 @@ async def dashboard(
     options: Options | None = None,
     monotonic: Callable[[], float] = time.monotonic,
     moment: float = 0.0,
+    quiet: float = 0.2,
 ) -> AsyncIterator[Driver]:
     """The dashboard on a control, after the first look."""
-    app = SpooltopApp(control, options or Options(), pace=Pace(0.02, 0.005), monotonic=monotonic, moment=moment)
+    app = SpooltopApp(control, options or Options(), pace=Pace(quiet, 0.005), monotonic=monotonic, moment=moment)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:

@@ -131,7 +131,7 @@ async def test_the_plan_is_copied_as_a_command() -> None:
 
 
 async def test_the_plan_stays_as_it_is_while_the_spool_moves() -> None:
-    async with dashboard(dead(2)) as driver:
+    async with dashboard(dead(2), quiet=0.01) as driver:
         await planned(driver, "r")
         driver.control.rows.append(claim(7))
         driver.control.change()

@@ -386,7 +386,7 @@ async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_
 
 async def test_an_idle_spool_is_not_painted_again() -> None:
     control = FakeControl([claim(1)])
-    async with dashboard(control) as driver:
+    async with dashboard(control, quiet=0.01) as driver:
         painted: list[object] = []
         driver.app.main.paint = lambda: painted.append(1)  # type: ignore[method-assign]
         looks = control.looks

@@ -241,7 +241,7 @@ async def test_all_problems_on_the_overview() -> None:
 
 async def test_frozen_nothing_moves_until_it_goes_on() -> None:
     fake = control()
-    async with dashboard(fake) as driver:
+    async with dashboard(fake, quiet=0.01) as driver:
         await driver.press("3")
         await driver.see("Claims 3")
         await driver.press("Z")
