@@ -324,6 +324,25 @@ def test_soft_markers(tmp_path: Path, content: str, verdict: str) -> None:
     assert lock.verdict == verdict
 
 
+@pytest.mark.parametrize(("offset", "verdict"), [(0, "held"), (500, "stale"), (1 << 64, "stale")])
+@pytest.mark.parametrize("form", ["78\nhere\n{}\n", "filelock/2\npid=78\nhost=here\nmode=exclusive\nstart={}\n"])
+def test_another_process_with_the_pid_of_a_holder_does_not_hold_its_lock(
+    tmp_path: Path, form: str, offset: int, verdict: str
+) -> None:
+    table = FakeProcesses(pids={78: Process(78, 60.0)})
+    boot, ticks = int(table.boot_id().replace("-", ""), 16), 60 * os.sysconf("SC_CLK_TCK")
+    (tmp_path / "x.lock").write_text(form.format((boot << 64) + ticks + offset))
+    (lock,) = looked(tmp_path, table)
+    assert (lock.verdict, lock.holders[0].alive) == (verdict, verdict == "held")
+    assert verdict == "held" or lock.evidence == "pid 78 is another process now"
+
+
+def test_a_lock_of_a_process_in_a_container_names_the_host_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").write_text("78\nhere?pidns-f0000001\n123\n")
+    (lock,) = looked(tmp_path, FakeProcesses(pids={78: LIVING}))
+    assert (lock.verdict, lock.evidence) == ("unknown", "taken in a container on host here, ask there")
+
+
 @pytest.mark.parametrize("table", [FakeProcesses(hidden=[78]), FakeProcesses(first=False)], ids=["hidden", "not the first"])
 def test_who_is_gone_here_may_live_where_nobody_sees_it(tmp_path: Path, table: FakeProcesses) -> None:
     (tmp_path / "x.lock").write_text("77\nhere\n123\n")

@@ -96,6 +96,14 @@ class Processes:
         pid_ns = "" if namespace is None else f"pid:[{namespace}]"
         return Machine(self.host(), self.boot_id(), pid_ns, this_machine().machine_id)
 
+    def namespace(self) -> int | None:
+        """The inode of this process's pid namespace, None where it is not told."""
+        return self._procfs.namespace()
+
+    def starts_shifted(self) -> bool:
+        """True where starts may differ from those that processes outside read: in a time namespace (time_namespaces(7))."""
+        return not self._procfs.in_first_time_namespace()
+
     def in_first_namespace(self) -> bool:
         """True where every process of the kernel has a number here, and ``proc`` is the table of this very namespace."""
         return self._procfs.in_first_namespace()

@@ -18,7 +18,8 @@ __all__ = ["FileId", "ProcFs", "ProcStat"]
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+_FIRST_PID_NAMESPACE, _FIRST_TIME_NAMESPACE = 0xEFFFFFFC, 0xEFFFFFFA
+"""Inodes that the kernel gives to them, proc(5)."""
 
 
 class ProcStat(NamedTuple):
@@ -54,6 +55,13 @@ class ProcFs:
         except OSError:
             return False
         return mine and self.namespace() == _FIRST_PID_NAMESPACE
+
+    def in_first_time_namespace(self) -> bool:
+        """True in the first time namespace, and on a kernel that has no others."""
+        try:
+            return os.stat(f"{self.root}/self/ns/time").st_ino == _FIRST_TIME_NAMESPACE
+        except OSError:
+            return self.exists()
 
     def pids(self) -> list[int] | None:
         """The numbers of all processes that are shown."""

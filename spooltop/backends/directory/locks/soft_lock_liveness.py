@@ -8,11 +8,16 @@ from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import Verdict
 
 from ..liveness.pid_liveness import Certainty, judge_pid
-from ..liveness.processes import Processes
+from ..liveness.processes import Process, Processes
 from ..storage.filesystem import is_local, mount_of
 from .soft_locks import Marker, read_directory, read_marker
 
 __all__ = ["Judge", "directory_lock", "holder_info", "soft_lock"]
+
+_NAMESPACE = "?pidns-"
+"""Mark between the host and the pid namespace (in hex) in a host name of filelock."""
+_SAME_START = 0.02
+"""Seconds between two starts that are the same one: two clock ticks."""
 
 
 class Judge:
@@ -21,23 +26,37 @@ class Judge:
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
-        self._gone: set[tuple[str, int, float]] = set()
+        self._gone: dict[tuple[str, int, float], str] = {}
 
-    def judge(self, path: str, pid: int, since: float, *, local: bool) -> tuple[Verdict, str]:
-        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file). ``local``: only this
-        machine mounts it."""
+    def judge(self, path: str, pid: int, since: float, *, local: bool, start: int | None = None) -> tuple[Verdict, str]:
+        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file), and filelock's ``start``
+        token. ``local``: only this machine mounts it."""
         key = (path, pid, since)
         if key in self._gone:
-            return Verdict.DEAD, "gone"
+            return Verdict.DEAD, self._gone[key]
         there = self.processes.exists(pid)
         sure = Certainty(local, self.processes.in_first_namespace())
         found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
         process = self.processes.process(pid) if there else None
         now = self.processes.boottime()  # it stands there now: who was started before may have taken it
-        verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
+        if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
+            verdict, evidence = Verdict.DEAD, f"pid {pid} is another process now"
+        else:
+            verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
         if verdict is Verdict.DEAD:
-            self._gone.add(key)
+            self._gone[key] = evidence
         return verdict, evidence
+
+    def is_here(self, host: str) -> bool:
+        """True if ``host`` names this machine, as filelock writes it: outside the first pid namespace with that behind it."""
+        return host in (self.processes.host(), f"{self.processes.host()}{_NAMESPACE}{self.processes.namespace() or 0:x}")
+
+    def _is_another(self, process: Process, start: int | None) -> bool:
+        """True if the process was started at another moment than the token says. One without a boot id proves nothing."""
+        boot = self.processes.boot_id().replace("-", "")
+        if start is None or process.started is None or not start >> 64 or not boot or self.processes.starts_shifted():
+            return False
+        return start >> 64 != int(boot, 16) or abs(process.started - self.processes.seconds(start % 2**64)) > _SAME_START
 
 
 def holder_info(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
@@ -81,20 +100,21 @@ def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock |
 def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
     """The lock of a marker that names a process. Where it names no host, only a local file system shows that it is this one."""
     processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
-    if marker.host is not None and marker.host != processes.host():
-        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"taken on host {marker.host}, ask there")
+    if marker.host is not None and not judge.is_here(marker.host):
+        host, container, _ = marker.host.partition(_NAMESPACE)
+        where = f"in a container on host {host}" if container else f"on host {host}"
+        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"taken {where}, ask there")
     if marker.host is None and not local:
         return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
-    verdict, evidence = judge.judge(path, pid, since, local=local)
+    verdict, evidence = judge.judge(path, pid, since, local=local, start=marker.start)
     if verdict is Verdict.ALIVE:
         return Lock(path, kind, (holder_info(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
-    one = LockHolder(pid, since=since, alive=processes.exists(pid))
     if verdict is not Verdict.DEAD:
-        return Lock(path, kind, (one,), (), "unknown", evidence)
-    why = f"pid {pid} is gone"
+        return Lock(path, kind, (LockHolder(pid, since=since, alive=processes.exists(pid)),), (), "unknown", evidence)
+    why = f"pid {pid} is gone" if evidence == "gone" else evidence
     if marker.lease is not None:
         why += f"; a lease of {marker.lease:g} s, then the next one takes it"
-    return Lock(path, kind, (one,), (), "stale", why)
+    return Lock(path, kind, (LockHolder(pid, since=since, alive=False),), (), "stale", why)
 
 
 def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:

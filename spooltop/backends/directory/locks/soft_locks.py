@@ -1,6 +1,7 @@
 """Lock files whose existence is the lock, read and never touched: which process holds them.
 
 - filelock's ``SoftFileLock``: ``pid\\nhost\\nstart\\n``; its ``SoftFileLease``: ``filelock/2`` and lines ``name=value``.
+  ``start`` is that of the process, so that another one with its pid is recognised: boot id × 2⁶⁴ + clock ticks since boot.
 - filelock's ``StrictSoftFileLock``: a marker that stays, beside it ``<lock>.filelock/claims/``. A file ``held-v1-….claim``
   there is the lock: magic, token, pid, host in hex, start.
 - files of JSON, as leaders leave: with a pid, ``{"pid": 77, "host": "here"}``, or a lease, ``{"ownerId": …, "expiresAt": ms}``.
@@ -39,7 +40,7 @@ class Marker:
     of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
     end where it is given (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the
     lock's folder) and ``names`` in it are the files that the lock consists of, names of one file; none where it is the file
-    itself. ``element`` is the name of the file that a link locks."""
+    itself. ``element`` is the name of the file that a link locks. ``start`` is filelock's start token."""
 
     pid: int | None
     host: str | None
@@ -50,6 +51,7 @@ class Marker:
     below: str = ""
     names: tuple[str, ...] = ()
     element: str = ""
+    start: int | None = None
 
 
 def read_marker(name: str, dir_fd: int) -> Marker | None:
@@ -65,9 +67,10 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[0] == "filelock/2":
         told = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
-        return Marker(_pid(told.get("pid", "")), told.get("host"), since, _seconds(told.get("duration", "")))
+        lease, start = _seconds(told.get("duration", "")), _token(told.get("start", ""))
+        return Marker(_pid(told.get("pid", "")), told.get("host"), since, lease, start=start)
     if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
-        return Marker(_pid(lines[0]), lines[1], since)
+        return Marker(_pid(lines[0]), lines[1], since, start=_token(lines[2]))
     return _leader(data, since) or _plain(data, since)
 
 
@@ -114,7 +117,8 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
                 pid, host = (_pid(lines[2]), _unhex(lines[3])) if told else (None, None)
                 intent = claim.replace("held-", "intent-", 1)  # stays beside it as long as it is held, and blocks as well
                 both = (claim, intent) if intent in names else (claim,)
-                return Marker(pid, host, found[1], below=f"{name}.filelock/claims", names=both)
+                start = _token(lines[4]) if told and len(lines) > 4 else None
+                return Marker(pid, host, found[1], below=f"{name}.filelock/claims", names=both, start=start)
     except FileNotFoundError:
         return Marker(None, None, since, free=True)  # its directory comes with the first claim
     except OSError:
@@ -185,6 +189,10 @@ def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:
 
 def _pid(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) <= 10 and int(text) > 0 else None
+
+
+def _token(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 60 else None
 
 
 def _seconds(text: str) -> float | None:
