@@ -97,6 +97,19 @@ class Files:
             return False
         return True
 
+    def lock_coarse(self, fd: int, *, wait: bool = False) -> bool:
+        """Takes the lock of ``filelock`` on an open file, for what is done rarely: repair, mutes, the demo. False if somebody
+        else holds it (only without ``wait``).
+
+        On the descriptor, not by a path: ``FileLock`` resolves the directory of its path, ``/proc/self/fd/N`` as well, and
+        makes it where it is missing, so that a directory that is swapped meanwhile would lead it out of the spool. Locks that are
+        taken for each message stay with ``lock``: the library takes 40 ms to load and waits by asking every 50 ms, where flock(2)
+        wakes the next one at once.
+        """
+        from filelock import lock_descriptor
+
+        return lock_descriptor(fd, blocking=wait)
+
     def lock_write(self, fd: int, *, wait: bool = False) -> bool:
         """Takes a write lock of the open file description on the whole file, which needs write access: a reader can neither take
         nor forge it. False if another descriptor holds a lock (only without ``wait``). Uses ``flock(2)`` if the system has no

@@ -170,7 +170,7 @@ class MuteFile:
             lock = files.open_lasting(_LOCK, folder, mode=0o600)
             try:
                 files.copy_owner(lock, files.fstat(folder))  # by sudo it would else lock the user's own dashboard out
-                files.lock(lock, wait=True)
+                files.lock_coarse(lock, wait=True)
                 targets = self._read(folder)
                 now = self._clock()
                 yield targets

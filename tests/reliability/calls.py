@@ -43,7 +43,7 @@ DOES: dict[str, set[str]] = {
     **dict.fromkeys(("stat", "fstat"), STAT),
     **{key: {"rename", "renameat", "renameat2"} for key in ("rename", "replace")},
     **{key: {"unlinkat"} for key in ("unlink", "rmdir")},
-    **{key: {"flock"} for key in ("lock", "lock_whole")},
+    **{key: {"flock"} for key in ("lock", "lock_coarse")},
     **{key: {"fcntl"} for key in ("lock_write", "write_locked")},
     "close": {"close"}, "write": {"write"}, "pwrite": {"pwrite64"}, "read": {"read"}, "read_at": {"pread64"},
     "content": {"lseek", "pread64"} | STAT, "truncate": {"ftruncate"}, "sync_fs": {"syncfs"}, "link": {"linkat"},

@@ -42,7 +42,7 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "lock": lambda files, at, fd: files.lock(fd),
     "lock_write": lambda files, at, fd: files.lock_write(fd),
     "write_locked": lambda files, at, fd: files.write_locked(fd),
-    "lock_whole": lambda files, at, fd: files.lock_whole(fd),
+    "lock_coarse": lambda files, at, fd: files.lock_coarse(fd),
     "read": lambda files, at, fd: files.read(fd),
     "read_at": lambda files, at, fd: files.read_at(fd, 3, 1),
     "content": lambda files, at, fd: files.content(fd),

@@ -6,7 +6,6 @@ directory that contains the marker, belongs to this user and whose lock is free 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -14,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 
 from spooltop.engine import Spool
+from spooltop.engine.files import REAL_FILES
 from spooltop.engine.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
@@ -53,7 +53,7 @@ def make(parent: str | None = None) -> DemoDir:
     base = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     draft = os.path.join(base, f"{MARKER}.draft")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    REAL_FILES.lock_coarse(lock)
     os.write(lock, _TEXT)
     os.rename(draft, os.path.join(base, MARKER))  # from now on it is a demo's, and locked
     spool = os.path.join(base, "memex")
@@ -94,9 +94,8 @@ def _swept(name: str, parent: int) -> bool:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         lock, marker = open_regular(MARKER, directory)
         mine = {os.fstat(directory).st_uid, marker.st_uid} == {os.geteuid()}
-        if not mine or os.read(lock, len(_TEXT) + 1) != _TEXT:
+        if not mine or os.read(lock, len(_TEXT) + 1) != _TEXT or not REAL_FILES.lock_coarse(lock):
             return False
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove(name, parent)
     except OSError:
         return False  # not a demo's, one that lives, or not ours to remove: it stays

@@ -15,7 +15,7 @@ CHANGES = CHANGING | {"reserve"}
 """Operations that change a file or a name."""
 LASTING = CHANGES | SYNCING
 """Operations that change the state of the disk after a power cut."""
-SEEN = LASTING | LOOKING | {"read_at", "lock_whole"}
+SEEN = LASTING | LOOKING | {"read_at", "lock_coarse"}
 """Every operation that ends in a system call."""
 
 

@@ -43,16 +43,6 @@ class LogFiles(Files):
             offset += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def lock_whole(self, fd: int) -> bool:
-        """Takes the lock of ``filelock`` on an open file, without waiting. False where somebody else holds it.
-
-        On the descriptor, not by a path: ``FileLock`` resolves the directory of its path, ``/proc/self/fd/N`` as well, and
-        makes it where it is missing, so that a directory that is swapped meanwhile would lead it out of the spool.
-        """
-        from filelock import lock_descriptor  # takes 40 ms to load, and hardly any change needs it
-
-        return lock_descriptor(fd, blocking=False)
-
 
 def plain(found: os.stat_result, name: str) -> None:
     """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else

@@ -83,7 +83,7 @@ def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
     try:
         plain_now(files, fd, own, _LOCK)
         try:
-            alone = files.lock_whole(fd)
+            alone = files.lock_coarse(fd)
         except OSError as error:
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
