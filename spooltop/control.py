@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .errors import Closed, Refused, Unreadable
+from .errors import Closed, Refused, Unreadable, UsageError
 from .model.audit import AuditTrail
+from .model.problem import Problem, Severity
 from .model.redact import Redactor
 from .model.vocabulary import Action
 from .open_calls import OpenCalls, while_open
@@ -24,6 +25,7 @@ from .open_calls import OpenCalls, while_open
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.options import OpenOptions
     from .backends.redis.tickets import RedisTickets
     from .model.cursors import Poll
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from .observe.mutes import MuteFile
     from .observe.observer import Observer
     from .operate.operations import Operations
+    from .settings import SettingsFiles
 
 __all__ = ["Control", "open_control"]
 
@@ -66,6 +69,8 @@ class Control:
         mutes: MuteFile | None = None,
         polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
         servers: Sequence[RedisTickets] = (),
+        settings_files: SettingsFiles | None = None,
+        folders: FolderWatch | None = None,
     ) -> None:
         self.target = target
         self.layout = options.layout or "spool"
@@ -80,6 +85,9 @@ class Control:
         self._mutes = mutes
         self._polls = polls
         self._servers = tuple(servers)
+        self._settings_files = settings_files
+        self._settings_trouble = ""
+        self._folders = folders
 
     @property
     def trash_retention(self) -> float:
@@ -92,7 +100,9 @@ class Control:
 
     @while_open
     def look(self, rescan: bool = False) -> Snapshot:
-        """Looks once and judges. Scans only what may have changed, everything with ``rescan``."""
+        """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
+        settings file count from this look on, and so does ``read_only`` where it was not before."""
+        self._apply_changed_settings()
         observation = self._reader.see(rescan=rescan)
         if self._polls is not None:
             observation = replace(observation, polls=self._polls(observation))
@@ -104,11 +114,28 @@ class Control:
             tickets = (lock for one in self._servers for lock in one.look())
             observation = replace(observation, locks=(*observation.locks, *tickets))
         snapshot = self._observer.add(observation)
+        if self._settings_trouble:
+            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._settings_trouble}")
+            snapshot = replace(snapshot, problems=(*snapshot.problems, note))
         if self._mutes is None:
             return snapshot
         from .observe.mutes import apply_mutes
 
         return apply_mutes(snapshot, *self._mutes.ends())
+
+    def _apply_changed_settings(self) -> None:
+        try:
+            found = None if self._settings_files is None else self._settings_files.changed()
+            if found is None:
+                return
+            from .observe.thresholds import Thresholds
+
+            self._observer.use(Thresholds.from_settings(found.words))
+            read_only = self._options.read_only or found.why_read_only(self.target)
+            self._options = replace(self._options, read_only=read_only)
+            self._settings_trouble = ""
+        except UsageError as error:
+            self._settings_trouble = str(error)
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
         """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look."""
@@ -126,6 +153,8 @@ class Control:
     @while_open
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
+        if self._folders is not None:
+            self._folders.start()
         return self._reader.changes(timeout)
 
     def wake(self) -> None:
@@ -249,7 +278,11 @@ class Control:
         self._calls.close(interrupt=self._reader.wake)
 
     def _release(self) -> None:
+        if self._folders is not None:
+            self._folders.stop()
         self._reader.close()
+        if self._folders is not None:
+            self._folders.close()
         for server in self._servers:
             server.close()
         if self._opened is not None:
@@ -322,16 +355,18 @@ def open_control(
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
-    from .settings import from_environ, load
-    from .wiring import OperatorConfig, open_reader, poll_reader, redis_servers, to_syslog, writers_of
+    from .settings import SettingsFiles, from_environ, load
+    from .wiring import OperatorConfig, folder_watch, open_reader, poll_reader, redis_servers, to_syslog, writers_of
 
     target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
+    settings_files = SettingsFiles(os.environ) if settings is None and watch else None
     found = load(os.environ) if settings is None else from_environ(settings)
     settings = found.words
     observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(settings)
     mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
-    polls = poll_reader(poll_logs or found.items("poll_log"), settings)
+    logs = poll_logs or found.items("poll_log")
+    polls = poll_reader(logs, settings)
     why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
     files = tuple(cursor_files or target.cursor_files or found.items("cursor_files"))
     asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
@@ -345,4 +380,11 @@ def open_control(
     writers = writers_of(target.path, world.processes) if asked else None
     config = OperatorConfig(path, target.path, options, world, to_syslog if syslog or found.syslog else None)
     reader, operations = open_reader(config, writers, state)
-    return Control(path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers)
+    folders = None
+    if watch:
+        settings_paths = () if settings_files is None else settings_files.paths
+        folders = folder_watch(target.path, logs, files, (*settings_paths, *mutes.paths), reader.wake)
+    return Control(
+        path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers,
+        settings_files=settings_files, folders=folders,
+    )  # fmt: skip

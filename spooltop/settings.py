@@ -23,7 +23,7 @@ from .errors import UsageError
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
 
-__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "files_of", "from_environ", "load"]
+__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load"]
 
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
@@ -124,6 +124,35 @@ def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Sett
                 words[PREFIX + name.upper()] = text
                 origins[name] = f"{name} in {escape(file)}"
     return Settings(words, origins)
+
+
+class SettingsFiles:
+    """The settings files of a process that goes on, and the settings in them whenever they change."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.paths = files_of(environ)
+        self._states = self._look()
+
+    def changed(self) -> Settings | None:
+        """Loads all settings if a file has changed since the last call, else None. Raises ``UsageError`` as ``load``, once for
+        each change."""
+        states = self._look()
+        if states == self._states:
+            return None
+        self._states = states
+        return load(self._environ, self.paths)
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        states: list[tuple[int, int, int] | None] = []
+        for path in self.paths:
+            try:
+                found = os.stat(path)
+            except OSError:
+                states.append(None)
+            else:
+                states.append((found.st_ino, found.st_mtime_ns, found.st_size))
+        return states
 
 
 def _of_file(file: str) -> dict[str, str]:

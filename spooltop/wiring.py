@@ -15,6 +15,7 @@ from .model.vocabulary import Action
 
 if TYPE_CHECKING:
     from .backends.directory.cursors.writers import WriterWatch
+    from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.liveness.processes import Processes
     from .backends.directory.options import OpenOptions
     from .backends.directory.reader import DirectoryReader
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .model.protocols import Reader
     from .operate.operations import Operations
 
-__all__ = ["OperatorConfig", "open_reader", "poll_reader", "redis_servers", "to_syslog", "writers_of"]
+__all__ = ["OperatorConfig", "folder_watch", "open_reader", "poll_reader", "redis_servers", "to_syslog", "writers_of"]
 
 
 class OperatorConfig(NamedTuple):
@@ -135,6 +136,48 @@ def _standalone_operations(config: OperatorConfig, state: str | None) -> Operati
         return Operations(locks, config.path, world.clock, copies=config.copies)
     both = OperatorChain(CursorOperator(folder, logs, options, world, beside=False), locks, Action.UNLOCK)
     return Operations(both, config.path, world.clock, copies=config.copies, redactor=options.redactor)
+
+
+def folder_watch(
+    target: str, poll_logs: Sequence[str], cursor_files: Sequence[str], files: Sequence[str], wake: Callable[[], object]
+) -> FolderWatch:
+    """Watches what a look reads besides the boxes, and calls ``wake`` where it changed: lock files in the directory ``target``
+    and above it, the logs of pollers, ``files``, and cursor files where there is no inotify(7).
+
+    Never ``/etc``: every process that starts opens files there, which on a busy machine wakes the library 30 times a second. Each
+    look checks the settings file there anyway.
+    """
+    import glob
+    from fnmatch import fnmatchcase
+
+    from .backends.directory.cursors.poll_logs import LogGlob
+    from .backends.directory.events.folder_watch import FolderWatch
+    from .backends.directory.locks.lock_files import is_lock_name
+    from .engine.syscalls import HAS_INOTIFY
+
+    wanted: dict[str, list[Callable[[str], bool]]] = {}
+
+    def add(folder: str, matters: Callable[[str], bool]) -> None:
+        wanted.setdefault(os.path.realpath(folder), []).append(matters)
+
+    own = (target, os.path.join(target, ".."))
+    for folder in own:
+        add(folder, is_lock_name)
+    for one in poll_logs:
+        folders, pattern = os.path.split(LogGlob.parse(one).pattern)
+        for folder in glob.glob(folders or "."):  # noqa: PTH207  Path.glob takes no absolute ones
+            add(folder, partial(fnmatchcase, pat=pattern))
+    for folder, name in map(os.path.split, files):
+        if folder != "/etc":
+            add(folder, name.__eq__)
+    if not HAS_INOTIFY:
+        for folder in (*own, os.path.join(target, "cursors"), *cursor_files, *map(os.path.dirname, cursor_files)):
+            add(folder, lambda name: name.endswith(".json"))
+    return FolderWatch({folder: partial(_any, tests) for folder, tests in wanted.items()}, wake)
+
+
+def _any(tests: Sequence[Callable[[str], bool]], name: str) -> bool:
+    return any(test(name) for test in tests)
 
 
 def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Observation], tuple[Poll, ...]] | None:

@@ -31,7 +31,7 @@ class CursorWatch:
 
     def __init__(self, window: float, fields: Mapping[str, str] | None = None) -> None:
         """Counts lost updates over ``window`` seconds. ``fields``: source → the field that holds its cursor; "*" for all."""
-        self._window = window
+        self.window = window
         self._fields = fields or {}
         self._files: dict[str, WatchedFile] = {}
         self._polls: dict[str, PollHistory] = {}
@@ -106,7 +106,7 @@ class CursorWatch:
                 source=name if file.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
                 evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.lock_holders,
             )  # fmt: skip
-        since = now - self._window
+        since = now - self.window
         unread = file.unread_since(since)
         for source, history in file.histories.items():
             polls = self._polls.get(source) or PollHistory()
@@ -115,7 +115,7 @@ class CursorWatch:
             shown = history.shown(history.value)
             before = verdict
             verdict, evidence = polls.judge(
-                verdict, evidence, shown, history.moved_at, now, unexplained=by_log, window=self._window
+                verdict, evidence, shown, history.moved_at, now, unexplained=by_log, window=self.window
             )
             if verdict == "reverted" != before:
                 recent = by_log
@@ -140,8 +140,8 @@ class CursorWatch:
                 reverts_is_bound=bool(unread or by_log),
                 history=_with_losses(history, lost),
                 lock_holders=file.lock_holders,
-                suspects=suspected_writers(lost, now, window=self._window),
-                reverted_by=writers_of(lost, now, window=self._window),
+                suspects=suspected_writers(lost, now, window=self.window),
+                reverted_by=writers_of(lost, now, window=self.window),
                 unsafe=tuple(self._unsafe_words(file, history)),
                 polls=polls.newest_first,
                 same_start=polls.same_start,
@@ -175,7 +175,7 @@ class CursorWatch:
         if source in file.gone_since:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
-        return judge(history, now, shared=file.shared, window=self._window, at_least=at_least)
+        return judge(history, now, shared=file.shared, window=self.window, at_least=at_least)
 
 
 def _with_losses(history: CursorHistory, lost: Sequence[Change]) -> tuple[CursorSection, ...]:

@@ -32,8 +32,8 @@ class FailingWatch:
     """Remembers the returns of the last five minutes."""
 
     def __init__(self, attempts: int, releases: int) -> None:
-        self._attempts = attempts
-        self._releases = releases
+        self.attempts = attempts
+        self.releases = releases
         self._returns: deque[Return] = deque(maxlen=_MOST)
         self._recovered: dict[str, float] = {}
         self._since: float | None = None
@@ -53,17 +53,17 @@ class FailingWatch:
         for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
             del self._recovered[id]
         often = Counter(one.id for one in self._returns)
-        together = len(self._returns) >= self._releases and not any(id in self._recovered for id in often)
+        together = len(self._returns) >= self.releases and not any(id in self._recovered for id in often)
         found = {
             one.id: one
             for one in observation.tried
-            if (one.attempts >= self._attempts and one.failed) or (together and one.id in often)
+            if (one.attempts >= self.attempts and one.failed) or (together and one.id in often)
         }
         if not found:
             return None
         messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
         watched = sum(often[id] for id in found)
-        if watched >= self._releases:
+        if watched >= self.releases:
             window: float | None = min(WINDOW, max(1.0, now - self._since))
             retries = watched
         else:

@@ -120,6 +120,11 @@ class MuteFile:
         self._files = files or Files()
         self._known: tuple[tuple[int, int, int], dict[str, float], str] | None = None
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file, where mutes are kept."""
+        return () if self._folder is None else (os.path.join(self._folder, _NAME),)
+
     def ends(self) -> tuple[Mapping[str, float], str]:
         """Returns source → end, and in words why they are not known (""). Reads the file if it has changed."""
         if self._folder is None:

@@ -86,6 +86,12 @@ class Observer:
             not_visible=tuple(not_visible(seen)),
         )
 
+    def use(self, thresholds: Thresholds) -> None:
+        """Judges by other thresholds from the next look on."""
+        self.thresholds = thresholds
+        self._failing.attempts, self._failing.releases = thresholds.failing_attempts, thresholds.failing_releases
+        self._cursors.window = thresholds.cursor_window
+
     def highest(self, source: Json, file: Json = None) -> Json:
         """Returns the highest value that was seen of ``source`` (in ``file``; None: in any), None if it was never seen. May be
         called from another thread."""

@@ -345,3 +345,28 @@ def test_a_list_takes_its_hidden_values_back() -> None:
     assert unredact([1, {"t": REDACTED}], [1, {"t": "x"}]) == [1, {"t": "x"}]
     with pytest.raises(ValueError):
         unredact([1, {"t": REDACTED}], [{"t": "x"}])
+
+
+def test_a_changed_settings_file_counts_from_the_next_look_on(
+    spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "spooltop" / "config.toml"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with open_control(str(spool)) as control:
+
+        def notes() -> list[str]:
+            return [problem.text for problem in control.look().problems if problem.code == "settings"]
+
+        before = control.trash_retention
+        file.parent.mkdir()
+        file.write_text('trash_retention = "1d"\n')
+        assert notes() == [] and control.trash_retention == 86_400 != before
+        for wrong in ("trash_retention = 1d\n", 'trash_retention = "soon"\n', 'unheard_of = "1d"\n'):
+            file.write_text(wrong)
+            assert notes() == notes() and "changed settings are not used: " in notes()[0]
+            assert control.trash_retention == 86_400
+        file.write_text(f'read_only = "{spool}"\n')
+        assert notes() == [] and control.trash_retention == before
+        assert all("read-only here, by read_only in " in text for text in refusals(control))
+        file.unlink()
+        assert notes() == [] and all("read-only here" in text for text in refusals(control))  # as shown, until it is opened again

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.events.folder_watch import watchfiles_source
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
-from spooltop.backends.directory.events.watcher import EventReport, Watcher, watchfiles_source
+from spooltop.backends.directory.events.watcher import EventReport, Watcher
 from spooltop.model.vocabulary import Box
 
 

@@ -7,7 +7,6 @@ where they are lower bounds.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -17,9 +16,10 @@ from dataclasses import dataclass, field
 from spooltop.engine.syscalls import HAS_INOTIFY
 from spooltop.model.vocabulary import Box
 
+from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source
 
-__all__ = ["EventBatch", "EventReport", "Watcher", "kernel_source", "watchfiles_source"]
+__all__ = ["EventBatch", "EventReport", "Watcher", "kernel_source"]
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
@@ -30,8 +30,6 @@ _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
 _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
-Changes = set[tuple[int, str]]
-"""(1 added, 2 modified, 3 deleted; path)"""
 Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
 """Yields what happened, something empty at least each second, until the event is set. ``Events`` tell what was lost; of so many
 ``Changes`` that the kernel's queue may have overflowed it is assumed."""
@@ -81,17 +79,6 @@ class EventReport:
 def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
     """The real source: inotify(7) where it is, else what watchfiles finds."""
     return inotify_source(paths, stop) if HAS_INOTIFY else watchfiles_source(paths, stop)
-
-
-def watchfiles_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes]:
-    """Watches through watchfiles: not recursive, without a filter, never polling."""
-    from watchfiles import watch
-
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
-    yield from watch(
-        *paths, recursive=False, watch_filter=None, step=20, debounce=100, force_polling=False, rust_timeout=1_000,
-        yield_on_timeout=True, stop_event=stop, raise_interrupt=False,
-    )  # type: ignore[misc]  # fmt: skip
 
 
 @dataclass(slots=True)
