@@ -28,8 +28,9 @@ spool = Spool(sys.argv[1])
 first, began = spool.claim(timeout=5), time.monotonic()
 print(first.data.decode(), spool.claim(timeout=0.3), time.monotonic() - began >= 0.3, flush=True)
 came = spool.claim(timeout=60)
-print(came.data.decode(), flush=True)
+text = came.data.decode()
 came.ack()
+print(text, flush=True)
 sys.stdin.read()
 """
 
