@@ -23,7 +23,7 @@ class Lock:
     """A lock file.
 
     ``kind``: flock, posix, ofd, soft (the existing file is the lock), mkdir (a directory is the lock), ticket (a queue of
-    tickets), redis, none. ``verdict``: held, free, blocked, stale, unknown.
+    tickets), rw (filelock's ``SoftReadWriteLock``), redis, none. ``verdict``: held, free, blocked, stale, unknown.
     """
 
     path: str

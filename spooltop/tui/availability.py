@@ -180,6 +180,8 @@ def unlock(context: CommandContext) -> str | None:
         return "no lock file was found here"
     if lock.kind == "redis":
         return "remove: a queue in Redis is only looked at"
+    if lock.kind == "rw":
+        return "remove: filelock itself evicts a holder of this lock whose heartbeat stays away"
     if lock.kind == "mkdir" or (lock.kind == "none" and lock.verdict == "unknown"):
         return f"remove: {lock.evidence}; if its holder is gone, remove it by hand"
     if lock.kind not in ("soft", "ticket"):

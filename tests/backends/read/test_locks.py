@@ -428,6 +428,37 @@ def test_what_filelock_writes_is_held_by_this_process(tmp_path: Path, form: str)
     assert after is None or (after.verdict, after.kind) == ("free", "soft")
 
 
+def test_readers_and_writers_of_a_read_write_lock_are_listed(tmp_path: Path) -> None:
+    lock = filelock.SoftReadWriteLock(tmp_path / "x.lock")
+    path = tmp_path / "x.lock.rw"
+    for acquire, words in ((lock.read_lock, "1 reads"), (lock.write_lock, "1 writes")):
+        with acquire():
+            found = look(tmp_path)["x.lock.rw"]
+            assert (found.kind, found.verdict, found.evidence) == ("rw", "held", words)
+            assert [party.pid for party in found.holders] == [os.getpid()] and found.waiters == ()
+        assert look(tmp_path)["x.lock.rw"].verdict == "free"
+    lock.close()
+    newest = max((path / "gen").glob("0*"))
+    reader, writer = "0" * 32, "f" * 32
+    newest.write_text(f"filelock-rw/1\ngeneration=9\nwriter={writer}\nreader={reader}\n")
+    for token, pid in ((reader, 78), (writer, 77)):
+        (path / "holders" / token).write_text(f"filelock-rw/1\ntoken={token}\npid={pid}\nhost=here\nlease=90.0\nnonce=1\n")
+    for pids, verdict, evidence in (
+        ({78: LIVING}, "blocked", "1 reads"),
+        ({}, "unknown", "pid 78 is gone; filelock evicts it when its heartbeat stays away"),
+    ):
+        (found,) = looked(tmp_path, FakeProcesses(pids=pids))
+        assert (found.verdict, found.evidence) == (verdict, evidence)
+        assert [[party.pid for party in side] for side in (found.holders, found.waiters)] == [[78], [77]]
+    (path / "holders" / reader).write_text("pid=78\nhost=there\n")
+    (found,) = looked(tmp_path, FakeProcesses(pids={78: LIVING}))
+    assert (found.verdict, found.evidence.partition(";")[0]) == ("unknown", "taken on host there, ask there")
+    done = spooltop("unlock", tmp_path, "x.lock.rw", "--force", "--yes")
+    assert done.code == 3 and "filelock itself evicts a holder" in done.out + done.err
+    shutil.rmtree(path / "gen")
+    assert looked(tmp_path, FakeProcesses()) == ()
+
+
 def test_a_strict_lock_of_a_dead_holder_is_stale(tmp_path: Path) -> None:
     code = f"import filelock, os; filelock.StrictSoftFileLock({str(tmp_path / 'x.lock')!r}).acquire(); os._exit(0)"
     code = code.replace("filelock.Strict", "l = filelock.Strict").replace(".acquire()", "; l.acquire()")

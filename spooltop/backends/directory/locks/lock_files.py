@@ -22,6 +22,7 @@ from ..liveness.processes import Processes
 from ..storage.access import closed_words
 from ..storage.filesystem import is_local, mount_of
 from ..world import World
+from .read_write_locks import SUFFIX, read_write_lock
 from .soft_lock_liveness import Judge, directory_lock, holder_info, soft_lock
 from .soft_locks import LIMIT
 from .ticket_queues import orphaned, ticket_queue
@@ -87,8 +88,8 @@ class LockTableCache:
 
 
 def is_lock_name(name: str) -> bool:
-    """True for the names of lock files, lock directories and ticket queues."""
-    return name.endswith((*_SUFFIXES, ".queue"))
+    """True for the names of lock files, lock directories, read-write locks and ticket queues."""
+    return name.endswith((*_SUFFIXES, ".queue", SUFFIX))
 
 
 def device_of(found: os.stat_result) -> Device:
@@ -142,7 +143,8 @@ class LockFiles:
                     continue
                 if stat.S_ISDIR(status.st_mode):
                     whole = os.path.join(path, name)
-                    queue = ticket_queue(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
+                    kind = read_write_lock if name.endswith(SUFFIX) else ticket_queue
+                    queue = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
                     if queue is None and name.endswith(_SUFFIXES):
                         queue = directory_lock(whole, name, fd, self._judge)
                     found += [queue] if queue is not None else []

@@ -16,6 +16,7 @@ from spooltop.model.units import age, duration
 
 from ..journal.log_files import LogFiles
 from ..storage.access import closed_words, quoted
+from .read_write_locks import KIND
 
 __all__ = ["blocked_by", "chosen_locks", "removal_refused"]
 
@@ -50,6 +51,8 @@ def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
     who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
     if lock.kind == "mkdir":
         return f"{lock.evidence}; a directory is not removed here: if its holder is gone, rm -r {quoted(lock.path)}", False
+    if lock.kind == KIND:
+        return f"{lock.evidence}: filelock itself evicts a holder whose heartbeat stays away", False
     if lock.kind == "none" and lock.verdict == "unknown":
         return f"{lock.evidence}; if so, and its holder is gone, rm {quoted(lock.path)}", False
     if lock.kind not in ("soft", "ticket"):
