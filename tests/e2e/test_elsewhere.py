@@ -52,6 +52,28 @@ with open_control(sys.argv[1], settings={}) as control:
     print(json.dumps([told > 0, heard, "watchfiles" in sys.modules]))
 """
 
+_CURSORS = """
+import os, sys, threading
+from spooltop.control import open_control
+
+control, path = open_control(sys.argv[1], settings={}), os.path.join(sys.argv[1], "cursors.json")
+stop = threading.Event()
+
+def write():  # again and again: nobody says when the library listens
+    number = 0
+    while not stop.wait(0.2):
+        number += 1
+        with open(path, "w") as file:
+            file.write('{"bot": %d}' % number)
+
+threading.Thread(target=write).start()
+while not control.changes(60.0):
+    continue
+stop.set()
+print([one.sections is not None for one in control.look().observation.cursors], "watchfiles" in sys.modules)
+control.close()
+"""
+
 _OPEN = """
 import json, os, sys
 from spooltop.backends.directory.liveness.processes import Processes
@@ -177,6 +199,10 @@ def test_a_change_is_told_by_watchfiles(spool: Path) -> None:
         assert line(listener) == "listening\n"
         (spool / "new" / "1234567890.M1P1.here").touch()
         assert json.loads(line(listener)) == [True, ["arrived"], True]
+
+
+def test_a_cursor_file_is_watched_by_watchfiles(spool: Path) -> None:
+    assert run(_CURSORS, str(spool)) == "[True] True\n"
 
 
 def test_psutil_tells_of_processes(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """filelock's ``SoftReadWriteLock``, the directory ``<lock>.rw``: who writes, who reads and who waits to write.
 
 ``gen/<20 digits>`` are its states, of which the highest counts: lines ``writer=TOKEN`` and ``reader=TOKEN``. A writer beside
-readers waits until they leave. ``holders/<token>`` names pid and host, and is written anew with each heartbeat. The library itself
-evicts a holder that has not done so for ``lease`` seconds, so nothing is removed by hand.
+readers waits until they leave. ``holders/<token>`` names pid and host, and is written anew with each heartbeat. The library
+itself evicts a holder that has not done so for ``lease`` seconds, so nothing is removed by hand.
 """
 
 from __future__ import annotations
