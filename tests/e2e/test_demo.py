@@ -74,6 +74,7 @@ def codes(snapshot: Snapshot) -> set[str]:
     return {problem.code for problem in snapshot.problems}
 
 
+@pytest.mark.early
 def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(demo: Demo, tmp_path: Path) -> None:
     spool = tmp_path / "kept"
     process = demo("--dir", str(spool))
@@ -193,6 +194,7 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", rows=24, env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")
@@ -232,6 +234,7 @@ def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -
     assert sorted(box for box in os.listdir(kept) if box in ("tmp", "new", "cur")) == ["cur", "new", "tmp"]
 
 
+@pytest.mark.long
 def test_it_writes_under_three_kilobytes_a_second(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")

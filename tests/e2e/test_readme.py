@@ -119,6 +119,7 @@ def answer(machine: Machine, line: str) -> None:
         assert screen.wait_exit() == 0, screen.text
 
 
+@pytest.mark.early
 def test_the_twelve_commands_run_one_after_the_other(machine: Machine) -> None:
     lines = next(block.code for block in BLOCKS if (block.mark, block.language) == ("", "sh")).splitlines()
     assert len(lines) == 12

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .consumers import Consumer
 from .person import ESC, Person, all_of
 from .terminal import Terminal
@@ -25,6 +27,7 @@ def shape(text: str) -> list[str]:
     return [re.sub(r"(?:\d+ ){6}\d+", "AGES", re.sub(r"[▁-█][▁-█ ]*", "#", line)) for line in lines]
 
 
+@pytest.mark.long
 def test_it_lives_through_every_size_with_every_key(spool_path: Path, dashboard: Dashboard) -> None:
     Consumer.claim(spool_path).kill()
     (spool_path / "cursors.json").write_text('{"imessage": 89632}')

@@ -129,6 +129,7 @@ def test_the_lock_of_a_cursor_file_that_all_may_write_is_open_to_all_whoever_cam
 
 
 @needs_root
+@pytest.mark.early
 def test_the_owner_and_another_user_operate(shared: Path) -> None:
     engine(BOB, PUT, shared, "k1", "k2")
     for user in (BOB, ANN):

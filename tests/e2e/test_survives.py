@@ -112,6 +112,7 @@ def server_of(screen: Terminal) -> psutil.Process:
 
 
 @needs_root
+@pytest.mark.early
 def test_through_fuse_it_lists_by_time_and_lives_and_ends_while_the_server_does_not_answer(spool_path: Path) -> None:
     mount = spool_path.with_name("mount")
     with through_fuse(spool_path, *SPOOLTOP, str(mount)) as screen:
@@ -273,6 +274,7 @@ def worked(screen: Terminal) -> float:
     return psutil.Process(screen.process.pid).cpu_times().user
 
 
+@pytest.mark.early
 def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path), cols=300, rows=80)
     screen.wait_for(depth("new", 3))

@@ -105,6 +105,7 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
         await driver.see("Claims 7")
 
 
+@pytest.mark.early
 async def test_a_storm_of_sizes() -> None:
     sizes = random.Random(5)
     async with dashboard(control()) as driver:
