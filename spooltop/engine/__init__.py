@@ -12,27 +12,27 @@
 
 A failure raises ``SpooltopError`` or a subclass of it, which says what to do. Losing a race is not a failure.
 
->>> def told(step, *arguments, **options):
+>>> def error_of(step, *arguments, **options):
 ...     try:
 ...         step(*arguments, **options)
 ...     except SpooltopError as error:
 ...         return f"{type(error).__name__}: {error.what}"
 >>> with tempfile.TemporaryDirectory() as folder:
-...     print(told(Spool, folder))                                         # nothing is made by opening
+...     print(error_of(Spool, folder))                                         # nothing is made by opening
 ...     with Spool.create(folder) as spool:
-...         print(told(spool.put, b"", source="s" * 41))
+...         print(error_of(spool.put, b"", source="s" * 41))
 ...         id = spool.put(b"hello")
 ...         claim = spool.claim()
 ...         claim.ack()
-...         print(told(claim.ack) == f"ClaimLost: the claim on {id!r} has ended already")
+...         print(error_of(claim.ack) == f"ClaimLost: the claim on {id!r} has ended already")
 ...     cursors = CursorFile(folder + "/cursors.json")
 ...     before = cursors.advance("imessage", 17)
-...     print(told(cursors.advance, "imessage", 19, expect=18))
+...     print(error_of(cursors.advance, "imessage", 19, expect=18))
 ...     write_atomic(folder + "/cursors.json", b"{torn")
-...     print(told(cursors.read).split(" (")[0])
+...     print(error_of(cursors.read).split(" (")[0])
 ...     write_atomic(folder + "/dovecot.index.log", b"")
-...     print(told(Spool, folder))
-...     print(told(spool.put, b"too late"))
+...     print(error_of(Spool, folder))
+...     print(error_of(spool.put, b"too late"))
 NotASpool: tmp, new, cur missing or no directory
 UsageError: a source takes 1 to 40 bytes, this one 41: 'sssssssssssssssssssssssssssssssssssssssss'
 True

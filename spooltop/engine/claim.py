@@ -66,12 +66,12 @@ class Claim:
     ('back in new, for 2 seconds', 1, None)
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_keep", "_told", "base", "done", "failed", "name", "token")
+    __slots__ = ("__weakref__", "_consumer", "_keep", "_parsed", "base", "done", "failed", "name", "token")
 
     def __init__(self, consumer: ClaimHolder, base: str, name: str, token: str, failed: int, keep: object) -> None:
         self._consumer = consumer
         self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
-        self._told: Name | None = None
+        self._parsed: Name | None = None
         self.base = base
         self.name = name
         self.token = token
@@ -79,27 +79,27 @@ class Claim:
         self.done = False
 
     @property
-    def told(self) -> Name:
+    def parsed(self) -> Name:
         """Parsed name of the claim; parsed on first use."""
-        told = self._told
-        if told is None:
-            told = self._told = parse(self.name, claimed=True)
-        return told
+        parsed = self._parsed
+        if parsed is None:
+            parsed = self._parsed = parse(self.name, claimed=True)
+        return parsed
 
     @property
     def id(self) -> str:
         """Id of the message, which stays the same for its whole life."""
-        return self.told.id if "," in self.base else self.base  # without attributes the id is all of the name
+        return self.parsed.id if "," in self.base else self.base  # without attributes the id is all of the name
 
     @property
     def source(self) -> str | None:
         """Producer of the message; None if the name does not contain it."""
-        return self.told.source if "," in self.base else None
+        return self.parsed.source if "," in self.base else None
 
     @property
     def attempt(self) -> int:
         """Number of this attempt, from 1. For a foreign message only the attempts of this process are known."""
-        attempts = self.told.attempts
+        attempts = self.parsed.attempts
         return 1 + (self.failed if attempts is None else attempts)
 
     @property

@@ -290,11 +290,11 @@ class Consumer:
             return
         self.check(claim)
         boxes = self.boxes
-        told = claim.told
+        parsed = claim.parsed
         until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
-        name = requeued_name(told, not_before=until, ended=ended)
-        if not told.own:  # its name can carry neither
-            self._count_failure(told.base)
+        name = requeued_name(parsed, not_before=until, ended=ended)
+        if not parsed.own:  # its name can carry neither
+            self._count_failure(parsed.base)
             if until is not None:
                 self.backlog.delay(name, until)
         try:
@@ -303,7 +303,7 @@ class Consumer:
             raise self.lost(claim) from None
         except FileExistsError:
             raise SpooltopError(
-                f"{told.id!r} cannot go back: another message of that name is in new", path=self._path,
+                f"{parsed.id!r} cannot go back: another message of that name is in new", path=self._path,
                 advice="it stays in cur; requeue it when the other one is gone",
             ) from None  # fmt: skip
         except OSError as error:

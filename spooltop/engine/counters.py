@@ -51,7 +51,7 @@ class Count:
 def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iterable[Count]) -> None:
     """Appends to the counter file ``name`` of the directory ``folder``. An error is not reported, as the counted event has
     already happened."""
-    told = b"".join(_line(count) for count in counts)
+    lines = b"".join(_line(count) for count in counts)
     try:
         fd = open_shared(files, name, folder, like, append=True)
         try:
@@ -60,7 +60,7 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
                 return
             if found.st_size > MAX:
                 _sum_up(files, fd)
-            files.write_all(fd, told)
+            files.write_all(fd, lines)
         finally:
             files.close(fd)
     except OSError:
@@ -154,8 +154,8 @@ def _parsed(data: bytes) -> list[Count]:
     found = []
     for line in data.splitlines():
         try:
-            told = json.loads(line)
-            count = Count(float(told["at"]), str(told["what"]), str(told["of"]), int(told["n"]))
+            record = json.loads(line)
+            count = Count(float(record["at"]), str(record["what"]), str(record["of"]), int(record["n"]))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue  # torn, or not ours
         if count.n > 0:

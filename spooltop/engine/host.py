@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 PROC = "/proc"
-"""The procfs of Linux. Other systems have none: what only it tells is then unknown."""
+"""The procfs of Linux. Other systems have none: what only it shows is then unknown."""
 
 LOCAL = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs", "nilfs2",
@@ -127,8 +127,8 @@ def is_network(kind: str) -> bool:
 def _machine_id() -> str:
     """Returns the machine id; empty if there is none yet: images for many machines ship an empty file, or one that says
     "uninitialized"."""
-    told = _read("/etc/machine-id")
-    return told if len(told) == 32 and set(told) <= set("0123456789abcdef") else ""
+    id = _read("/etc/machine-id")
+    return id if len(id) == 32 and set(id) <= set("0123456789abcdef") else ""
 
 
 def _read(path: str) -> str:

@@ -103,8 +103,8 @@ class KeyRecords:
     def _read(self, called: str) -> Record | None:
         """Reads the record; its name is empty if the content is of no use."""
         try:
-            told = json.loads(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
-            name, at = told["name"], float(told["at"])
+            record = json.loads(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
+            name, at = record["name"], float(record["at"])
         except FileNotFoundError:
             return None
         except (NotRegular, ValueError, KeyError, TypeError, OverflowError, RecursionError):

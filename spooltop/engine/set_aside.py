@@ -165,12 +165,12 @@ def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
 def read_metadata(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
     """Reads the metadata of ``name`` in ``dir_fd``: None if there are none, empty if they cannot be read."""
     try:
-        told = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
+        record = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:

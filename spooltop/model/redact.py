@@ -158,9 +158,9 @@ def _inside(string: bytes, wanted: Collection[str], depth: int) -> bytes | None:
     if depth >= _DEEPEST:
         return f'"{REDACTED}"'.encode()
     closed = len(string) > 1 and string.endswith(b'"')
-    told = _ESCAPE.sub(_unescaped, string[1 : -1 if closed else None])
-    hidden = _redact(told, wanted, depth + 1)
-    if hidden == told:
+    plain = _ESCAPE.sub(_unescaped, string[1 : -1 if closed else None])
+    hidden = _redact(plain, wanted, depth + 1)
+    if hidden == plain:
         return None
     for meant, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
         hidden = hidden.replace(meant, written)

@@ -118,7 +118,7 @@ class CursorHistory:
         value = _bounded(value, field)
         self.value = value
         self.reverts = 0
-        """Lost updates since it was watched, and those before that the journal tells of."""
+        """Lost updates since it was watched, and those before that the journal has."""
         self.first_seen = seen_at
         self.written_at = at
         self._back = 0
@@ -127,7 +127,7 @@ class CursorHistory:
         first = _section(at, value, write, shown(value, field), back=False)
         self.ring: deque[CursorSection] = deque([first])
         self.journal_writes: deque[float] = deque()
-        """When the journal told of a write, also of one that changed nothing."""
+        """Times of the writes in the journal, also of those that changed nothing."""
         self.repeated = 0
         """Writes since the last move that left the value as it was."""
         self.repeats_ever = 0

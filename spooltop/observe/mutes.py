@@ -67,8 +67,8 @@ def decode(data: bytes) -> Targets:
 
 
 def encode(targets: Mapping[str, Mapping[str, float]]) -> bytes:
-    told = {escape(path): {escape(source): end for source, end in ends.items()} for path, ends in targets.items() if ends}
-    return json.dumps({"schema": 1, "targets": told}, indent=1).encode() + b"\n"
+    escaped = {escape(path): {escape(source): end for source, end in ends.items()} for path, ends in targets.items() if ends}
+    return json.dumps({"schema": 1, "targets": escaped}, indent=1).encode() + b"\n"
 
 
 def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> Snapshot:

@@ -523,7 +523,7 @@ def test_a_claim_that_was_put_back_by_force_under_its_old_name_is_lost(spool: Sp
     drop(spool, name)
     claim = spool.claim()
     assert claim is not None
-    back = names.requeued_name(claim.told)
+    back = names.requeued_name(claim.parsed)
     os.rename(os.path.join(spool.path, "cur", claim.name), os.path.join(spool.path, "new", back))
     with pytest.raises(ClaimLost):
         claim.reject("no") if end == "reject" else getattr(claim, end)()

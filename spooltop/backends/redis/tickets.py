@@ -67,7 +67,7 @@ class RedisTickets:
         self._seen_before: dict[tuple[str, str], float] = {}
 
     def look(self) -> tuple[Lock, ...]:
-        """The queues, each a lock of kind ``redis``. What is wrong with the server is told as a lock that is ``unknown``, within
+        """The queues, each a lock of kind ``redis``. A problem of the server is shown as a lock that is ``unknown``, within
         seconds, whatever it answers."""
         now = self._monotonic()
         if self._due is not None and now < self._due:
@@ -154,18 +154,18 @@ class RedisTickets:
             self._found.pop(name, None)
             return None
         head, *others = tickets
-        parties = [LockHolder(None, _words(one), since=self._since(name, one)) for one in others]
+        waiters = [LockHolder(None, _words(one), since=self._since(name, one)) for one in others]
         evidence = f"{waiting:,} wait{'s' if waiting == 1 else ''} for it; {_UNKNOWN}" if waiting > 0 else _UNKNOWN
         holder = LockHolder(None, _words(head), since=self._since(name, head, since))
-        return Lock(path, "redis", (holder,), tuple(parties), "blocked" if waiting > 0 else "held", evidence)
+        return Lock(path, "redis", (holder,), tuple(waiters), "blocked" if waiting > 0 else "held", evidence)
 
     def _since(self, name: str, member: str, head_since: Reply = None) -> float | None:
-        """Returns when the ticket was taken or became the head, epoch seconds. Where only another clock tells that, it is the
+        """Returns when the ticket was taken or became the head, epoch seconds. If only another clock has that, it is the
         time of the first look that saw the ticket, and None at that look itself."""
         ticket = parse_redis_ticket(member)
         came = 0 if ticket is None else ticket.at_ms or 0
-        told = head_since if isinstance(head_since, bytes) else b""
-        became = int(told) if told.isdigit() and len(told) <= 20 else 0
+        digits = head_since if isinstance(head_since, bytes) else b""
+        became = int(digits) if digits.isdigit() and len(digits) <= 20 else 0
         if max(came, became) >= EPOCH_MS:
             return max(came, became) / 1000
         seen = self._seen_before.get((name, member))

@@ -24,19 +24,19 @@ def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
     found: list[tuple[str, CursorWrite]] = []
     for line in data.split(b"\n"):
         try:
-            told = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(told, dict) or told.get("cut") or "old" not in told or "new" not in told:
+        if not isinstance(record, dict) or record.get("cut") or "old" not in record or "new" not in record:
             continue
-        file, source, pid, command = (told.get(name) for name in ("file", "source", "pid", "command"))
-        at = finite(told.get("time"))
+        file, source, pid, command = (record.get(name) for name in ("file", "source", "pid", "command"))
+        at = finite(record.get("time"))
         if at is None or not isinstance(file, str):
             continue
         if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
             continue
         writer = LockHolder(pid, command if isinstance(command, str) else None, since=at)
-        found.append((file, CursorWrite(at, source, told["old"], told["new"], writer)))
+        found.append((file, CursorWrite(at, source, record["old"], record["new"], writer)))
     return found
 
 
@@ -68,14 +68,14 @@ class CursorJournal:
                 return {}
             data = os.pread(own, 2 * JOURNAL_MAX, start)
         except OSError:
-            return {}  # a file system that fails: the cursors themselves tell
+            return {}  # a file system that fails: the cursors themselves are read
         finally:
             os.close(own)
         whole = data.rfind(b"\n") + 1
         newest = now - REMEMBERED if known is None else known.newest
         writes: dict[str, list[CursorWrite]] = {}
         for name, one in parse_journal(data[:whole]):
-            if on or one.at > newest:  # after a rotation what was told stands there once more
+            if on or one.at > newest:  # after a rotation what was record stands there once more
                 writes.setdefault(name, []).append(one)
         newest = max([newest, *(min(one.at, now) for these in writes.values() for one in these)])
         self._read[path] = _Read(found.st_ino, start + whole, newest)

@@ -46,9 +46,9 @@ class PollLogs:
         found = []
         for one in self._globs:
             for path in sorted(glob.glob(one.pattern))[:_FILES_AT_MOST]:  # noqa: PTH207  Path.glob takes no absolute ones
-                told = self._tail(path)
-                if told is not None:
-                    found.append((one.source, os.path.basename(path), *told))
+                tail = self._tail(path)
+                if tail is not None:
+                    found.append((one.source, os.path.basename(path), *tail))
         return found
 
     def _tail(self, path: str) -> tuple[float, list[str]] | None:

@@ -66,9 +66,9 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
         return _strict(name, dir_fd, since)
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[0] == "filelock/2":
-        told = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
-        lease, start = _seconds(told.get("duration", "")), _token(told.get("start", ""))
-        return Marker(_pid(told.get("pid", "")), told.get("host"), since, lease, start=start)
+        fields = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+        lease, start = _seconds(fields.get("duration", "")), _token(fields.get("start", ""))
+        return Marker(_pid(fields.get("pid", "")), fields.get("host"), since, lease, start=start)
     if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
         return Marker(_pid(lines[0]), lines[1], since, start=_token(lines[2]))
     return _leader(data, since) or _plain(data, since)
@@ -113,11 +113,11 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
             found = _content(claim, claims) if claim.startswith("held-v1-") and claim.endswith(".claim") else None
             if found is not None:
                 lines = found[0].decode("ascii", "replace").split("\n")
-                told = lines[0] == _STRICT.decode() and len(lines) >= 4
-                pid, host = (_pid(lines[2]), _unhex(lines[3])) if told else (None, None)
+                complete = lines[0] == _STRICT.decode() and len(lines) >= 4
+                pid, host = (_pid(lines[2]), _unhex(lines[3])) if complete else (None, None)
                 intent = claim.replace("held-", "intent-", 1)  # stays beside it as long as it is held, and blocks as well
                 both = (claim, intent) if intent in names else (claim,)
-                start = _token(lines[4]) if told and len(lines) > 4 else None
+                start = _token(lines[4]) if complete and len(lines) > 4 else None
                 return Marker(pid, host, found[1], below=f"{name}.filelock/claims", names=both, start=start)
     except FileNotFoundError:
         return Marker(None, None, since, free=True)  # its directory comes with the first claim
@@ -131,18 +131,18 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
 
 def _leader(data: bytes, since: float) -> Marker | None:
     try:
-        told = json.loads(data)
+        record = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return None
-    until = told.get("expiresAt")
-    if isinstance(told.get("ownerId"), str) and isinstance(until, (int, float)) and 1e12 < until < 1e14:
+    until = record.get("expiresAt")
+    if isinstance(record.get("ownerId"), str) and isinstance(until, (int, float)) and 1e12 < until < 1e14:
         return Marker(None, None, since, until=until / 1000)
-    if type(told.get("pid")) is not int or told["pid"] <= 0:
+    if type(record.get("pid")) is not int or record["pid"] <= 0:
         return None
-    host = told.get("host", told.get("hostname"))
-    return Marker(told["pid"], host if isinstance(host, str) and host else None, since)
+    host = record.get("host", record.get("hostname"))
+    return Marker(record["pid"], host if isinstance(host, str) and host else None, since)
 
 
 def _linked(name: str, dir_fd: int) -> Marker | None:

@@ -32,15 +32,15 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
         tickets = file_tickets(names)[:_AT_MOST]
         if not tickets and "seq" not in names:
             return None
-        parties = [holder_info for ticket in tickets if (holder_info := _party(ticket, fd, judge.processes)) is not None]
+        holders = [holder_info for ticket in tickets if (holder_info := _holder(ticket, fd, judge.processes)) is not None]
     except OSError:
         return None  # not ours to look into, or cleaned up meanwhile
     finally:
         if fd >= 0:
             os.close(fd)
-    if not parties:
+    if not holders:
         return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
-    head, waiting = parties[0], tuple(parties[1:])
+    head, waiting = holders[0], tuple(holders[1:])
     verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local=local)
     if verdict_on_head is Verdict.ALIVE:
         wait = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
@@ -58,7 +58,7 @@ def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
     found = tuple(locks)
     by_path = {os.path.normpath(lock.path): lock for lock in found}
 
-    def told(queue: Lock) -> Lock:
+    def judged(queue: Lock) -> Lock:
         path = os.path.normpath(queue.path)
         base = by_path.get(path.removesuffix(_SUFFIX)) if path.endswith(_SUFFIX) else None
         if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
@@ -66,10 +66,10 @@ def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
         name = os.path.basename(base.path)
         return replace(queue, evidence=f"{queue.evidence}: an orphan ticket on a free lock, {name}")
 
-    return tuple(told(lock) for lock in found)
+    return tuple(judged(lock) for lock in found)
 
 
-def _party(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
+def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
     try:
         status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
     except OSError:
