@@ -42,11 +42,11 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
         if busy:
             text += f"; {_many(busy, 'claim is', 'claims are')} at work"
         elif consumers:
-            text += f"; {_many(consumers, 'consumer lives', 'consumers live')}, idle"
+            text += f"; {_many(consumers, 'consumer is running', 'consumers are running')}, idle"
         elif seen.observation.counts.unknown:
             text += f"; {_many(seen.observation.counts.unknown, 'claim', 'claims')} of unknown holders"
         elif consumers == 0:
-            text += "; no consumer lives"
+            text += "; no consumer is running"
         yield Problem(
             "no-consumer",
             Severity.WARNING if busy or consumers or seen.observation.counts.unknown else Severity.CRITICAL,

@@ -45,7 +45,7 @@ def waiting(until: int, *, step: int = 5, **rest: Any) -> list[Observation]:
 def test_no_consumer_after_a_minute_of_watching() -> None:
     assert told(*waiting(55)) == {}
     problem = told(*waiting(130, consumers=0))["no-consumer"]
-    assert problem.text == "no claim for 2m while 3 wait; no consumer lives"
+    assert problem.text == "no claim for 2m while 3 wait; no consumer is running"
     assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
 
@@ -87,7 +87,7 @@ def test_any_sign_that_work_is_taken_silences_it(sign: Observation) -> None:
 @pytest.mark.parametrize(
     ("rest", "words"),
     [
-        ({"consumers": 2}, "; 2 consumers live, idle"),
+        ({"consumers": 2}, "; 2 consumers are running, idle"),
         ({"counts": VerdictCounts(alive=1)}, "; 1 claim is at work"),
         ({"counts": VerdictCounts(unknown=2)}, "; 2 claims of unknown holders"),
     ],

@@ -19,7 +19,7 @@ from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPas
 
 __all__ = ["RedisTickets"]
 
-_UNKNOWN = "Redis tells no process: whether its holder lives is not known"
+_UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0
 """Seconds between two looks."""
 _AGAIN, _AGAIN_AT_MOST = 5.0, 60.0

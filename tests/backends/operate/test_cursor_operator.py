@@ -338,7 +338,7 @@ def test_another_directory_of_that_name_is_another(desk: Desk, tmp_path: Path) -
     os.rename(desk.path / "cursors", tmp_path / "elsewhere")
     desk.write(7, "cursors/teams.json")
     (one,) = desk.operations.apply(plan).items
-    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "another directory stands there since the list was made")
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "the directory was replaced since the list was made")
     assert desk.read("cursors/teams.json") == 7
 
 

@@ -138,7 +138,7 @@ def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: Desk) -> None:
     plan = desk.plan("leader.lock")
     assert (plan.count, plan.confirm, plan.items[0].words) == (1, Confirm.SMALL, f"soft lock {file} of pid {DEAD}")
     assert plan.command == ("spooltop", "unlock", str(desk.path), str(file))
-    assert plan.notes == ("The next one who asks for it has it then.",)
+    assert plan.notes == ("The next process that asks for it then gets it.",)
     assert desk.names() == ["leader.lock"]
     done = desk.operations.apply(plan)
     assert (done.items[0].outcome, desk.names()) == (Outcome.DONE, [])
@@ -196,7 +196,7 @@ def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
     else:
         taken()
     (one,) = desk.operations.apply(plan).items
-    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "it was taken anew since the list was made")
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "it was taken again since the list was made")
     assert (file.read_text(), desk.names()) == (f"{ALIVE}\nhere\n2\n", ["leader.lock"])
 
 
@@ -228,7 +228,7 @@ def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: Desk) -> None
     ("name", "content", "age", "reason", "forceable"),
     [
         ("x.lock", "", 400, "held if its existing is the lock", False),
-        ("x.lock", f"{ALIVE}\nhere\n1\n", 400, f"pid {ALIVE} lives and has it", False),
+        ("x.lock", f"{ALIVE}\nhere\n1\n", 400, f"pid {ALIVE} is running and has it", False),
         ("x.lock", f"{DEAD}\nthere\n1\n", 400, "taken on host there, ask there", True),
         ("x.lock", STALE, 200, "counts as stale after 5m", True),
         ("x.lock", '{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "somebody has it: a lease until", False),
@@ -264,7 +264,7 @@ def test_who_came_to_life_keeps_it(desk: Desk) -> None:
     desk.lock("leader.lock", STALE)
     plan = desk.plan("leader.lock")
     desk.table.pids.add(DEAD)
-    assert desk.operations.apply(plan).items[0].reason == f"pid {DEAD} lives"
+    assert desk.operations.apply(plan).items[0].reason == f"pid {DEAD} is running"
     assert desk.names() == ["leader.lock"]
 
 
@@ -318,7 +318,7 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk:
     os.utime(third, (1.0, 1.0))
     plan = desk.plan("job.lock.queue")
     assert [item.words.split(" in ")[0] for item in plan.items] == ["ticket 1 of pid 77", "ticket 2 of pid 77"]
-    assert plan.notes == ("Who waits next has the turn then.",)
+    assert plan.notes == ("The next waiter then gets the lock.",)
     assert "an orphan ticket on a free lock, job.lock" in plan.items[0].row.evidence
     done = desk.operations.apply(plan)
     assert (first.exists(), second.exists(), third.exists(), fourth.exists()) == (False, False, True, True)
@@ -346,7 +346,7 @@ def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_go
     (desk.path / "job.lock.queue").mkdir(parents=True)
     ticket.hardlink_to(desk.path.with_name("before") / "job.lock.queue" / ticket.name)
     (one,) = desk.operations.apply(plan).items
-    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "another directory stands there since the list was made")
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "the directory was replaced since the list was made")
     assert ticket.exists() and (desk.path.with_name("before") / "job.lock.queue" / ticket.name).exists()
 
 
@@ -378,14 +378,14 @@ def test_a_living_head_is_not_evicted_by_force(desk: Desk) -> None:
     desk.ticket(1, ALIVE)
     desk.ticket(2, DEAD)
     plan = desk.plan("job.lock.queue", force=True)
-    assert (plan.count, plan.refused[0].reason) == (0, f"pid {ALIVE} lives and has the first ticket")
+    assert (plan.count, plan.refused[0].reason) == (0, f"pid {ALIVE} is running and has the first ticket")
 
 
 def test_a_ticket_does_not_come_back_into_a_queue_that_began_anew(desk: Desk) -> None:
     desk.ticket(7, DEAD)
     done = desk.unlock("job.lock.queue")
     (desk.path / "job.lock.queue" / "seq").write_text("3")
-    assert "begun anew" in desk.undo(done.operation).refused[0].reason
+    assert "started again" in desk.undo(done.operation).refused[0].reason
 
 
 def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_typed(desk: Desk) -> None:

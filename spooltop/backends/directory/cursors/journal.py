@@ -75,7 +75,7 @@ class CursorJournal:
         newest = now - REMEMBERED if known is None else known.newest
         writes: dict[str, list[CursorWrite]] = {}
         for name, one in parse_journal(data[:whole]):
-            if on or one.at > newest:  # after a rotation what was record stands there once more
+            if on or one.at > newest:  # a rotation keeps lines that were reported already
                 writes.setdefault(name, []).append(one)
         newest = max([newest, *(min(one.at, now) for these in writes.values() for one in these)])
         self._read[path] = _Read(found.st_ino, start + whole, newest)

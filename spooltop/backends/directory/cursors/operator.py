@@ -120,7 +120,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             why_not = why_not_undo(changed=found or changed(logged), undone=undone, other=self._too_late(one, file))
             words = self._pinner.change_words(one)
             if outcome is None:
-                words += f"; cut short: {'it stands there' if found else 'it does not stand there'}, as found by looking"
+                words += f"; cut short: the new value {'is' if found else 'is not'} in the file"
             outcomes = () if outcome is None else (outcome.outcome,)
             records.append(
                 operation_record(

@@ -147,7 +147,7 @@ def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) ->
     below = _comes_before(ref.after, highest)
     if back or below:
         than = ref.before if back and not _comes_before(ref.before, highest) else highest
-        yield f"it goes back below {shown(hide(than))}, the highest seen: what lies between may come once more"
+        yield f"it goes back below {shown(hide(than))}, the highest seen: messages in between may be delivered again"
 
 
 def _stored_how(one: CursorSource) -> str:

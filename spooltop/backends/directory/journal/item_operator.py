@@ -63,7 +63,7 @@ def folder_id(folder: int) -> tuple[int, int]:
 def check_folder(folder: int | None, pinned: tuple[int, int]) -> int:
     """Returns the open directory. Raises ``Skipped`` where it is another than the one ``pinned``."""
     if folder is None or folder_id(folder) != pinned:
-        raise Skipped("another directory stands there since the list was made")
+        raise Skipped("the directory was replaced since the list was made")
     return folder
 
 

@@ -60,10 +60,10 @@ def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
     if lock.verdict == "free":
         return f"{lock.evidence}: there is nothing to remove", False
     if lock.verdict == "unknown":
-        return f"{lock.evidence}; whether its holder lives nobody here can tell", True
+        return f"{lock.evidence}; its holder cannot be checked from here", True
     if lock.verdict != "stale":
         has = "has the first ticket" if lock.kind == "ticket" else "has it"
-        return (f"{who} lives and {has}" if head is not None and head.alive else f"somebody has it: {lock.evidence}"), False
+        return (f"{who} is running and {has}" if head is not None and head.alive else f"somebody has it: {lock.evidence}"), False
     stood = None if head is None or head.since is None else now - head.since
     if lock.kind == "soft" and (stood is None or stood <= stale_after):
         held = "?" if stood is None else age(max(0.0, stood))

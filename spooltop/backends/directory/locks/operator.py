@@ -103,7 +103,7 @@ class LockOperator(ItemOperator[LockRecord]):
                 why_not = why_not_undo(changed=logged.open or changed(logged), undone=undone, other=None)
             words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
             if logged.open:
-                words += "; cut short: whether it was removed spooltop locks shows"
+                words += "; cut short: spooltop locks shows if it was removed"
             records.append(
                 operation_record(
                     logged, outcomes, count=len(items), unfinished=logged.open, undone=undone, why_not=why_not, words=words
@@ -152,7 +152,7 @@ class LockOperator(ItemOperator[LockRecord]):
                     return
                 check_same(one, own, ref.pin, self._files)
                 if ref.pid is not None and self._processes.exists(ref.pid):
-                    raise Skipped(f"pid {ref.pid} lives")
+                    raise Skipped(f"pid {ref.pid} is running")
                 if one.is_ticket:
                     freshen_next(file_tickets(self._files.list(own)), one.names[0], own, self._clock())
                 who = f"{os.getpid()}\n{self._processes.host()}\n".encode()
@@ -164,7 +164,7 @@ class LockOperator(ItemOperator[LockRecord]):
         if logged is None:
             return Candidates((), (), troubles)
         if not logged.trusted:
-            why = "its books are not this user's own, and what they tell is not made again"
+            why = "its journal may have been written by another user, so nothing is restored from it"
             return Candidates((), (), (why, *troubles))
         again = [
             record
@@ -196,5 +196,5 @@ def _ref_of(item: Item) -> LockRef:
 def _notes(items: list[Item]) -> tuple[str, ...]:
     tickets = sum(_ref_of(item).record.is_ticket for item in items)
     if tickets and tickets == len(items):
-        return ("Who waits next has the turn then.",)
-    return ("The next one who asks for it has it then.",) if items else ()
+        return ("The next waiter then gets the lock.",)
+    return ("The next process that asks for it then gets it.",) if items else ()

@@ -33,7 +33,7 @@ def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_
     except FileNotFoundError:
         raise Skipped("it has gone by itself") from None
     if pinned(found)[own] != pin[own]:
-        raise Skipped("it was taken anew since the list was made")
+        raise Skipped("it was taken again since the list was made")
     return found
 
 
@@ -57,7 +57,7 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
     """Removes the lock in the open directory ``folder`` and syncs it. ``who`` is the content of a lock of this process. Raises
     ``Skipped`` where another lock is there now, and ``OSError``.
 
-    A name that every process uses can be taken anew between the last check and the unlink. So the file is exchanged for a lock
+    A name that every process uses can be taken again between the last check and the unlink. So the file is exchanged for a lock
     of our own, which excludes others meanwhile, and the file that was got is checked; a wrong one is exchanged back.
     """
     first = one.names[0]
@@ -89,7 +89,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
             return False
         if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
             files.exchange(draft, name, folder)
-            raise Skipped("it was taken anew since the list was made")
+            raise Skipped("it was taken again since the list was made")
         files.unlink(name, folder)
         return True
     finally:

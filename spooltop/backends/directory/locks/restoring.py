@@ -38,7 +38,7 @@ class LockRestorer:
                 why = self.blocked(one, fd, own)
                 waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
         except OSError as error:
-            return Refusal(row, f"its directory is not there any more: {error.strerror}")
+            return Refusal(row, f"its directory no longer exists: {error.strerror}")
         if why:
             return Refusal(row, why)
         words = f"{one.words}, put back"
@@ -57,14 +57,14 @@ class LockRestorer:
             try:
                 fd = self._files.open_read("seq", own)
             except FileNotFoundError:
-                return "the queue has begun anew since, and its number may be another's now"
+                return "the queue was started again since, and its number may be another's now"
             try:
                 last = self._files.read(fd, 64).strip()
             finally:
                 self._files.close(fd)
             ticket = parse_file_ticket(one.names[0])
             if not last.isdigit() or ticket is None or int(last) < ticket.number:
-                return "the queue has begun anew since, and its number may be another's now"
+                return "the queue was started again since, and its number may be another's now"
         elif one.below:
             lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
             if lock is not None and lock.verdict != "free":

@@ -38,7 +38,7 @@ class Judge:
         sure = Certainty(local, self.processes.in_first_namespace())
         found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
         process = self.processes.process(pid) if there else None
-        now = self.processes.boottime()  # it stands there now: who was started before may have taken it
+        now = self.processes.boottime()  # it exists now: any process that was started before may have taken it
         if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
             verdict, evidence = Verdict.DEAD, f"pid {pid} is another process now"
         else:
