@@ -64,7 +64,7 @@ class Consumer:
     # Presence
 
     def hold(self) -> PresenceLock:
-        """The presence of this process, taken at the first call."""
+        """Returns the presence of this process, which is taken at the first call."""
         with self._lock:
             if self._hold is None:
                 boxes = self.boxes
@@ -151,7 +151,7 @@ class Consumer:
         return claim
 
     def _refuse_mail(self, name: str) -> None:
-        """Raises ``MailFolder`` where mail was delivered into what was opened as a spool."""
+        """Raises ``MailFolder`` if mail was delivered into a directory that was opened as a spool."""
         try:
             refuse_mail(self.boxes.dirs)
         except BaseException as error:
@@ -162,7 +162,7 @@ class Consumer:
         self._takes_mail_names = True  # jobs under such names: claims of others in cur show it
 
     def peek(self) -> str | None:
-        """The id of what ``take`` would claim."""
+        """Returns the id of the message that ``take`` would claim."""
         with self._lock:
             boxes = self.boxes
             while (name := self._oldest("peek")) is not None:
@@ -218,7 +218,7 @@ class Consumer:
             self._settle(boxes)
 
     def ack_many(self, claims: Sequence[Claim]) -> None:
-        """All of them, with one sync; ``ClaimLost`` at the end names those that were lost."""
+        """Acks all claims with one sync; ``ClaimLost`` at the end names those that were lost."""
         for claim in claims:
             if not isinstance(claim, Claim):
                 raise TypeError(f"claims takes claims, not {type(claim).__name__}: {claim!r:.80}")

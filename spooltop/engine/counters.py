@@ -114,8 +114,8 @@ def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
 def lock_within(
     files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False where that was not enough. By a
-    ``flock``, or, with ``write``, by a lock that those who may only read cannot take."""
+    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
+    ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""
     take: Callable[..., bool] = files.lock_write if write else files.lock
     if timeout is None:
         return take(fd, wait=True)

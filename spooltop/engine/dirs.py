@@ -67,7 +67,7 @@ class SpoolDirs:
         return tuple(box for box in LIVE if isinstance(self.troubles.get(box), (FileNotFoundError, NotADirectoryError)))
 
     def box(self, box: Box) -> int:
-        """The descriptor of ``tmp``, ``new`` or ``cur``. Where there is none, raises the error that opening it gave."""
+        """The descriptor of ``tmp``, ``new`` or ``cur``. If there is none, raises the error that opening it gave."""
         fd = {Box.TMP: self.tmp, Box.NEW: self.new, Box.CUR: self.cur}[box]
         if fd is None:
             raise self.troubles[box]

@@ -52,7 +52,7 @@ def this_machine() -> Machine:
 
 
 def boot_id(proc: str = PROC) -> str:
-    """The id of this boot of the machine, empty where ``proc`` (a mount of procfs) does not tell."""
+    """The id of this boot of the machine, empty if ``proc`` (a mount of procfs) does not show it."""
     return _read(f"{proc}/sys/kernel/random/boot_id")
 
 

@@ -1,6 +1,6 @@
 """System calls that Python does not offer, through the C library; the only module that uses ctypes.
 
-Each raises ``OSError`` with the errno of the call, ENOSYS where this C library has no such function. Names are as
+Each raises ``OSError`` with the errno of the call, ENOSYS if this C library has no such function. Names are as
 ``os.fsencode`` takes them and are relative to a directory descriptor.
 """
 
@@ -49,9 +49,9 @@ if _getdents64 is not None:
     _getdents64.restype = ctypes.c_ssize_t
 
 HAS_INOTIFY = _inotify_init1 is not None
-"""True where this system has inotify(7)."""
+"""True if this system has inotify(7)."""
 HAS_GETDENTS = _getdents64 is not None
-"""True where this C library has getdents64(2)."""
+"""True if this C library has getdents64(2)."""
 
 
 def _failed(*names: str | None) -> OSError:
@@ -65,7 +65,7 @@ def _missing(*names: str | None) -> OSError:
 
 
 def rename_noreplace(name: str, dir_fd: int, to: str, to_fd: int) -> None:
-    """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL where the file system has no such thing."""
+    """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL if the file system has no such thing."""
     if _quick_renameat2 is None or _renameat2 is None:
         raise _missing(name, None, to)
     old = name.encode() if name.isascii() else os.fsencode(name)
@@ -78,7 +78,7 @@ def rename_noreplace(name: str, dir_fd: int, to: str, to_fd: int) -> None:
 
 
 def rename_exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
-    """``renameat2(2)`` with RENAME_EXCHANGE; EINVAL where the file system has no such thing."""
+    """``renameat2(2)`` with RENAME_EXCHANGE; EINVAL if the file system has no such thing."""
     if _renameat2 is None:
         raise _missing(name, None, to)
     if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
@@ -154,7 +154,7 @@ def fanotify_mark(fd: int, flags: int, mask: int, folder: int) -> None:
 
 
 def file_handle(fd: int) -> tuple[int, bytes]:
-    """``name_to_handle_at(2)`` of an open file: the type of its handle and the handle. EOPNOTSUPP where its file system has
+    """``name_to_handle_at(2)`` of an open file: the type of its handle and the handle. EOPNOTSUPP if its file system has
     none."""
     if _name_to_handle_at is None:
         raise _missing()
@@ -169,14 +169,14 @@ def file_handle(fd: int) -> tuple[int, bytes]:
 
 def end_with_parent(number: int) -> None:
     """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
-    ended before the call sends none: the caller compares ``os.getppid()`` afterwards. Does nothing where there is no such
+    ended before the call sends none: the caller compares ``os.getppid()`` afterwards. Does nothing if there is no such
     call."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_process_name(name: bytes) -> None:
-    """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives. Does nothing where there is no such
+    """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives. Does nothing if there is no such
     call."""
     if _prctl is not None:
         _prctl(_PR_SET_NAME, name[:15])

@@ -202,7 +202,7 @@ class RedisClient:
         return found
 
     def _must_have(self, size: int) -> None:
-        """Raises where so many bytes, or elements, cannot come any more: they would only be waited for."""
+        """Raises if so many bytes, or elements, cannot come any more: they would only be waited for."""
         if size < 0:
             raise Nonsense("an answer of negative size")
         if size > self._bytes_left + len(self._data) - self._at:

@@ -1,4 +1,4 @@
-"""The ticket queues of a Redis server, as the Locks view shows them; of the form of ``spooltop.engine.tickets``. Only looked at.
+"""The ticket queues of a Redis server, as the Locks view shows them; of the form of ``spooltop.engine.tickets``. Only read.
 
 Nothing is written there but what every client says of itself when it connects.
 """
@@ -77,7 +77,7 @@ class RedisTickets:
         return self._last
 
     def shows(self, path: str) -> bool:
-        """True where ``path`` is what a queue of this server is listed as, or the server itself."""
+        """True if ``path`` is what a queue of this server is listed as, or the server itself."""
         return path == self.shown or path.startswith(f"{self.shown}#")
 
     def close(self) -> None:

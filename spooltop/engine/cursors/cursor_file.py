@@ -86,7 +86,7 @@ class CursorFile:
         self._closed = False
 
     def read(self) -> dict[str, Json]:
-        """All sources and their values; of a file per source just that one. Empty where there is no file. Raises
+        """All sources and their values; of a file per source just that one. Empty if there is no file. Raises
         ``CursorUnreadable`` where it does not parse."""
         with translating(self.path, "read"), self._opened() as folder:
             return self._sections(self._text(folder))

@@ -127,8 +127,8 @@ class CursorFiles:
     def _source(
         self, path: str, fd: int, source: str | None, holders: Holders, writes: Mapping[str, tuple[CursorWrite, ...]]
     ) -> CursorSource | None:
-        """Reads the file ``path``, which lies in the folder ``fd`` and belongs to ``source`` (None: to several), and adds what
-        lies beside it. None if there is no such file."""
+        """Reads the file ``path``, which lies in the folder ``fd`` and belongs to ``source`` (None: to several), and adds its
+        temporary files, its lock and its journal. None if there is no such file."""
         folder, name = os.path.split(path)
         one = self._file(path, name, fd, source, holders)
         if one is None:

@@ -39,7 +39,7 @@ def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
 
 
 def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
-    """Why this user can set no cursor of ``sources``, or None where one can be set."""
+    """Returns the reason why this user can set no cursor of ``sources``, None if one can be set."""
     if not sources:
         return "there is no cursor file here"
     reasons = []
@@ -52,8 +52,8 @@ def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, in
 
 
 def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
-    """Why this user cannot set a cursor in this file, or None. The file is replaced: the user needs the rights of the
-    directory, and those of the file itself, or its owner would be locked out of the new file."""
+    """Returns the reason why this user cannot set a cursor in this file, or None. The file is replaced, so the user needs the
+    rights of the directory; without those of the file itself, its owner would be locked out of the new file."""
     name = os.path.basename(one.path)
     try:
         with folder_of(one.path, folders) as folder:

@@ -1,4 +1,4 @@
-"""The engine's journal beside the cursors, ``.cursors.journal``, read from where the look before ended."""
+"""The engine's journal beside the cursors, ``.cursors.journal``, read from the end of the look before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spooltop.model.numbers import finite
 __all__ = ["CursorJournal", "parse_journal"]
 
 REMEMBERED = 3600.0
-"""Seconds before the first look whose writes count."""
+"""Seconds before the first look from which writes count."""
 
 
 def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:

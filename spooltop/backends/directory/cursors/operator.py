@@ -39,7 +39,7 @@ _TICK = 0.05
 
 
 class CursorOperator(ItemOperator[CursorSetIntent]):
-    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or where it has none (``beside``), in its
+    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or if it has none (``beside``), in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
     seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
     and the journal that an undo needs, have them in full."""
@@ -163,7 +163,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         return replace(found, notes=(*found.notes, *troubles))
 
     def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
-        """Why ``one`` cannot be undone now, None where it can; ``file`` is its cursor file as it was just read."""
+        """Returns the reason why ``one`` cannot be undone now, None if it can. ``file`` is its cursor file, just read."""
         if file is None:
             return f"{escape(one.file)} is no cursor file of this target now"
         if file.sections is None:

@@ -1,4 +1,4 @@
-"""Parses the content of cursor files, which may be large or hostile, and keeps of it what a budget of memory allows.
+"""Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows.
 
 A file whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB
 keeps its short fields only.
@@ -65,8 +65,8 @@ def within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json]
 
 
 def _shortened(value: Json) -> Json:
-    """The short fields of an object, its cursor among them. Of any other value only its length and a hash, as nothing tells
-    what in it is secret."""
+    """The short fields of an object, its cursor among them. For any other value only its length and a hash, since any
+    part of it may be secret."""
     fields = value.items() if isinstance(value, dict) else ()
     short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
     short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
@@ -81,7 +81,7 @@ def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
 
 
 def _cut_off(problem: json.JSONDecodeError) -> bool:
-    """True where the text is wrong only because it ends: within a string, a word or a number, or where more is expected."""
+    """True if the text is wrong only because it ends: within a string, a word or a number, or where more is expected."""
     rest = problem.doc[problem.pos :].rstrip()
     if problem.msg.startswith("Unterminated string"):
         return True

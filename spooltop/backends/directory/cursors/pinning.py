@@ -1,4 +1,4 @@
-"""Pins the cursor that is to be set, and says in words what that changes, why it is refused, and what to look out for."""
+"""Pins the cursor that is to be set, and describes the change, its risks, or the reason for a refusal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["CursorPinner", "CursorRef", "chosen_file"]
 
 @dataclass(frozen=True, slots=True)
 class CursorRef:
-    """The pin of a cursor in a plan: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which lies in the
+    """The pin of a cursor in a plan: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which is in the
     directory ``folder_id`` (device, inode), and the value ``after`` that it gets."""
 
     file: str
@@ -157,5 +157,5 @@ def _stored_how(one: CursorSource) -> str:
 
 
 def _comes_before(one: Json, other: Json) -> bool:
-    """True where the cursor in the first value comes before that in the second. Tokens without order never do."""
+    """True if the cursor in the first value comes before that in the second. Tokens without order never do."""
     return direction(pick(one), pick(other)) == 1

@@ -1,4 +1,4 @@
-"""The logs of pollers, found by the globs that the user gives and read from where the look before ended."""
+"""The logs of pollers, found by the globs that the user gives and read from the end of the look before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES_AT_MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class LogGlob:
-    """The files that match ``pattern``. All belong to ``source``; where that is None, each belongs to the source in its name."""
+    """The files that match ``pattern``. All belong to ``source``; if that is None, each belongs to the source in its name."""
 
     pattern: str
     source: str | None = None

@@ -21,7 +21,7 @@ _TEXTS = ("file", "source", "user")
 
 @dataclass(frozen=True, slots=True)
 class CursorSetIntent(ItemIntent):
-    """The intent to set one cursor. ``had`` is False where the source had no section."""
+    """The intent to set one cursor. ``had`` is False if the source had no section."""
 
     file: str
     source: str

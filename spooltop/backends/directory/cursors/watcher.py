@@ -56,7 +56,7 @@ class Version:
 
 
 def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
-    """Reads the file now; None where there is none. ``handles``: the version gets the handle by which ``WriterWatch``
+    """Reads the file now; None if there is none. ``handles``: the version gets the handle by which ``WriterWatch``
     identifies it."""
     try:
         own, found = open_regular(name, folder)
@@ -93,7 +93,7 @@ class _File:
     last: tuple[tuple[int, int, int], str, int] | None = None
     """State, error and hash of what was read last."""
     reported: bool = True
-    """False where the content was read before its event arrived."""
+    """False if the content was read before its event arrived."""
     untaken: list[Version] = field(default_factory=list)
     unread: int = 0
     """Writes since then that were not read."""
@@ -137,7 +137,7 @@ class CursorWatcher:
         self._heard = False
 
     def follow(self, folder: int) -> None:
-        """Reads every ``*.json`` of this open folder from now on. Where no inotify watches are left, only looks find changes."""
+        """Reads every ``*.json`` of this open folder from now on. If no inotify watches are left, only looks find changes."""
         with self._lock:
             self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
             followed = self._follow(folder)
@@ -145,8 +145,8 @@ class CursorWatcher:
                 followed.names = None
 
     def take(self, folder: int, name: str) -> list[Version] | None:
-        """The versions of this file since the last call, oldest first; the last one is the present content. Empty where nothing
-        was written since, or there is no such file; None where the folder is not watched."""
+        """The versions of this file since the last call, oldest first; the last one is the present content. Empty if nothing
+        was written since, or there is no such file; None if the folder is not watched."""
         with self._lock:
             self._drain()
             followed = self._follow(folder)
@@ -300,7 +300,7 @@ class CursorWatcher:
             file.reported = False
 
     def _read(self, folder: _Folder, name: str, file: _File, writes: int) -> None:
-        """Reads the present content after ``writes`` events. Where it is the same as before, the events belong to it or to what
+        """Reads the present content after ``writes`` events. If it is the same as before, the events belong to it or to what
         it replaced: any file that an event reports may have been replaced since."""
         version = read_version(name, folder.fd, self._clock(), handles=self._handles)
         if version is None:

@@ -69,7 +69,7 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
 
 
 def handle_of(fd: int) -> Handle | None:
-    """The handle of an open file, None where its file system has none."""
+    """The handle of an open file, None if its file system has none."""
     try:
         return syscalls.file_handle(fd)
     except OSError:
@@ -125,7 +125,7 @@ class WriterWatch:
             raise Refused(f"who-writes: {why}", path=escape(path), advice=_WITHOUT) from None
 
     def writer(self, handle: Handle | None) -> LockHolder | None:
-        """The process that published the file with this handle (``handle_of``), None where that was not seen."""
+        """The process that published the file with this handle (``handle_of``), None if that was not seen."""
         with self._lock:
             self._drain()  # what was published before it was opened is in the queue by now
             return None if handle is None else self._writers.get(handle)
@@ -152,7 +152,7 @@ class WriterWatch:
                 self._drain()
 
     def _drain(self) -> None:
-        """Reads the queue. Where two processes wrote into one file between two reads, nobody knows which came last: equal
+        """Reads the queue. If two processes wrote into one file between two reads, it is not known which came last: equal
         events are merged in the queue."""
         touched: dict[Handle, int] = {}
         for _ in range(_ROUNDS):

@@ -85,7 +85,7 @@ def outcome_of(change: Callable[[], None]) -> tuple[Outcome, str]:
 
 
 def changed(logged: LoggedOperation[Any, ItemOutcome]) -> bool:
-    """True where a step of the operation was done."""
+    """True if a step of the operation was done."""
     return any(outcome is not None and outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
 
 
@@ -176,7 +176,7 @@ class ItemOperator(ABC, Generic[IntentT]):
         return logged, undos_of(operations).get(operation, []), (*missing, *troubles)
 
     def knows(self, operation: str) -> bool:
-        """True where this operation was this operator's."""
+        """True if this operation was this operator's."""
         return operation in self._log.read()[0]
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:

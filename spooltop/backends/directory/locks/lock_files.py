@@ -43,7 +43,7 @@ _EXISTS = "no kernel lock; held if its existing is the lock, and it does not tel
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """All locks that were seen. ``unseen`` says why there may be more; where it is empty, an absent lock is free."""
+    """All locks that were seen. ``unseen`` says why there may be more; if it is empty, an absent lock is free."""
 
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
     unseen: str = ""

@@ -1,4 +1,4 @@
-"""Which locks an unlock means, and why one is not removed."""
+"""Selects the locks that an unlock means, and gives the reason why one is not removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def chosen_locks(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lo
 
 
 def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
-    """Why a lock is not removed ("" where it may be), and whether force removes it anyway."""
+    """Returns the reason why a lock is not removed ("" if it may be), and True if force removes it anyway."""
     head = lock.holders[0] if lock.holders else None
     who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
     if lock.kind == "mkdir":

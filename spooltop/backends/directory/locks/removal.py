@@ -1,4 +1,4 @@
-"""Removes a lock and puts it back: each step refuses where the lock is no longer the one that was pinned."""
+"""Removes a lock and puts it back: each step refuses if the lock is no longer the pinned one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
 
 
 def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files: Files) -> bool:
-    """Removes the file by an exchange. False where the file system cannot exchange: then nothing was done."""
+    """Removes the file by an exchange. False if the file system cannot exchange; nothing was done then."""
     draft = f".{name}.{os.urandom(8).hex()}"
     # Synced: if it were empty after a power cut, nothing would show that its holder is gone.
     write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)

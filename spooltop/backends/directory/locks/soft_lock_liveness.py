@@ -1,4 +1,4 @@
-"""Judges locks whose existence is the lock: whose they are, and whether that process is running."""
+"""Judges locks whose existence is the lock: which process has them, and if it is running."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def holder_info(pid: int | None, since: float | None, processes: Processes) -> L
 
 
 def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
-    """The lock that the existence of the directory ``name`` below ``fd`` is; None where it cannot be read."""
+    """The lock that the existence of the directory ``name`` below ``fd`` is; None if it cannot be read."""
     marker = read_directory(name, fd)
     if marker is None:
         return None
@@ -81,7 +81,7 @@ def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
 
 
 def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
-    """The lock that the existence of the file ``name`` below ``fd`` is; None where it is none. ``now`` is in epoch seconds."""
+    """The lock that the existence of the file ``name`` below ``fd`` is; None if it is not one. ``now`` is in epoch seconds."""
     marker = read_marker(name, fd)
     if marker is None:
         return None
@@ -98,7 +98,7 @@ def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock |
 
 
 def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
-    """The lock of a marker that names a process. Where it names no host, only a local file system shows that it is this one."""
+    """The lock of a marker that names a process. If it names no host, only a local file system shows that it is this one."""
     processes, since, local = judge.processes, marker.since, is_local(mount_of(fd))
     if marker.host is not None and not judge.is_here(marker.host):
         host, container, _ = marker.host.partition(_NAMESPACE)

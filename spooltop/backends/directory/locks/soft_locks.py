@@ -55,7 +55,7 @@ class Marker:
 
 
 def read_marker(name: str, dir_fd: int) -> Marker | None:
-    """Reads the soft lock in the file ``name`` below ``dir_fd``; None where it is none."""
+    """Reads the soft lock in the file ``name`` below ``dir_fd``; None if it is not one."""
     found = _content(name, dir_fd)
     if found is None:
         return _symbolic(name, dir_fd)
@@ -75,7 +75,7 @@ def read_marker(name: str, dir_fd: int) -> Marker | None:
 
 
 def read_directory(name: str, dir_fd: int) -> Marker | None:
-    """Reads the lock that the existence of the directory ``name`` below ``dir_fd`` is; None where it is gone or may not be
+    """Reads the lock that the existence of the directory ``name`` below ``dir_fd`` is; None if it is gone or may not be
     read."""
     try:
         fd = os.open(name, _FOLDER, dir_fd=dir_fd)
@@ -179,7 +179,7 @@ def _leads(name: str, dir_fd: int) -> bool:
 
 
 def _content(name: str, dir_fd: int) -> tuple[bytes, float] | None:
-    """The start of a plain file and its mtime; None where it is gone, is no plain file or may not be read."""
+    """The start of a plain file and its mtime; None if it is gone, is not a plain file or may not be read."""
     try:
         found = read_small(name, dir_fd, limit=LIMIT)
     except OSError:

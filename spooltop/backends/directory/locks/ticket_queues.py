@@ -21,7 +21,7 @@ _SUFFIX = ".queue"
 
 
 def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
-    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None where it is no queue.
+    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue.
 
     ``local``: only this machine mounts it. A pid that is gone is proof only there and in the first pid namespace.
     """
@@ -53,8 +53,8 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
 
 
 def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The same locks; the first ticket of a queue is stale where the lock that it queues for shows so: the kernel gave that
-    lock back when its holder died, and only the ticket blocks the queue."""
+    """The same locks; the first ticket of a queue is stale if the lock that it queues for is free: the kernel released
+    that lock when its holder died, and only the ticket blocks the queue."""
     found = tuple(locks)
     by_path = {os.path.normpath(lock.path): lock for lock in found}
 
