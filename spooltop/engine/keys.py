@@ -17,6 +17,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spooltop.model.untrusted import finite, json_object
+
 from .atomic import open_shared, publish_new
 from .dirs import SpoolDirs
 from .names import parse
@@ -103,14 +105,14 @@ class KeyRecords:
     def _read(self, called: str) -> Record | None:
         """Reads the record; its name is empty if the content is of no use."""
         try:
-            record = json.loads(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
-            name, at = record["name"], float(record["at"])
+            record = json_object(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
         except FileNotFoundError:
             return None
-        except (NotRegular, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return Record("", 0.0)
+        except NotRegular:
+            record = {}
+        name, at = record.get("name"), finite(record.get("at"))
         # Whoever may write the spool wrote it: no name may lead out of tmp.
-        if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+        if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or at is None:
             return Record("", 0.0)
         return Record(name, at)
 

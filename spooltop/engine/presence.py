@@ -14,8 +14,8 @@ import os
 from dataclasses import dataclass
 
 from spooltop.errors import UsageError
-from spooltop.model.numbers import finite
 from spooltop.model.text import escape
+from spooltop.model.untrusted import finite, json_object
 from spooltop.model.vocabulary import Owner, Verdict
 
 from .dirs import SpoolDirs
@@ -121,7 +121,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        record = _parsed(files.read(fd, _CAP))
+        record = json_object(files.read(fd, _CAP))
         return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
     except OSError:
         return Presence("unreadable")
@@ -137,14 +137,6 @@ def _lock_state(files: Files, fd: int, record: dict[str, object]) -> str:
     if record.get("lock") == "ofd":
         return "unsupported" if held is None else "free"
     return "free" if files.lock(fd, shared=True) else "held"
-
-
-def _parsed(line: bytes) -> dict[str, object]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # nested deeper than the parser goes: planted
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _presence(state: str, record: dict[str, object], found: os.stat_result, kind: str) -> Presence:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from spooltop.model.untrusted import json_object
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
 from .atomic import write_new
@@ -165,12 +166,11 @@ def read_shared(dirs: SpoolDirs, box: Box, operation: str) -> dict[str, Json]:
 def read_metadata(files: Files, name: str, dir_fd: int) -> dict[str, Json] | None:
     """Reads the metadata of ``name`` in ``dir_fd``: None if there are none, empty if they cannot be read."""
     try:
-        record = json.loads(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
+        return json_object(read_small(meta_name(name), dir_fd, files=files, limit=_META_CAP).data)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:

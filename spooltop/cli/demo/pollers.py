@@ -78,7 +78,6 @@ class Poller:
 
     def __post_init__(self) -> None:
         self.newest = NEWEST[self.source]
-        self.rounds_still = 0
         self._box = Spool(self.spool, durable=False)
         self._cursors = CursorFile(os.path.join(self.spool, CURSORS))
         self._log = Path(self.spool, LOGS, f"poll-{self.source}.log")

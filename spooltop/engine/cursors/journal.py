@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
+from spooltop.model.untrusted import finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ..atomic import publish
@@ -73,11 +74,10 @@ def timeouts_since(files: Files, folder: int, since: float) -> Iterator[bool]:
     except OSError:
         return  # there is none, or it is not ours to look into
     for line in reversed(data.splitlines()):
-        try:
-            record = json.loads(line)
-            at, timed_out = float(record["time"]), record.get(_TIMED_OUT) is True
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        record = json_object(line)
+        at = finite(record.get("time"))
+        if at is None:
             continue  # torn, or not ours
         if at < since:
             return
-        yield timed_out
+        yield record.get(_TIMED_OUT) is True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
 from spooltop.engine.small_files import open_regular
 from spooltop.model.cursors import CursorWrite
 from spooltop.model.locks import LockHolder
-from spooltop.model.numbers import finite
+from spooltop.model.untrusted import finite, json_object
 
 __all__ = ["CursorJournal", "parse_journal"]
 
@@ -23,11 +22,8 @@ def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
     written them."""
     found: list[tuple[str, CursorWrite]] = []
     for line in data.split(b"\n"):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if not isinstance(record, dict) or record.get("cut") or "old" not in record or "new" not in record:
+        record = json_object(line)
+        if record.get("cut") or "old" not in record or "new" not in record:
             continue
         file, source, pid, command = (record.get(name) for name in ("file", "source", "pid", "command"))
         at = finite(record.get("time"))

@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
 
 from spooltop.engine.small_files import read_small
+from spooltop.model.untrusted import json_object
 
 __all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
 
@@ -130,12 +130,7 @@ def _strict(name: str, dir_fd: int, since: float) -> Marker:
 
 
 def _leader(data: bytes, since: float) -> Marker | None:
-    try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
+    record = json_object(data)
     until = record.get("expiresAt")
     if isinstance(record.get("ownerId"), str) and isinstance(until, (int, float)) and 1e12 < until < 1e14:
         return Marker(None, None, since, until=until / 1000)

@@ -1,8 +1,11 @@
-"""Reads numbers from untrusted data. Pure."""
+"""Reads values from data that anybody may have written. Pure."""
 
 from __future__ import annotations
 
-__all__ = ["finite"]
+import json
+from typing import Any
+
+__all__ = ["finite", "json_object"]
 
 _MOST = 1e18
 """Larger than any time in seconds, and than any that a float holds to the second."""
@@ -18,3 +21,16 @@ def finite(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < _MOST else None
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """Parses a JSON object; empty if ``data`` is anything else, torn, or nested deeper than the parser goes.
+
+    >>> json_object(b'{"pid": 7}'), json_object(b'{"pid": '), json_object(b"[" * 100_000)
+    ({'pid': 7}, {}, {})
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
