@@ -6,7 +6,7 @@ import os
 import stat
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from spooltop.errors import ClaimLost, Unreadable
 
@@ -14,7 +14,7 @@ from .arguments import check_seconds
 from .names import Name, parse
 
 if TYPE_CHECKING:
-    from .dirs import OpenBoxes
+    from .consumer import Consumer
     from .tmp_writer import Data
 
 __all__ = ["Claim", "backoff"]
@@ -27,24 +27,6 @@ def backoff(attempt: int) -> float:
     [2.0, 4.0, 300.0]
     """
     return float(min(2 ** min(attempt, 9), 300))
-
-
-class ClaimHolder(Protocol):
-    """The consumer that holds a claim, as far as the claim calls it."""
-
-    boxes: OpenBoxes
-
-    def check(self, claim: Claim) -> None: ...
-    def holds(self, claim: Claim) -> bool: ...
-    def gave_back(self, claim: Claim) -> bool: ...
-    def lost(self, claim: Claim) -> ClaimLost: ...
-    def unreadable(self, error: OSError) -> Exception: ...
-    def open(self, claim: Claim) -> BinaryIO: ...
-    def ack(self, claim: Claim) -> None: ...
-    def rewrite(self, claim: Claim, data: Data) -> None: ...
-    def release(self, claim: Claim, delay: float, ended: str | None = None) -> None: ...
-    def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None: ...
-    def drop(self, claim: Claim) -> None: ...
 
 
 class Claim:
@@ -68,7 +50,7 @@ class Claim:
 
     __slots__ = ("__weakref__", "_consumer", "_keep", "_parsed", "base", "done", "failed", "name", "token")
 
-    def __init__(self, consumer: ClaimHolder, base: str, name: str, token: str, failed: int, keep: object) -> None:
+    def __init__(self, consumer: Consumer, base: str, name: str, token: str, failed: int, keep: object) -> None:
         self._consumer = consumer
         self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
         self._parsed: Name | None = None
@@ -180,7 +162,7 @@ class Claim:
         """
         self._consumer.reject(self, reason, ended)
 
-    def of(self, consumer: ClaimHolder) -> bool:
+    def of(self, consumer: Consumer) -> bool:
         """True for a claim of this consumer."""
         return self._consumer is consumer
 

@@ -192,15 +192,7 @@ class Spool:
         until = None if not_before is None else microseconds("not_before", not_before)
         if id is None and key is None:
             return self._producer.put_fresh(data, source, durable, until, canary)
-        return self._producer.put(
-            data,
-            source=source,
-            id=id,
-            key=key,
-            durable=durable,
-            not_before=until,
-            canary=canary,
-        )
+        return self._producer.put(data, source=source, id=id, key=key, durable=durable, not_before=until, canary=canary)
 
     def put_many(self, messages: Iterable[Data], *, source: str | None = None, durable: bool | None = None) -> list[str]:
         """Enqueues messages in one group commit: all are complete and synced before the first is visible. Returns their ids, in
