@@ -19,7 +19,7 @@ FEWEST = 20
 """Least number of samples for percentiles."""
 ENOUGH = 10.0
 """Seconds of exact flow that are preferred to a longer window with a gap."""
-_MOST_PASSAGES = 5000
+_MOST_COMPLETIONS = 5000
 _SLOW_SPOOL = 3600.0
 _PLENTY = 1000
 """Number of samples from which on percentiles are cached for ``_KEPT`` seconds."""
@@ -39,7 +39,7 @@ class RateWindow:
         self._flows: deque[Flow] = deque()
         self._before: float | None = None
         """Start of the flow before the first one, if that was measured."""
-        self._passages: deque[Completion] = deque(maxlen=_MOST_PASSAGES)
+        self._completions: deque[Completion] = deque(maxlen=_MOST_COMPLETIONS)
         self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
 
@@ -47,7 +47,7 @@ class RateWindow:
         """Forgets everything, after a clock jump or a break in watching."""
         self._flows.clear()
         self._before = None
-        self._passages.clear()
+        self._completions.clear()
         self._cached = None
 
     def add(self, flow: Flow) -> None:
@@ -56,7 +56,7 @@ class RateWindow:
             self._before = None
             return
         self._flows.append(flow)
-        self._passages.extend(flow.completions)
+        self._completions.extend(flow.completions)
         while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
             self._before = self._flows.popleft().since
         self._prefer_exact(flow.until)
@@ -104,11 +104,11 @@ class RateWindow:
         known = self._cached
         if known is not None and known[1].worked.samples >= _PLENTY and 0 <= now - self._cached_at < _KEPT:
             return known[1]  # so many move slowly, and to sort them at each look would be most of what a look costs
-        while self._passages and self._passages[0].gone_at < now - _SLOW_SPOOL:
-            self._passages.popleft()
-        recent = [passage for passage in self._passages if passage.gone_at >= now - WINDOW]
+        while self._completions and self._completions[0].gone_at < now - _SLOW_SPOOL:
+            self._completions.popleft()
+        recent = [one for one in self._completions if one.gone_at >= now - WINDOW]
         if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is told
-            recent = list(self._passages)[-FEWEST:]
+            recent = list(self._completions)[-FEWEST:]
         key = (recent[0].gone_at, recent[-1].gone_at, len(recent)) if recent else None
         if self._cached is None or self._cached[0] != key:
             waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]

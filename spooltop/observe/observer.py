@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import Box, Json
 
+from ..model.problem import Problem, Severity
 from ..model.snapshot import Snapshot
 from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
 from .failing import FailingWatch
 from .flow import RateWindow
-from .problems import problems
+from .host_problems import host_problems
+from .message_problems import message_problems
 from .rule_input import RuleInput
-from .state_problems import lock_problem
+from .state_problems import lock_problem, state_problems
 from .thresholds import Thresholds
 from .visibility import not_judged, not_judged_codes, not_visible
 from .waiting import WaitingWatch
@@ -22,6 +24,7 @@ from .waiting import WaitingWatch
 __all__ = ["Observer"]
 
 _JUMP = 2.0
+_WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 class Observer:
@@ -75,7 +78,7 @@ class Observer:
             observation=observation,
             rates=rates,
             cursors=cursors,
-            problems=problems(seen),
+            problems=_problems(seen),
             lock_problems={
                 lock.path: code for lock in observation.locks if (code := lock_problem(lock, now, self.thresholds)) is not None
             },
@@ -109,3 +112,10 @@ class Observer:
             self._depths.clear()
             self._watched_since = None
         self._jumped = jumped
+
+
+def _problems(seen: RuleInput) -> tuple[Problem, ...]:
+    """Returns problems in the order of the codes; within a code critical ones first, then in the order of the rules, so that
+    lines keep their place."""
+    found = [*host_problems(seen), *message_problems(seen), *state_problems(seen)]
+    return tuple(sorted(found, key=lambda problem: (problem.rank, _WEIGHT[problem.severity])))

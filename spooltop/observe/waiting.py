@@ -29,10 +29,10 @@ class WaitingWatch:
         depth = None if box is None or box.error else box.count
         flow = observation.flow
         times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
-        times += [passage.claimed_at for passage in flow.completions if passage.claimed_at is not None]
+        times += [one.claimed_at for one in flow.completions if one.claimed_at is not None]
         if observation.last_claim_at is not None:
             times.append(observation.last_claim_at)
-        # Where no event can be missing they tell each claim: what else leaves the box is moved by an operator.
+        # If no event can be missing, events show each claim: anything else that leaves the box is moved by an operator.
         shorter = depth is not None and self._depth is not None and depth < self._depth
         if (flow.measured and (flow.claimed or flow.done)) or (shorter and not (flow.measured and flow.exact)):
             times.append(now)
