@@ -36,7 +36,7 @@ TABLE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spoolt
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py", "test_hostile.py")
 """Sweeps that take minutes. A mutation that only they notice deserves a smaller test."""
-PYTEST = ("-m", "pytest", "-q", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
+PYTEST = ("-m", "pytest", "-q", "--all", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
 PASSED, FAILED = 0, 1
 BATCH = 20
 """Mutations that one pytest tries."""

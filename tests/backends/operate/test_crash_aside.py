@@ -203,7 +203,10 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
 
 @pytest.mark.parametrize(
     ("name", "in_common", "code"),
-    [*((*one, errno.ENOSPC) for one in EACH), ("empty", False, errno.EIO), ("purge now", False, errno.EIO)],
+    [
+        *((*one, errno.ENOSPC) for one in EACH),
+        *(pytest.param(name, False, errno.EIO, marks=pytest.mark.long) for name in ("empty", "purge now")),
+    ],
     indirect=["in_common"],
 )
 def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code, in_common):

@@ -18,9 +18,10 @@ import socket
 import stat
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,6 +213,12 @@ WHOLE = bool(os.environ.get("SPOOLTOP_WHOLE"))
 """All things in all places, which takes three minutes; else those of each kind."""
 FEW = THINGS if WHOLE else ("link", "hard link", "fifo", "zeros", "sparse")
 NO_MESSAGE = [thing for thing in THINGS if thing != "sparse"]
+QUICK = ("link", "fifo", "nothing")
+
+
+def each(things: Iterable[str]) -> list[Any]:
+    """The things as parameters, those long that a plain run leaves out."""
+    return [thing if thing in QUICK else pytest.param(thing, marks=pytest.mark.long) for thing in things]
 
 
 @pytest.fixture(params=["root", "nobody"])
@@ -256,7 +263,7 @@ def test_in_the_boxes(ground: Ground, thing: str) -> None:
         assert all(found.st_blocks == 0 for found in sizes)
 
 
-@pytest.mark.parametrize("thing", [thing for thing in FEW if thing in NO_MESSAGE])
+@pytest.mark.parametrize("thing", each(thing for thing in FEW if thing in NO_MESSAGE))
 @pytest.mark.parametrize("box", [*LIVE, ".spooltop", ".spooltop/trash", ".spooltop/held", ".spooltop/consumers"])
 def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> None:
     ground.put("cur/x:2,P999999")
@@ -268,7 +275,7 @@ def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> N
         assert said
 
 
-@pytest.mark.parametrize("thing", [*FEW, "nothing"])
+@pytest.mark.parametrize("thing", each([*FEW, "nothing"]))
 @pytest.mark.parametrize(
     "place", ["cursors.json", ".cursors.lock", ".cursors.journal", "cursors", "x.lock", ".spooltop/format",
               ".spooltop/journal.jsonl", ".spooltop/audit.jsonl", ".spooltop/cursors.jsonl",
@@ -286,7 +293,7 @@ def test_as_a_file_beside_the_boxes(ground: Ground, place: str, thing: str) -> N
     ground.run(every_operation)
 
 
-@pytest.mark.parametrize("thing", FEW)
+@pytest.mark.parametrize("thing", each(FEW))
 @pytest.mark.parametrize("action", [Action.PURGE, Action.HOLD, Action.REQUEUE])
 def test_swapped_between_plan_and_apply(ground: Ground, thing: str, action: Action) -> None:
     name = "x:2,P999999" if action is Action.REQUEUE else "x"
