@@ -347,10 +347,11 @@ def test_what_was_set_aside_is_counted_listed_and_read(spool: Path, opened: Open
 
 
 @needs_root
-def test_who_may_not_write_is_told_what_to_try(spool: Path) -> None:
-    for path in (spool, *spool.parents):
-        if path.stat().st_uid == 0 and path not in (Path("/"), Path("/tmp")):
-            path.chmod(0o755)
+def test_who_may_not_write_is_told_what_to_try(memory: Path) -> None:
+    spool = memory / "spool"
+    for path in (memory, spool, *(spool / box for box in ("tmp", "new", "cur"))):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)
     script = (
         "import sys; from spooltop.backends.directory.reader import DirectoryReader\n"
         "from spooltop.backends.directory.options import OpenOptions\n"
