@@ -14,7 +14,7 @@ from .files import Files
 from .os_errors import translate
 
 __all__ = [
-    "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",
+    "discard", "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",
 ]  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def publish(
     try:
         files.replace(draft, name, folder)
     except BaseException:
-        _discard(files, draft, folder)
+        discard(files, draft, folder)
         raise
     if durable:
         files.sync_dir(folder)
@@ -127,7 +127,7 @@ def publish_new(
     try:
         files.move(draft, folder, name, folder)
     except BaseException as error:
-        was_there = _discard(files, draft, folder)
+        was_there = discard(files, draft, folder)
         if isinstance(error, FileExistsError):
             return False
         # Without its draft it is in place: somebody took the draft for a second name that was left behind.
@@ -149,15 +149,20 @@ def write_new(
     mtime: float | None = None,
     create_mode: int = 0o666,
     durable: bool = True,
-) -> None:
-    """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``. ``mtime`` (epoch seconds):
-    the file is to be as old as that. ``durable`` syncs the file and leaves the directory to the caller. After an error the file
-    does not exist. Raises ``OSError``, ``FileExistsError`` if the name is taken."""
+    locked: bool = False,
+) -> int:
+    """Writes ``data`` to a new file ``name`` with the owner, group and mode of ``like``, or ``mode``, and returns its inode.
+    ``mtime`` (epoch seconds): the file is to be as old as that. ``durable`` syncs the file and leaves the directory to the
+    caller; ``locked`` holds a write lock on the file meanwhile. After an error the file does not exist. Raises ``OSError``,
+    ``FileExistsError`` if the name is taken."""
     fd = files.create(name, folder, create_mode)
     try:
         try:
+            inode = files.fstat(fd).st_ino
             if like is not None:
                 files.copy_owner(fd, like, mode)
+            if locked:
+                files.lock_write(fd)
             if data:
                 files.write_all(fd, data)
             if mtime is not None:
@@ -167,8 +172,9 @@ def write_new(
         finally:
             files.close(fd)
     except BaseException:
-        _discard(files, name, folder)
+        discard(files, name, folder)
         raise
+    return inode
 
 
 def make_file(
@@ -195,8 +201,8 @@ def _draft(begin: str) -> str:
     return f"{begin}.{os.urandom(8).hex()}"
 
 
-def _discard(files: Files, name: str, folder: int) -> bool:
-    """Removes a draft; False if it is already gone."""
+def discard(files: Files, name: str, folder: int) -> bool:
+    """Removes a draft, if that is possible; False if it is already gone."""
     try:
         files.unlink(name, folder)
     except FileNotFoundError:

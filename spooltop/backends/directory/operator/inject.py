@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spooltop.engine import names
+from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import is_inode
 from spooltop.errors import UsageError
@@ -129,35 +130,21 @@ def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: 
 def _put_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
     """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
     ``tmp``."""
-    files = dirs.files
-    made = moved = False
-    ino = 0
+    files, like = dirs.files, dirs.owner_model
     try:
         tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
-        fd = files.create(name, tmp)
-        made = True
-        try:
-            ino = files.fstat(fd).st_ino
-            files.copy_owner(fd, dirs.owner_model, dirs.owner_model.st_mode & 0o664)
-            files.lock_write(fd)
-            files.write_all(fd, data)
-            files.sync(fd)
-        finally:
-            files.close(fd)
+        ino = write_new(files, tmp, name, data, like, like.st_mode & 0o664, locked=True)
+    except OSError as error:
+        return MoveOutcome(Outcome.FAILED, error.strerror or str(error))
+    moved = False
+    try:
         files.move(name, tmp, name, new, inode=ino)
         moved = True
-        return MoveOutcome(Outcome.DONE, "", True, ino, 0)
+        return MoveOutcome(Outcome.DONE, "", True, ino)
     except OSError as error:
-        moved = ino != 0 and is_inode(files, name, dirs.box(Box.NEW), ino, unseen=False)
+        moved = is_inode(files, name, new, ino, unseen=False)
         reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
         return MoveOutcome(Outcome.FAILED, reason, moved, ino if moved else 0)
     finally:
-        if made and not moved:
-            _clean(dirs, name)
-
-
-def _clean(dirs: SpoolDirs, name: str) -> None:
-    try:
-        dirs.files.unlink(name, dirs.box(Box.TMP))
-    except OSError:
-        return  # it stays in tmp, where it is shown as abandoned; the first error is the one to report
+        if not moved:
+            discard(files, name, tmp)

@@ -16,6 +16,7 @@ from stat import S_IMODE
 from typing import NamedTuple
 
 from spooltop.engine import set_aside
+from spooltop.engine.atomic import write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import mode_like
 from spooltop.model.vocabulary import Box, Json
@@ -105,15 +106,9 @@ class MetaWriter:
         messages. Raises ``OSError``, and leaves nothing then."""
         above = self._dirs.private_dir(box.value, create=True)
         assert above is not None  # create=True makes it or raises
-        fd = self._files.create(set_aside.meta_name(folder), above)
+        name = set_aside.meta_name(folder)
+        inode = write_new(self._files, above, name, f"{words}}}\n".encode(), self._dirs.owner_model)
         try:
-            try:
-                self._files.write_all(fd, f"{words}}}\n".encode())
-                self._files.copy_owner(fd, self._dirs.owner_model)
-                self._files.sync(fd)
-                inode = self._files.fstat(fd).st_ino
-            finally:
-                self._files.close(fd)
             self._files.sync_dir(above)
         except OSError:
             self.drop(folder, above)
