@@ -69,8 +69,8 @@ def plan(plan: Plan) -> list[str]:
         lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
         lines += _more(len(plan.missing))
     lines += [f"note: {printable(note)}" for note in plan.notes if not any(note == f"{item.words}." for item in plan.items[:1])]
-    if plan.pace:
-        lines.append(plan.pace)
+    if plan.rate_text:
+        lines.append(plan.rate_text)
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
         lines.append(f"as a command: {shlex.join(plan.command)}")
     return lines

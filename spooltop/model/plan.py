@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .row import Row
 from .selection import Selection
-from .units import duration, pace
+from .units import duration, rate_limit
 from .vocabulary import Action, Box, Json, Ref, Verdict
 
 __all__ = [
@@ -184,11 +184,11 @@ class Plan:
         return float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
 
     @property
-    def pace(self) -> str:
+    def rate_text(self) -> str:
         """Describes the rate limit: ``rate limit 50/s: takes 6m or longer``; empty without one."""
         if self.rate is None:
             return ""
-        return f"at most {pace(self.rate)}: takes {duration(self.count / self.rate)} or longer"
+        return f"rate limit {rate_limit(self.rate)}: takes {duration(self.count / self.rate)} or longer"
 
     @property
     def count(self) -> int:

@@ -14,8 +14,8 @@ from typing import Literal
 from ..errors import UsageError
 
 __all__ = [
-    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "pace", "parse_age",
-    "parse_rate", "percent", "rate", "size", "span",
+    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age",
+    "parse_rate", "percent", "rate", "rate_limit", "size", "span",
 ]  # fmt: skip
 
 MINUTE = 60.0
@@ -237,10 +237,10 @@ def parse_rate(text: str) -> float:
     return found
 
 
-def pace(rate: float) -> str:
+def rate_limit(rate: float) -> str:
     """Formats a configured rate.
 
-    >>> pace(50), pace(1200.0), pace(1000 / 60), pace(0.25)
+    >>> rate_limit(50), rate_limit(1200.0), rate_limit(1000 / 60), rate_limit(0.25)
     ('50/s', '1,200/s', '16.7/s', '0.25/s')
     """
     return f"{rate:,.0f}/s" if rate == int(rate) else f"{rate:.3g}/s"

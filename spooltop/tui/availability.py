@@ -32,9 +32,9 @@ __all__ = [
     "not_applying",
     "on_a_source",
     "openable",
-    "paceable",
     "plan_there",
     "purge",
+    "rate_limitable",
     "release",
     "requeue",
     "restore",
@@ -275,7 +275,7 @@ def holds_poison(context: CommandContext) -> str | None:
     return _allowed(context, Action.HOLD)
 
 
-def paceable(context: CommandContext) -> str | None:
+def rate_limitable(context: CommandContext) -> str | None:
     if reason := plan_there(context):
         return reason
     if context.plan is None or context.plan.count < 2:

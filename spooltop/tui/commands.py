@@ -86,7 +86,7 @@ COMMANDS: tuple[KeyCommand, ...] = (
             "in a plan: hold messages whose consumers died while processing them, requeue the others",
             frozenset({View.PLAN}), why.holds_poison, dangerous=True, rank=2, group="plan"),
     KeyCommand("rate", ("s",), "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit",
-            frozenset({View.PLAN}), why.paceable, rank=3, group="plan"),
+            frozenset({View.PLAN}), why.rate_limitable, rank=3, group="plan"),
     KeyCommand("copy-command", ("c",), "copy as command", "in a plan: copy the same action as a command",
             frozenset({View.PLAN}),
             why.plan_there, rank=3, group="plan"),

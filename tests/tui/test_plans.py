@@ -371,7 +371,7 @@ async def test_a_rate_is_typed_into_the_plan_and_applied() -> None:
         await driver.press(*"y5", "enter")
         await driver.see("invalid rate 'y5'")
         await driver.press("ctrl+u", *"50", "slash", "s", "enter")
-        await driver.see("at most 50/s: takes 2.4s or longer", "--rate 50", "type 120")
+        await driver.see("rate limit 50/s: takes 2.4s or longer", "--rate 50", "type 120")
         await planned(driver)
         assert driver.control.applied == [] and len(driver.control.planned) == 1  # the list is the one that was seen
         await driver.press(*"120", "enter")
@@ -386,7 +386,7 @@ async def test_a_rate_is_left_as_it_is_changed_and_taken_away() -> None:
         await driver.see("y requeue 3")
         assert "at most" not in driver.text
         await driver.press("s", *"1000", "slash", "m", "enter")
-        await driver.see("at most 16.7/s")
+        await driver.see("rate limit 16.7/s")
         await planned(driver)
         await driver.press("s")
         await driver.see("rate limit: 16.7/s_")
@@ -407,7 +407,7 @@ async def test_a_rate_that_was_set_is_that_of_the_plan_made_again() -> None:
         await driver.see("3 marked")
         await planned(driver, "r")
         await driver.press("s", *"5", "enter")
-        await driver.see("at most 5/s")
+        await driver.see("rate limit 5/s")
         await planned(driver, "f")
         await driver.until(lambda: len(driver.control.planned) == 2)
         assert driver.control.planned[1][2:] == (True, {"rate": 5.0})

@@ -180,8 +180,8 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early
         asked = join("rate limit: ", Span(f"{shown(rate)}_", Style.STRONG))
         lines.append(crop(join(asked, Span("   50, 50/s, 1000/m; empty: no limit", Style.DIM)), inner))
         return lines
-    if plan.pace:
-        lines.append(crop(join(Span("s ", Style.KEY), plan.pace), inner))
+    if plan.rate_text:
+        lines.append(crop(join(Span("s ", Style.KEY), plan.rate_text), inner))
     if busy:
         lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
         return lines

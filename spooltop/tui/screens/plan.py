@@ -318,7 +318,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def do_rate(self) -> None:
         rate = self.plan.rate if self.plan is not None else None
-        self.rate = LineEdit("" if rate is None else units.pace(rate).replace(",", ""), limit=12)
+        self.rate = LineEdit("" if rate is None else units.rate_limit(rate).replace(",", ""), limit=12)
         self.paint()
 
     def keys_line(self, width: int) -> Line:

@@ -278,8 +278,8 @@ def test_how_a_plan_is_confirmed_is_always_in_sight(confirm: Confirm, items: int
 @pytest.mark.parametrize("height", [8, 23])
 def test_a_plan_says_how_fast_it_is_done_and_how_long_that_takes(height: int) -> None:
     slow = replace(asked.plan(items=312), options={"rate": 1000 / 60})
-    assert "s at most 16.7/s: takes 19s or longer" in text(plan_lines(slow, 80, height, now=NOW))
-    assert "at most 16.7/s: takes 19s or longer" in render_changes_text.plan(slow)
+    assert "s rate limit 16.7/s: takes 19s or longer" in text(plan_lines(slow, 80, height, now=NOW))
+    assert "rate limit 16.7/s: takes 19s or longer" in render_changes_text.plan(slow)
     assert "at most" not in text(plan_lines(asked.plan(items=312), 80, height, now=NOW))
 
 
