@@ -34,6 +34,11 @@ def rests(screen: Terminal) -> None:
         continue
 
 
+def cursor(text: str) -> list[tuple[int, str]]:
+    """The line of a list that the cursor is on, with its place."""
+    return [(place, line) for place, line in enumerate(text.split("\n")) if line.startswith("▌")]
+
+
 @pytest.mark.long
 def test_an_idle_screen_writes_under_a_hundred_bytes_a_second(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
@@ -70,11 +75,12 @@ def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashb
     screen.wait_for("live · as of")
     screen.type("2")
     screen.wait_for(f"New {5 + len(HOSTILE)} ·")
-    for _ in range(5 + len(HOSTILE)):
+    for _ in range(4 + len(HOSTILE)):
+        before = cursor(screen.text)
         screen.type("j")
-        rests(screen)
+        screen.wait_for(lambda text, before=before: cursor(text) != before)
     screen.type("\r")
-    screen.wait_for("Esc back")
+    screen.wait_for(lambda text: not cursor(text) and "since put" in text)
     rests(screen)
     raw = bytes(screen.raw)
     assert screen.process.poll() is None

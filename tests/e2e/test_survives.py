@@ -52,17 +52,20 @@ def test_a_name_that_is_not_utf8_and_what_comes_after_it(spool_path: Path, dashb
     leaves(screen)
 
 
-@pytest.mark.parametrize("box", ["tmp", "new", "cur"])
-def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard, box: str) -> None:
+def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
-    screen.wait_for(all_of("live · as of", "no problems detected"))
-    (spool_path / box).rename(spool_path / f".{box}")
-    screen.wait_for(lambda text: f"{box} is missing" in text or f"no {box}" in text)
-    (spool_path / box).mkdir()
-    put(spool_path, 2)
-    screen.wait_for(depth("new", 2 if box == "new" else 5))
-    put(spool_path, 1)  # heard of too, not only found by the first look
-    screen.wait_for(depth("new", 3 if box == "new" else 6))
+    count = 3
+    for box in ("tmp", "new", "cur"):
+        screen.wait_for(all_of("live · as of", "no problems detected"))
+        (spool_path / box).rename(spool_path / f".{box}")
+        screen.wait_for(lambda text, box=box: f"{box} is missing" in text or f"no {box}" in text)
+        (spool_path / box).mkdir()
+        put(spool_path, 2)
+        count = 2 if box == "new" else count + 2
+        screen.wait_for(depth("new", count))
+        put(spool_path, 1)  # heard of too, not only found by the first look
+        count += 1
+        screen.wait_for(depth("new", count))
     leaves(screen)
 
 
