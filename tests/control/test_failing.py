@@ -38,6 +38,7 @@ class Watched:
         self.path = path
         self.control: Control = open_control(path)
         self.totals: Counter[str] = Counter()
+        self.sources: Counter[str] = Counter()
         self.until(lambda snapshot: snapshot.observation.flow.measured)
 
     def look(self) -> Snapshot:
@@ -45,6 +46,7 @@ class Watched:
         flow = snapshot.observation.flow
         for name in ("arrived", "done", "retried", "requeued", "shifted"):
             self.totals[name] += getattr(flow, name)
+        self.sources.update(flow.arrived_by_source)
         return snapshot
 
     def until(self, holds: Callable[[Snapshot], bool]) -> Snapshot:
@@ -53,12 +55,13 @@ class Watched:
         return snapshot
 
     def settled(self) -> dict[str, int]:
-        """Waits until a final event was received and everything that left ``cur`` before it is counted; returns the counts."""
+        """Waits until a final event was received and everything that left ``cur`` before it is counted; returns the counts. Only
+        its source tells that the final event was counted, and not one before it."""
         for _ in range(3):
-            arrived = self.totals["arrived"]
+            before = self.sources["last"]
             with Spool(self.path, durable=False) as other:
-                other.put(b"last")
-            self.until(lambda _snapshot, arrived=arrived: self.totals["arrived"] > arrived)  # type: ignore[misc]
+                other.put(b"last", source="last")
+            self.until(lambda _snapshot, before=before: self.sources["last"] > before)  # type: ignore[misc]
         self.totals["arrived"] -= 3
         return {name: many for name, many in self.totals.items() if many}
 
