@@ -112,7 +112,8 @@ def test_who_holds_it(tmp_path: Path, how: str) -> None:
     assert (lock.verdict, lock.kind) == ("held", how)
     assert [party.pid for party in lock.holders] == [pid]
     assert lock.holders[0].alive and lock.holders[0].user
-    assert how == "ofd" or [line["pid"] for line in oracle] == [pid]
+    # lslocks reads the table in pieces, and prints a lock twice if others come and go meanwhile.
+    assert how == "ofd" or {line["pid"] for line in oracle} == {pid}
 
 
 def test_waiters_block(tmp_path: Path) -> None:
