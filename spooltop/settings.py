@@ -162,11 +162,11 @@ def _of_file(file: str) -> dict[str, str]:
     import tomllib  # takes 15 ms, and most have no such file
 
     try:
-        told = tomllib.loads(data.decode())
+        parsed = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{escape(file)} is no TOML: {escape(str(error))}", advice="mend it, or move it away") from None
+        raise UsageError(f"{escape(file)} is not valid TOML: {escape(str(error))}", advice="mend it, or move it away") from None
     found: dict[str, str] = {}
-    for name, value in _flat(told):
+    for name, value in _flat(parsed):
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
@@ -181,7 +181,7 @@ def _read(file: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if isinstance(error, PermissionError) and not _there(file):
+        if isinstance(error, PermissionError) and not _may_exist(file):
             return None  # in somebody else's home: HOME as su and setpriv leave it
         if error.errno == errno.EFBIG:
             raise UsageError(f"{escape(file)} is larger than 1 MiB: no settings", advice="look who put it there") from None
@@ -190,7 +190,7 @@ def _read(file: str) -> bytes | None:
         raise UsageError(f"{escape(file)} cannot be read: {error.strerror}", advice="mend its rights, or move it away") from None
 
 
-def _there(file: str) -> bool:
+def _may_exist(file: str) -> bool:
     """False if it cannot be known whether the file exists: a directory on the way may not be searched."""
     try:
         os.stat(file)

@@ -98,8 +98,8 @@ def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
         ('redact = ["a:b"]', "without a colon"),
         ('redis_tickets = ["redis://a redis://b"]', "without a blank"),
         ("claim_long = [1]", "claim_long wants one word"),
-        ("claim_long = ", "is no TOML"),
-        ("\x1b = 1", "is no TOML"),
+        ("claim_long = ", "is not valid TOML"),
+        ("\x1b = 1", "is not valid TOML"),
         ('"\\u001b[31m" = 1', "no setting \\x1b[31m"),
     ],
 )

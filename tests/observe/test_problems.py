@@ -254,11 +254,11 @@ def test_the_disk(disk: Disk, code: str | None, severity: Severity | None, words
 
 def test_what_cannot_be_seen_comes_first() -> None:
     observer = Observer()
-    states = [BoxState(Box.NEW, None, complete=False, error="you may not list it")]
+    states = [BoxState(Box.NEW, None, complete=False, error="permission denied")]
     snapshot = observer.add(look(0, complete=False, states=states, claims=(claim("a", Verdict.DEAD, LONG_AGO),)))
-    assert snapshot.problems[0].text == "new: you may not list it"
+    assert snapshot.problems[0].text == "new: permission denied"
     assert [problem.code for problem in snapshot.problems] == ["blind", "claims-dead"]
-    assert snapshot.not_visible == ("new (you may not list it)", "free space")
+    assert snapshot.not_visible == ("new (permission denied)", "free space")
     missing = told(look(0, states=[BoxState(Box.TMP, None, complete=False, error="is missing")]))["blind"]
     assert (missing.text, missing.severity) == ("tmp is missing", Severity.WARNING)
 

@@ -166,7 +166,7 @@ def test_a_depth_that_was_not_seen_breaks_the_slope() -> None:
     observer = Observer()
     for at in range(0, 60, 5):
         observer.add(look(at, 10))
-    observer.add(look(60, None, states=[BoxState(Box.NEW, None, error="you may not list it")]))
+    observer.add(look(60, None, states=[BoxState(Box.NEW, None, error="permission denied")]))
     assert observer.add(look(65, 5000)).rates.new_per_s is None
 
 

@@ -231,7 +231,7 @@ def test_a_detail_tells_the_whole_story() -> None:
 
 
 def test_what_a_reader_tells_is_not_told_twice() -> None:
-    put = "2026-11-21 01:20:07 +0100 (last written; its name tells no time)"
+    put = "2026-11-21 01:20:07 +0100 (last written; its name contains no time)"
     facts = (("enqueued", put), ("holder", "gone"), ("file", "root 0644"))
     words = text(detail(values.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[1:] == [

@@ -77,7 +77,7 @@ def facts_of(
     name = names.parse(raw, claimed=box is Box.CUR or box in ASIDE)
     told_us = name.enqueued_us if box is not Box.TMP or names.is_own_id(name.id) else None  # as its row has it
     put_at = found.st_mtime if told_us is None else told_us / 1e6
-    facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name tells no time)"))]
+    facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name contains no time)"))]
     if box is Box.CUR:
         claimed = f"claimed {when(name.claimed_us / 1e6)}" if name.claimed_us else f"claimed {when(found.st_ctime)} at the latest"
         if name.flags is not None:  # mail that was read (maildir(5)): nobody claimed it

@@ -128,7 +128,7 @@ def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplica
 
 def _why(box: Box, trouble: OSError) -> str:
     if isinstance(trouble, PermissionError):
-        return f"you may not open {box}"
+        return "permission denied"
     if isinstance(trouble, NotADirectoryError):
-        return f"{box} is no directory of its own"
+        return f"{box} is not a directory of its own"
     return f"{box} cannot be opened ({trouble.strerror})"

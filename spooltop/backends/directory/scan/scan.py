@@ -110,7 +110,7 @@ def scan_box(
         total, estimated = _bytes(own, packed) if sizes else (None, False)
     except OSError as problem:
         packed, after, total, estimated = tally.names, None, None, False
-        error = f"you may not list it ({problem.strerror})" if problem.errno in (1, 13) else str(problem.strerror)
+        error = "permission denied" if problem.errno in (1, 13) else str(problem.strerror)
     finally:
         if own >= 0:
             os.close(own)

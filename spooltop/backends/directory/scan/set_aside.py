@@ -85,7 +85,8 @@ class SetAsideBoxes:
                 return BoxState(box, 0, True, 0, False, None, "", as_of)
             operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
         except OSError as problem:
-            return BoxState(box, None, False, None, False, None, f"you may not look at it ({problem.strerror})", as_of)
+            why = "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
+            return BoxState(box, None, False, None, False, None, why, as_of)
         complete = len(operations) <= _FOLDERS_AT_MOST
         for operation in operations[:_FOLDERS_AT_MOST]:
             try:
