@@ -109,7 +109,7 @@ def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operat
         return at_work(fresh.observation(), world.clock(), reader.last_claim_at)
 
     logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
-    cursors = CursorOperator(reader.path, logs, options, world, beside=True)
+    cursors = CursorOperator(reader.path, logs, options, world, above=True)
     locks = LockOperator(reader.path, logs, options, world)
     flags = ("--as", "spool") if options.as_spool else ()
     all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
@@ -134,7 +134,7 @@ def _standalone_operations(config: OperatorConfig, state: str | None) -> Operati
     locks = LockOperator(folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":
         return Operations(locks, config.path, world.clock, copies=config.copies)
-    both = OperatorChain(CursorOperator(folder, logs, options, world, beside=False), locks, Action.UNLOCK)
+    both = OperatorChain(CursorOperator(folder, logs, options, world, above=False), locks, Action.UNLOCK)
     return Operations(both, config.path, world.clock, copies=config.copies, redactor=options.redactor)
 
 

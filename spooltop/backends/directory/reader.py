@@ -36,7 +36,7 @@ from .operator.permission import can_change
 from .options import OpenOptions
 from .row_judge import RowJudge
 from .scan.age_histogram import AgeCounter
-from .scan.box_states import count_verdicts, state_of_cur, state_of_new, state_of_tmp
+from .scan.box_states import count_verdicts
 from .scan.boxes import Boxes, irregular_rows
 from .scan.set_aside import SetAsideBoxes
 from .side_files import SideFiles
@@ -117,12 +117,7 @@ class DirectoryReader:
         cursors = self._side_files.cursors(dirs)
         capabilities = self._capabilities(dirs, cursors)
         mail = self._layout == "mail"
-        boxes = {
-            Box.TMP: state_of_tmp(scans[Box.TMP], judged.tmp, whole=judged.all_tmp),
-            Box.NEW: state_of_new(scans[Box.NEW]),
-            Box.CUR: state_of_cur(scans[Box.CUR], None if mail else judged.claims, whole=judged.all_claims),
-            **set_aside,
-        }
+        boxes = self._judge.box_states(scans, judged) | set_aside
         errors = tuple(box.error for box in set_aside.values())
         self._lists.update(LookResult(scans, judged, irregular, (self._set_aside.generation, duplicates, errors)))
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.observation import BoxState
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
@@ -16,6 +17,7 @@ from .liveness.pid_liveness import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .locks.lock_files import LockTableCache
 from .options import OpenOptions
+from .scan.box_states import state_of_cur, state_of_new, state_of_tmp
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount, is_local
 from .world import World
@@ -87,6 +89,14 @@ class RowJudge:
         irregular += [*self._tmp.irregular, *(row for row in files if row.note)]
         return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self._claims.sentences)
 
+    def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
+        """Returns the states of ``tmp``, ``new`` and ``cur``."""
+        return {
+            Box.TMP: state_of_tmp(scans[Box.TMP], judged.tmp, whole=judged.all_tmp),
+            Box.NEW: state_of_new(scans[Box.NEW]),
+            Box.CUR: state_of_cur(scans[Box.CUR], None if self._mail else judged.claims, whole=judged.all_claims),
+        }
+
     def judge_again(
         self, dirs: SpoolDirs, mount: Mount | None, box: Box, wanted: Sequence[str]
     ) -> Mapping[str, tuple[Verdict | None, str]]:
@@ -94,8 +104,8 @@ class RowJudge:
         Leaves out names that have gone. Raises ``OSError``."""
         certainty = self._certainty(mount)
         if box is Box.CUR:
-            return self._claims.again(dirs, wanted, certainty)
-        return self._tmp.again(dirs.tmp, wanted, certainty, self._table.read, mount.device if mount is not None else None)
+            return self._claims.judge_again(dirs, wanted, certainty)
+        return self._tmp.judge_again(dirs.tmp, wanted, certainty, self._table.read, mount.device if mount is not None else None)
 
     def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""
@@ -103,7 +113,7 @@ class RowJudge:
             return None
         at = self._monotonic()
         if self._consumers is None or at - self._consumers[0] >= _COUNTED_FOR:
-            alive = self._claims.alive(dirs, self._certainty(mount))
+            alive = self._claims.count_running(dirs, self._certainty(mount))
             if alive is None and _never_claimed(dirs, scans[Box.NEW].oldest_name):
                 alive = 0
             self._consumers = (at, alive)

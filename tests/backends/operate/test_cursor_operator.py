@@ -57,7 +57,7 @@ class Desk:
 
     def new_operator(self) -> CursorOperator:
         books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
-        return CursorOperator(str(self.path), books, None, World(clock=self.clock), beside=False, wait=self.wait, user="ann")
+        return CursorOperator(str(self.path), books, None, World(clock=self.clock), above=False, wait=self.wait, user="ann")
 
     def clock(self) -> float:
         return self.now

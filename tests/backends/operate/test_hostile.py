@@ -96,7 +96,7 @@ class Ground:
         operator = DirectoryOperator(
             path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
-        cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), beside=True)
+        cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), above=True)
         return Operations(OperatorChain(operator, cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:

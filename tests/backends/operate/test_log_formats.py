@@ -48,7 +48,7 @@ class Desk:
         self.logs = Path(state_of(self.state, str(self.path)))
         store = StateLogs(str(self.path), LogFiles(), state_dir=self.state)
         world = World(clock=lambda: NOW)
-        self.cursors = self.operations(CursorOperator(str(self.path), store, None, world, beside=False, user="aünn"))
+        self.cursors = self.operations(CursorOperator(str(self.path), store, None, world, above=False, user="aünn"))
         self.locks = self.operations(LockOperator(str(self.path), store, None, world, above=False, user="aünn"))
 
     def operations(self, operator: CursorOperator | LockOperator) -> Operations:

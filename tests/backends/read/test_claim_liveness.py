@@ -208,18 +208,18 @@ def test_own_claim_follows_the_presence_lock(spool: Path) -> None:
         (row,) = look(owners, dirs, 1)
         assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "lives", 4, "email")
         assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
-        assert owners.alive(dirs, SURE) == 1
+        assert owners.count_running(dirs, SURE) == 1
         os.close(fd)
         (row,) = look(owners, dirs, 1)
         assert (row.verdict, row.evidence) == (DEAD, "gone")
-        assert owners.alive(dirs, SURE) == 0
+        assert owners.count_running(dirs, SURE) == 0
 
 
 def test_own_claim_without_presence_file_is_unknown(spool: Path) -> None:
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
         assert look(owners, dirs, 1)[0].verdict is UNKNOWN
-        assert owners.alive(dirs, SURE) is None
+        assert owners.count_running(dirs, SURE) is None
 
 
 @pytest.mark.parametrize(("local", "verdict"), [(True, DEAD), (False, UNKNOWN)])
@@ -236,10 +236,10 @@ def test_a_free_lock_that_proves_nothing_is_asked_again(spool: Path) -> None:
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     os.close(presence(spool, "another boot"))
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        assert (look(owners, dirs, 1)[0].verdict, owners.alive(dirs, SURE)) == (UNKNOWN, 0)
+        assert (look(owners, dirs, 1)[0].verdict, owners.count_running(dirs, SURE)) == (UNKNOWN, 0)
         with open(spool / ".spooltop" / "consumers" / TOKEN) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            assert (look(owners, dirs, 1)[0].verdict, owners.alive(dirs, SURE)) == (ALIVE, 1)
+            assert (look(owners, dirs, 1)[0].verdict, owners.count_running(dirs, SURE)) == (ALIVE, 1)
 
 
 def held_by(owners: ClaimJudge, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:

@@ -398,7 +398,7 @@ def test_what_a_look_allows_is_what_an_operator_does(
         messages = DirectoryOperator(str(spool), options, rows=lambda box, _: [], again=lambda box, names: {})
         books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
         operator = OperatorChain(
-            messages, CursorOperator(str(spool), books, options, beside=True), Action.SET_CURSOR
+            messages, CursorOperator(str(spool), books, options, above=True), Action.SET_CURSOR
         )
         operator = OperatorChain(operator, LockOperator(str(spool), books, options), Action.UNLOCK)
         assert observation.capabilities == operator.capabilities()

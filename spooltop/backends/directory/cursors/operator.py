@@ -39,7 +39,7 @@ _TICK = 0.05
 
 
 class CursorOperator(ItemOperator[CursorSetIntent]):
-    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or if it has none (``beside``), in its
+    """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
     seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
     and the journal that an undo needs, have them in full."""
@@ -51,14 +51,14 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         options: OpenOptions | None = None,
         world: World | None = None,
         *,
-        beside: bool,
+        above: bool,
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         user: str | None = None,
     ) -> None:
         super().__init__(path, store, CURSORS, options=options, world=world, user=user)
         self._named = self._options.cursor_files
-        self._beside = beside
+        self._above = above
         self._wait = wait
         self._patience = patience
         self._pinner = CursorPinner(self._options.redactor)
@@ -180,7 +180,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
     @contextmanager
     def _folders(self) -> Iterator[list[tuple[str, int]]]:
         """Opens the target and, with ``beside``, its parent directory, as (path as shown, descriptor)."""
-        with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._beside) as opened:
+        with named_folders(self._named) if self._named else with_above(self._path, self._files, above=self._above) as opened:
             yield opened
 
 

@@ -33,7 +33,7 @@ __all__ = ["ClaimJudge"]
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
 _HELD_LONG = 60.0
-"""Seconds from which on it is of interest what a living holder does."""
+"""Seconds after which the activity of a running holder is looked at."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Claim:
 
 
 _Holder = tuple[Verdict, str, Owner, str, bool]
-"""Verdict, evidence, owner, the same evidence as a sentence, and whether it lives under its pid here."""
+"""Verdict, evidence, owner, the same evidence as a sentence, and whether it runs under its pid here."""
 
 
 class ClaimJudge:
@@ -63,7 +63,7 @@ class ClaimJudge:
         self._only_here = hosts == presence.THIS_MACHINE
         self._claims: dict[str, _Claim] = {}
         self._tokens: dict[str, Presence] = {}
-        self._people: dict[tuple[int, float | None], Process] = {}
+        self._described: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
         self._claim_holders = ClaimHolders(processes)
         self._rows: tuple[Row, ...] = ()
@@ -74,9 +74,9 @@ class ClaimJudge:
         """Token → evidence as a sentence, for the detail."""
 
     def look(
-        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, sure: Certainty, progress: Progress | None = None
+        self, dirs: SpoolDirs, names: Iterable[str], count: int, scan: int, certainty: Certainty, progress: Progress | None = None
     ) -> tuple[tuple[Row, ...], bool]:
-        """Judged rows of ``names`` (a listing of ``cur``, number ``scan``), oldest first, and whether that was all of them.
+        """Judges ``names`` (a listing of ``cur``, number ``scan``). Returns the rows, oldest first, and whether they are all.
         Raises ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
         fd = dirs.cur
@@ -89,7 +89,7 @@ class ClaimJudge:
             progress.begin("claims found", count)
             self._claims, self.irregular = self._looked_up(fd, progress.each(names))
         progress.begin("claims judged", len(self._claims))
-        changed |= self._judge(dirs, fd, self._claims, sure, progress)
+        changed |= self._judge(dirs, fd, self._claims, certainty, progress)
         self._scan = scan
         if changed:
             self._forget()
@@ -97,24 +97,24 @@ class ClaimJudge:
             self._rows = tuple(sorted(rows, key=lambda row: (row.in_box_since or 0.0, row.name)))
         return self._rows, count <= self._at_most
 
-    def again(self, dirs: SpoolDirs, names: Iterable[str], sure: Certainty) -> dict[str, tuple[Verdict | None, str]]:
-        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+    def judge_again(self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty) -> dict[str, tuple[Verdict | None, str]]:
+        """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
         fd = dirs.cur
         if fd is None:
             return {}
         claims, _ = self._looked_up(fd, names)
-        self._judge(dirs, fd, claims, sure, Progress())
+        self._judge(dirs, fd, claims, certainty, Progress())
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
-    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], sure: Certainty, progress: Progress) -> bool:
-        """Judges ``claims`` that are not dead yet, and takes out what has gone. True where anything is other than before."""
+    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress) -> bool:
+        """Judges ``claims`` that are not dead yet, and removes those that have gone. Returns True if anything has changed."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
-        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, sure)
+        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, certainty)
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
         there = {pid: self._processes.exists(pid) for pid in pids}
-        visible = {pid: self._person(pid) for pid in pids if there[pid]}
-        namesakes = self._namesakes(asked, there, visible, sure)
+        visible = {pid: self._visible(pid) for pid in pids if there[pid]}
+        namesakes = self._namesakes(asked, there, visible, certainty)
         self._idle.look(self._long_held(asked, holders, there))
         for claim in progress.each(asked):
             before, name = claim.row, claim.name
@@ -125,7 +125,7 @@ class ClaimJudge:
                 known_at = self._boot_clock.latest(claim.ctime, claim.seen)
                 others = None if namesakes is None else namesakes.get(name.pid)
                 process = visible.get(name.pid)
-                verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, sure)
+                verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, certainty)
                 owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
                 if here and process is not None:
                     owner = replace(owner, start=process.since, command=process.command, user=process.user)
@@ -143,7 +143,7 @@ class ClaimJudge:
                 changed = True
         return changed
 
-    def alive(self, dirs: SpoolDirs, sure: Certainty) -> int | None:
+    def count_running(self, dirs: SpoolDirs, certainty: Certainty) -> int | None:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
         cannot be read."""
         try:
@@ -153,7 +153,7 @@ class ClaimJudge:
             tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]
         except OSError:
             return None
-        count, vantage = 0, self._vantage(sure)
+        count, vantage = 0, self._vantage(certainty)
         for token in tokens:
             if token in self._dead:
                 continue
@@ -165,8 +165,8 @@ class ClaimJudge:
         return count
 
     def _looked_up(self, fd: int, names: Iterable[str]) -> tuple[dict[str, _Claim], tuple[Row, ...]]:
-        """The claims among ``names``, and what are no plain files. What is known is not looked up again, but for foreign names:
-        the same pid may have claimed the same id anew."""
+        """Returns the claims among ``names``, and the irregular files. A known claim is not looked up again, unless its name is
+        foreign: the same pid may have claimed the same id anew."""
         now = self._processes.boottime()
         kept: dict[str, _Claim] = {}
         irregular: list[Row] = []
@@ -192,33 +192,33 @@ class ClaimJudge:
                 irregular.append(row)
         return kept, tuple(irregular)
 
-    def _vantage(self, sure: Certainty) -> presence.Vantage:
-        return presence.Vantage(self._processes.machine(), sure.local, self._only_here)
+    def _vantage(self, certainty: Certainty) -> presence.Vantage:
+        return presence.Vantage(self._processes.machine(), certainty.local, self._only_here)
 
-    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], sure: Certainty) -> dict[str, _Holder]:
-        vantage = self._vantage(sure)
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, _Holder]:
+        vantage = self._vantage(certainty)
         here_is = vantage.machine
         holders: dict[str, _Holder] = {}
         looked = {token: presence.look(dirs, token) for token in tokens}
-        held_by = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
+        lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
         for token, seen in looked.items():
             verdict, sentence = presence.judge(seen, vantage)
             words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
             if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
                 words = "gone, ran before the restart"
             owner, here = seen.owner, False
-            holder = held_by.get(token)
+            holder = lock_holders.get(token)
             if holder is not None:
                 words = holder.words
                 sentence = sentence if words == "lives" else words
                 process = holder.process
-                person = self._described(process) if process is not None and process.started is not None else None
-                if person is not None:
-                    here, words = True, _also(words, person.halted)
+                described = self._describe(process) if process is not None and process.started is not None else None
+                if described is not None:
+                    here, words = True, _also(words, described.halted)
                     known = owner if words.startswith("lives") else Owner(host=owner.host)
                     owner = replace(
-                        known, pid=person.pid, start=person.since or known.start, command=person.command or known.command,
-                        user=person.user,
+                        known, pid=described.pid, start=described.since or known.start,
+                        command=described.command or known.command, user=described.user,
                     )  # fmt: skip
             holders[token] = (verdict, words, owner, sentence, here)
         self._tokens = looked
@@ -226,10 +226,10 @@ class ClaimJudge:
         return holders
 
     def _namesakes(
-        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], sure: Certainty
+        self, claims: Sequence[_Claim], there: dict[int, bool | None], visible: dict[int, Process | None], certainty: Certainty
     ) -> dict[int, list[Process]] | None:
-        """Asks for all processes only where the answer can change a verdict: it costs a read of every ``status`` there is."""
-        if not (sure.local and sure.all_pids):
+        """Looks up the namesakes of pids, only where they can change a verdict: it costs a read of every ``status`` file."""
+        if not (certainty.local and certainty.all_pids):
             return None
         asked = {pid for pid, taken in there.items() if taken is False}
         for claim in claims:
@@ -241,7 +241,7 @@ class ClaimJudge:
     def _long_held(
         self, claims: Iterable[_Claim], holders: dict[str, _Holder], there: dict[int, bool | None]
     ) -> Iterable[int]:
-        """Pids of those who live here and have held something for long."""
+        """Yields the pids of holders that run here and have held a claim for long."""
         for claim in claims:
             name = claim.name
             if not self._held_long(claim):
@@ -256,23 +256,23 @@ class ClaimJudge:
     def _held_long(self, claim: _Claim) -> bool:
         return (claim.row.in_box_age(self._processes.wall()) or 0.0) > _HELD_LONG
 
-    def _person(self, pid: int) -> Process | None:
+    def _visible(self, pid: int) -> Process | None:
         """Returns the visible facts about a living process; its command and user are read once."""
-        return self._described(self._processes.process(pid))
+        return self._describe(self._processes.process(pid))
 
-    def _described(self, process: Process | None) -> Process | None:
+    def _describe(self, process: Process | None) -> Process | None:
         if process is None or process.zombie:
             return process
         key = (process.pid, process.started)
-        if key not in self._people:
-            self._people[key] = self._processes.process(process.pid, described=True) or process
-        return replace(self._people[key], stopped=process.stopped)
+        if key not in self._described:
+            self._described[key] = self._processes.process(process.pid, described=True) or process
+        return replace(self._described[key], stopped=process.stopped)
 
     def _forget(self) -> None:
-        """Lets go of what is known of processes and tokens that hold nothing here any more."""
-        if len(self._people) > 100:
+        """Forgets processes and tokens that hold nothing here any more."""
+        if len(self._described) > 100:
             pids = {claim.name.pid for claim in self._claims.values()}
-            self._people = {key: person for key, person in self._people.items() if key[0] in pids}
+            self._described = {key: described for key, described in self._described.items() if key[0] in pids}
         if len(self.sentences) > 2 * len(self._claims) + 100:
             tokens = {claim.name.token for claim in self._claims.values()}
             self.sentences = {token: said for token, said in self.sentences.items() if token in tokens}

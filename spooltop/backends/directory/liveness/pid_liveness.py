@@ -56,7 +56,8 @@ class BootClock:
             self.jumped = drift
 
     def latest(self, stamped: float, seen: float) -> float:
-        """A moment (CLOCK_BOOTTIME) at which a file stamped ``stamped`` (epoch) and first seen at ``seen`` was there already."""
+        """Returns a moment (CLOCK_BOOTTIME) at which a file with the time ``stamped`` (epoch), first seen at ``seen``, existed
+        already."""
         if self.jumped is not None:
             return seen
         at = stamped - self._offset
@@ -64,7 +65,12 @@ class BootClock:
 
 
 def judge_pid(
-    pid: int, there: bool | None, process: Process | None, namesakes: Sequence[Process] | None, known_at: float, sure: Certainty
+    pid: int,
+    there: bool | None,
+    process: Process | None,
+    namesakes: Sequence[Process] | None,
+    known_at: float,
+    certainty: Certainty,
 ) -> tuple[Verdict, str]:
     """Judges whether the holder of a claim that names only a pid is alive. Pure.
 
@@ -74,7 +80,7 @@ def judge_pid(
     """
     if there is None:
         return Verdict.UNKNOWN, f"no process can have pid {pid}"
-    certain = sure.local and sure.all_pids and namesakes is not None
+    certain = certainty.local and certainty.all_pids and namesakes is not None
     vouched = "" if certain else f"; claims.pids is {THIS_HOST}"
     if there:
         if process is not None and process.zombie:
@@ -82,10 +88,10 @@ def judge_pid(
         if process is None or process.started is None or process.started <= known_at + MARGIN:
             return Verdict.ALIVE, "lives"
         # By the clock of a server it may only seem to have started later.
-        if (certain or (sure.local and sure.pids_here)) and all(later(other, known_at) for other in namesakes or ()):
+        if (certain or (certainty.local and certainty.pids_here)) and all(later(other, known_at) for other in namesakes or ()):
             return Verdict.DEAD, f"pid {pid} lives, started after the claim{vouched}"
         return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
-    if not certain and not sure.pids_here:
+    if not certain and not certainty.pids_here:
         return Verdict.UNKNOWN, f"pid {pid} is gone here"
     others = [other for other in namesakes or () if not later(other, known_at)]
     if not others:

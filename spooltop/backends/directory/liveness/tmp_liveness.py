@@ -42,7 +42,8 @@ class Writer:
 
 
 def writer_of(id: str) -> Writer | None:
-    r"""The writer in an id, None where it tells none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and ``\072``."""
+    r"""Returns the writer in an id; None if it has none. Maildir writes ``/`` and ``:`` of a host name as ``\057`` and
+    ``\072``."""
     found = _WRITER.match(id)
     if found is None:
         return None
@@ -78,13 +79,13 @@ class TmpJudge:
         fd: int | None,
         names: Iterable[str],
         count: int,
-        sure: Certainty,
+        certainty: Certainty,
         table: Callable[[], LockTable],
         device: Device | None,
         progress: Progress | None = None,
     ) -> tuple[list[Row], bool]:
-        """Judged rows of ``names``, oldest first, and whether that was all. ``table`` is asked where there is a file. Raises
-        ``Stopped`` where ``progress`` does."""
+        """Judges ``names``. Returns the rows, oldest first, and whether they are all. ``table`` is called if there is a file.
+        Raises ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
         if fd is None:
             self._files, self.irregular, self.bytes = {}, (), 0
@@ -97,27 +98,27 @@ class TmpJudge:
         self.bytes = sum(file.size for file in files.values())
         if files:
             progress.begin("files in tmp judged", len(files))
-            self._judge(fd, files, found, now, sure, table(), device, progress)
+            self._judge(fd, files, found, now, certainty, table(), device, progress)
         rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
-    def again(
-        self, fd: int | None, names: Iterable[str], sure: Certainty, table: Callable[[], LockTable], device: Device | None
+    def judge_again(
+        self, fd: int | None, names: Iterable[str], certainty: Certainty, table: Callable[[], LockTable], device: Device | None
     ) -> dict[str, tuple[Verdict | None, str]]:
-        """Judges ``names`` once more, with what looks before have seen: name → (verdict, evidence). What has gone is left out."""
+        """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
         if fd is None:
             return {}
         now = self._processes.boottime()
         files, found, _ = self._looked_up(fd, names, now)
         if files:
-            self._judge(fd, files, found, now, sure, table(), device, Progress())
+            self._judge(fd, files, found, now, certainty, table(), device, Progress())
         self._files.update(files)
         return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
 
     def _looked_up(
         self, fd: int, names: Iterable[str], now: float
     ) -> tuple[dict[tuple[str, int], _File], dict[tuple[str, int], os.stat_result], list[Row]]:
-        """The files among ``names`` as they are now, and what are no plain ones."""
+        """Returns the files among ``names`` as they are now, and the irregular ones."""
         files: dict[tuple[str, int], _File] = {}
         found: dict[tuple[str, int], os.stat_result] = {}
         irregular: list[Row] = []
@@ -149,7 +150,7 @@ class TmpJudge:
         files: dict[tuple[str, int], _File],
         found: dict[tuple[str, int], os.stat_result],
         now: float,
-        sure: Certainty,
+        certainty: Certainty,
         table: LockTable,
         device: Device | None,
         progress: Progress,
@@ -161,7 +162,7 @@ class TmpJudge:
             if lines:
                 locked[key] = lines[0].pid
         idle = [key for key in files if key not in locked and not files[key].grew]
-        opened = self._asked({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
+        opened = self._opened_by({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
         gone: list[tuple[str, int]] = []
         parsed = {key: grammar.parse(key[0], claimed=False) for key in files}
         writers = {key: writer_of(name.id) for key, name in parsed.items()}
@@ -172,13 +173,13 @@ class TmpJudge:
             writer = writers[key]
             if key in locked:
                 pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
-                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._person(pid)
+                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(pid)
             elif file.grew:
-                verdict, evidence, owner = Verdict.WRITING, "it grows", self._person(writer.pid if writer else None)
+                verdict, evidence, owner = Verdict.WRITING, "it grows", self._owner(writer.pid if writer else None)
             else:
                 open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
                 verdict, evidence, owner = self._idle(
-                    file, parsed[key].own, writer, open_in, opened.all_seen, now, sure, not table.unseen, taken
+                    file, parsed[key].own, writer, open_in, opened.all_seen, now, certainty, not table.unseen, taken
                 )
             if verdict is Verdict.ABANDONED and not is_inode(REAL_FILES, key[0], fd, key[1], unseen=False):
                 gone.append(key)  # it was moved on while we looked
@@ -196,13 +197,13 @@ class TmpJudge:
         open_in: tuple[Descriptor, ...],
         all_seen: bool,
         now: float,
-        sure: Certainty,
+        certainty: Certainty,
         locks_whole: bool,
         taken: Callable[[int], bool],
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
         if pids := [one.pid for one in open_in if one.writing is not False]:
-            owner = self._person(pids[0])
+            owner = self._owner(pids[0])
             return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
         nobody = "nobody has it open for writing" if open_in else "nobody has it open"
         if file.row.verdict is Verdict.ABANDONED:
@@ -211,7 +212,7 @@ class TmpJudge:
         if writer is not None and not self._is_here(writer.host):
             return Verdict.UNKNOWN, f"written on host {escape(writer.host)}, ask there", owner
         there = self._processes.exists(writer.pid) if writer is not None else None
-        if not sure.local or not sure.all_pids:
+        if not certainty.local or not certainty.all_pids:
             words = "its writer is not visible from here"
             if writer is not None and there is False:
                 words = f"pid {writer.pid} is gone here"
@@ -220,7 +221,7 @@ class TmpJudge:
             words = f"{writer.pid} gone · " if writer is not None and there is False else ""
             return Verdict.UNKNOWN, words + "who has it open is not visible to you", owner
         if writer is not None and there is not False:
-            return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._person(writer.pid)
+            return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._owner(writer.pid)
         if writer is None and not (own and locks_whole):
             return Verdict.UNKNOWN, f"{nobody}, its name tells no writer", owner
         if writer is not None:  # gone: it cannot be between two steps, so one look is enough
@@ -249,7 +250,7 @@ class TmpJudge:
         mine = self._processes.host()
         return host in (mine, grammar.encode_value(mine)) or (len(host) >= 25 and grammar.encode_value(mine).startswith(host))
 
-    def _asked(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
+    def _opened_by(self, wanted: set[tuple[int, int]], now: float) -> Descriptors:
         """Returns the processes that have the files open. They are read again when ``wanted`` has new files, and every few
         seconds."""
         if not wanted:
@@ -260,7 +261,7 @@ class TmpJudge:
             self._opened = (now, frozenset(wanted), opened)
         return opened
 
-    def _person(self, pid: int | None) -> Owner:
+    def _owner(self, pid: int | None) -> Owner:
         if pid is None:
             return Owner()
         process = self._processes.process(pid, described=True)
@@ -268,7 +269,7 @@ class TmpJudge:
 
 
 def _row(raw: str, found: os.stat_result) -> Row:
-    """The row of a file, not judged. What a foreign name begins with is not when it was written: there the last write counts."""
+    """Returns the row of a file, not judged. The number at the front of a foreign name is not a time, so its mtime counts."""
     name = grammar.parse(raw, claimed=False)
     began = name.enqueued_us / 1e6 if name.enqueued_us is not None and grammar.is_own_id(name.id) else found.st_mtime
     return Row(
