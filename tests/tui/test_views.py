@@ -476,10 +476,10 @@ async def test_a_list_of_nothing_says_why() -> None:
 
 async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:
     fake = FakeControl()
-    fake.errors[Box.NEW] = "permission denied"
+    fake.errors[Box.NEW] = "you may not open new"
     async with dashboard(fake) as driver:
         await driver.press("2")
-        await driver.see("New ? ·", "permission denied; there is nothing to list")
+        await driver.see("New ? ·", "you may not open new; there is nothing to list")
 
 
 async def test_what_matches_so_far_is_shown_while_the_filter_runs() -> None:

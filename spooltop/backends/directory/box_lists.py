@@ -11,12 +11,12 @@ from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 
-from .listing.listing import NameListing, RowListing
+from .listing.listing import NamedBox, NameListing, RowListing
 from .listing.message import read_message, split_key
 from .listing.order import Order
 from .row_judge import JudgedRows
 from .scan.boxes import Boxes
-from .scan.scan import BoxScan, quick_enqueued_us
+from .scan.scan import BoxScan
 from .scan.set_aside import SetAsideBoxes
 from .storage.open_spool import OpenSpool
 from .storage.rows import mail_row, new_row
@@ -85,13 +85,13 @@ class BoxLists:
         self, query: ListQuery, scan: BoxScan, cancelled: Callable[[], bool], progress: ListProgress | None
     ) -> NameListing:
         box, column = query.box, query.sort.column
-        before = self._orders.get(box)
-        listing = NameListing(
-            query, scan.names, partial(self._spool.status, box), now=self._clock(), complete=scan.complete and not scan.error,
-            generation=self.last.generation, enqueued_us=quick_enqueued_us, times=dict(self._boxes.times(box)),
-            cancelled=cancelled, known=before[2] if before is not None and before[:2] == (scan.number, column) else None,
-            box=box, row=self._by_name[box], progress=progress,
+        named = NamedBox(
+            scan.names, partial(self._spool.status, box), dict(self._boxes.times(box)), box, self._by_name[box],
+            scan.complete and not scan.error, self.last.generation,
         )  # fmt: skip
+        before = self._orders.get(box)
+        known = before[2] if before is not None and before[:2] == (scan.number, column) else None
+        listing = NameListing(query, named, now=self._clock(), cancelled=cancelled, known=known, progress=progress)
         if listing.order is not None:
             self._orders[box] = (scan.number, column, listing.order)
         return listing

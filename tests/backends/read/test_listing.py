@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.listing.listing import NameListing, RowListing
+from spooltop.backends.directory.listing.listing import NamedBox, NameListing, RowListing
 from spooltop.backends.directory.listing.sorting import ordered
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
-from spooltop.backends.directory.scan.scan import quick_enqueued_us
 from spooltop.backends.directory.storage.rows import new_row
 from spooltop.errors import UsageError
 from spooltop.model.protocols import Listing, ListQuery, Sort
@@ -177,10 +176,7 @@ class Rows(NameListing):
             return new_row(raw, found)
 
         cls.made = 0
-        return cls(
-            ListQuery(Box.NEW, filter, sort), packed, lambda raw: None, now=0.0, complete=True, generation=1,
-            enqueued_us=quick_enqueued_us, times={}, cancelled=lambda: False, row=row,
-        )  # fmt: skip
+        return cls(ListQuery(Box.NEW, filter, sort), NamedBox(packed, lambda raw: None, row=row), now=0.0)
 
 
 MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1" if n % 3 == 0 else "") for n in range(600)]
@@ -203,10 +199,7 @@ def test_names_decide_what_rows_would(filter: str, older_than: float | None, tri
     packed.extend([name.encode() for name in names])
     selection = None if older_than is None else Selection(older_than=older_than)
     looked = os.stat(__file__)
-    listing = NameListing(
-        ListQuery(Box.NEW, filter, selection=selection), packed, lambda raw: looked, now=NOW, complete=True, generation=1,
-        enqueued_us=quick_enqueued_us, times={}, cancelled=lambda: False,
-    )  # fmt: skip
+    listing = NameListing(ListQuery(Box.NEW, filter, selection=selection), NamedBox(packed, lambda raw: looked), now=NOW)
     wanted = parse(filter)
     rows = [replace(new_row(name, looked), note="") for name in names]
     matching = [row.name for row in rows if wanted.match(row, NOW) and (selection is None or selection.matches(row, NOW))]

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spooltop.backends.directory.listing.listing import NameListing
+from spooltop.backends.directory.listing.listing import NamedBox, NameListing
 from spooltop.backends.directory.listing.order import Order
 from spooltop.backends.directory.listing.preview import AT_ONCE
 from spooltop.backends.directory.scan.packed_names import PackedNames
-from spooltop.backends.directory.scan.scan import quick_enqueued_us
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
@@ -44,10 +43,7 @@ def listed(query: ListQuery, progress: ListProgress | None, known: Order | None 
     packed = PackedNames()
     packed.extend([name.encode() for name in NAMES])
     found = os.stat(__file__)
-    return NameListing(
-        query, packed, lambda raw: found, now=0.0, complete=True, generation=1, enqueued_us=quick_enqueued_us, times={},
-        cancelled=lambda: False, progress=progress, known=known,
-    )  # fmt: skip
+    return NameListing(query, NamedBox(packed, lambda raw: found), now=0.0, progress=progress, known=known)
 
 
 @pytest.mark.parametrize("column", ["age", "size", "tries", "source", "name"])

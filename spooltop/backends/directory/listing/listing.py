@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from spooltop.model import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
@@ -13,13 +13,14 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
 
 from ..scan.packed_names import CHUNK, PackedNames
+from ..scan.scan import quick_enqueued_us
 from ..storage.rows import new_row
 from .name_filter import NameTest
 from .order import Order, Values, by_column
 from .preview import ListPreview
 from .selection import matcher
 
-__all__ = ["NameListing", "RowListing"]
+__all__ = ["NameListing", "NamedBox", "RowListing"]
 
 _ALL = b"\1" * CHUNK
 
@@ -88,47 +89,53 @@ class RowListing:
         return (row.key for row in self._rows)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedBox:
+    """A box as the last scan saw it, in which nothing is judged. ``status`` looks a name up, ``row`` makes its row. ``times`` are
+    put times (µs) of names that contain none."""
+
+    names: PackedNames
+    status: Stat
+    times: Mapping[str, int] = field(default_factory=dict)
+    box: Box = Box.NEW
+    row: Callable[[str, os.stat_result | None], Row] = new_row
+    complete: bool = True
+    generation: int = 0
+
+
 class NameListing:
     """List over the packed names of a box: four bytes a message for the order, and rows only for the window.
 
-    ``times`` are put times (µs) of names that hold none. ``known`` is the order of all ``names`` by the column of the query, if
-    it is known already. ``order`` is that order afterwards, if all names were ordered. A cancelled list is empty and not
-    ``complete``. """
+    ``known`` is the order of all names by the column of the query, if it is known already. ``order`` is that order afterwards, if
+    all names were ordered. A cancelled list is empty and not ``complete``.
+    """
 
     def __init__(
         self,
         query: ListQuery,
-        names: PackedNames,
-        look: Stat,
+        named: NamedBox,
         *,
         now: float,
-        complete: bool,
-        generation: int,
-        enqueued_us: Callable[[str], int | None],
-        times: Mapping[str, int],
-        cancelled: Callable[[], bool],
+        cancelled: Callable[[], bool] = lambda: False,
         known: Order | None = None,
-        box: Box = Box.NEW,
-        row: Callable[[str, os.stat_result | None], Row] = new_row,
         progress: ListProgress | None = None,
     ) -> None:
         self.query = query
-        self.complete = complete
-        self.generation = generation
-        self._names = names
-        self._look = look
-        self._box = box
-        self._row = row
+        self.generation = named.generation
+        self._names = named.names
+        self._look = named.status
+        self._box = named.box
+        self._row = named.row
         self.timed = False
-        values = Values(enqueued_us, times, self._size)
+        values = Values(quick_enqueued_us, named.times, self._size)
         self.order = known
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
         reverse = query.sort.descending != by_age
-        preview = ListPreview(progress, lambda raw: row(raw, look(raw)), backwards=reverse)
+        preview = ListPreview(progress, lambda raw: named.row(raw, named.status(raw)), backwards=reverse)
         order = self._ordered(query, now, values, cancelled, preview)
         self._order = array("I") if order is None else order.places(reverse=reverse)
-        self.complete = complete and order is not None
+        self.complete = named.complete and order is not None
 
     def _ordered(
         self, query: ListQuery, now: float, values: Values, cancelled: Callable[[], bool], preview: ListPreview
