@@ -47,7 +47,7 @@ __all__ = ["Control", "open_control"]
 
 _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
-_EVICTED = "RedisTicketQueue.cleanup_stale of those who wait evicts a stale head"
+_EVICTED = "the next waiter evicts a stale head by itself, with RedisTicketQueue.cleanup_stale"
 
 
 class Control:
@@ -189,7 +189,7 @@ class Control:
         last look by its path. Reads every descriptor of every process, so it is called once, not at each look. Raises
         ``Unreadable`` if it is gone."""
         if self._in_redis(key):
-            raise Unreadable("Redis tells no process, so nobody here can tell who it is", path=str(key))
+            raise Unreadable("Redis does not report the processes of its clients", path=str(key))
         return self._reader.holders(key)
 
     @while_open
@@ -233,7 +233,7 @@ class Control:
         """
         operations = self._operator(action)
         if action is Action.UNLOCK and any(map(self._in_redis, (*(selection.ids or ()), *(selection.keys or ())))):
-            raise Refused("unlock: a queue in Redis is only looked at", path=self.target, advice=_EVICTED)
+            raise Refused("unlock: a queue in Redis is read-only here", path=self.target, advice=_EVICTED)
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
             highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
@@ -333,20 +333,20 @@ def open_control(
     locks: bool = False,
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets, lock
-    files. ``locks`` takes any directory that is nothing else for one of lock files.
+    files. ``locks`` treats any other directory as a directory of lock files.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept) in place of this process's own and of
-    the files with settings. ``syslog`` sends what is audited there besides. ``poll_logs`` are logs of pollers,
+    the files with settings. ``syslog`` also sends audit records to syslog. ``poll_logs`` are logs of pollers,
     ``GLOB`` or ``SOURCE=GLOB``; without any those of ``SPOOLTOP_POLL_LOG``, with ``:`` between; ``SPOOLTOP_POLL_LINE`` is the
     pattern of their lines.
-    ``SPOOLTOP_CURSOR_FIELD`` names what in a section is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with ``,`` between.
+    ``SPOOLTOP_CURSOR_FIELD`` names the field of a section that is the cursor: ``FIELD`` or ``SOURCE=FIELD``, with ``,`` between.
     ``cursor_files`` (or ``SPOOLTOP_CURSOR_FILES``, with ``:`` between) are the cursor files, or folders of them, in place of
     those in the spool or beside it; they need no spool. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks
     the kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown
     among the locks, as ``backends.redis.tickets`` takes them; without any those of ``SPOOLTOP_REDIS_TICKETS``, with spaces
     between.
-    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits; makes nothing.
+    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits. Creates nothing.
     """
     from .backends.directory.detect import identify
     from .backends.directory.options import OpenOptions

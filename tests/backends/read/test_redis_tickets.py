@@ -155,9 +155,9 @@ def test_they_stand_among_the_locks_by_an_option_or_a_setting_and_are_only_looke
         snapshot = control.look()
         assert [lock.path for lock in snapshot.observation.locks] == [path, "unix:///nowhere"]
         assert any("unix:///nowhere: no answer" in line for line in snapshot.not_visible)
-        with pytest.raises(Refused, match="only looked at"):
+        with pytest.raises(Refused, match="a queue in Redis is read-only here"):
             control.plan(Action.UNLOCK, Selection(ids=(path,)))
-        with pytest.raises(Unreadable, match="Redis tells no process"):
+        with pytest.raises(Unreadable, match="Redis does not report the processes"):
             control.holders(path)
     assert [member.decode() for member in client.zrange("printer:queue", 0, -1)] == members
 

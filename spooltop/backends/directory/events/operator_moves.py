@@ -1,4 +1,4 @@
-"""Moves that operators announced in the journal since the last look: what they move is no flow.
+"""Reads the moves that operators announced in the journal since the last look. Such a move is not flow.
 
 An intent line is written and synced before its batch is moved, so it is there when the change events of these moves are.
 """
@@ -21,7 +21,7 @@ from ..storage.location import Place
 __all__ = ["OperatorMoves"]
 
 _AT_MOST = 64 << 20
-"""Bytes of the journal that one look reads; what is before them is passed over."""
+"""Bytes of the journal that one look reads. Earlier ones are skipped."""
 _REMEMBERED = 100_000
 """Moves that are remembered, newest first: their change events come within a look or two."""
 _PLAIN = re.compile(rb'\{"from":(null|"[^"\\]*"),"to":(null|"[^"\\]*"),"ino":')

@@ -25,14 +25,14 @@ _SUSPICIOUS = 8_192
 _FORGET = 200_000
 _SILENCE = 4.0
 _LATE = 1.0
-"""Seconds that nobody read for, from which on the time of a reading says nothing of when it happened."""
+"""Seconds without a read after which the time of a read does not tell when the events happened."""
 _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
 _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
-"""Yields what happened, something empty at least each second, until the event is set. ``Events`` tell what was lost; of so many
-``Changes`` that the kernel's queue may have overflowed it is assumed."""
+"""Yields what happened, and something empty at least once a second, until the event is set. ``Events`` say if some were lost. Of
+``Changes`` this is assumed if they are so many that the kernel's queue may have overflowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """All batches since the last ``take``. ``exact`` is False where some may be missing, ``listening`` where nobody listens now
-    (``reason`` says why; empty: it has only begun). ``restarted``: something was lost, everything is to be listed again.
-    ``until``: what happened until then has been heard, epoch seconds; None before anybody listened."""
+    """Events since the last ``take``. ``exact`` is False if some may be missing. ``listening`` is False if nothing listens now:
+    ``reason`` says why, and is empty while listening begins. ``restarted``: something was lost, so everything has to be listed
+    again. ``until``: the events up to then are included (epoch seconds); None before listening began."""
 
     batches: tuple[EventBatch, ...] = ()
     exact: bool = False
@@ -77,7 +77,7 @@ class EventReport:
 
 
 def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
-    """The real source: inotify(7) where it is, else what watchfiles finds."""
+    """Yields the events of inotify(7) if there is inotify, else those of watchfiles."""
     return inotify_source(paths, stop) if HAS_INOTIFY else watchfiles_source(paths, stop)
 
 

@@ -40,7 +40,8 @@ class BoxScan:
     ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
     regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other box;
     ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is
-    False where the directory changed during the scan, ``complete`` is False where the listing broke off. """
+    False where the directory changed during the scan, ``complete`` is False where the listing broke off.
+    """
 
     names: PackedNames = field(default_factory=PackedNames)
     oldest_us: int | None = None
