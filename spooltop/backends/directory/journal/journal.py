@@ -256,8 +256,10 @@ class BatchJournal:
                 yield from self._write_result(outcome, results, last=cut_short or tried >= self._plan.count)
                 if cut_short:
                     return
+                if self._plan.rate is not None:
+                    self._settle()  # it may be long until the next
         finally:
-            self.settle()
+            self._settle()
 
     def _write_intent(self, moves: Iterable[str]) -> None:
         """Announces a batch. Raises ``AuditFailed``: then nothing of this batch may happen. But a full disk does not stop what
@@ -279,7 +281,7 @@ class BatchJournal:
         self, outcomes: BatchOutcome, results: Sequence[ItemResult], *, last: bool
     ) -> Iterator[Sequence[ItemResult]]:
         """Writes the result line and yields ``results``, also where the line cannot be written. It is synced where it is the
-        ``last``; else the next intent syncs it, or ``settle``."""
+        ``last``; else the next intent syncs it, or ``_settle``."""
         line = _encode_result(self._plan.operation, self._batch, self._clock(), outcomes)
         self._batch += 1
         try:
@@ -292,7 +294,7 @@ class BatchJournal:
             return
         yield results
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Syncs what was not synced, as no batch follows soon. Raises ``AuditFailed``."""
         if self._unsynced:
             self._unsynced = False

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.os_errors import advice
@@ -21,7 +22,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ..detect import identify
-from ..journal.journal import MOVES, BatchJournal, MoveOperation, unfinished_lines
+from ..journal.journal import MOVES, BatchJournal, MoveLog, MoveOperation, unfinished_lines
 from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
 from ..journal.record_log import RecordLog
 from ..options import OpenOptions
@@ -116,7 +117,7 @@ class DirectoryOperator:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
         with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
-            yield from self._perform(dirs, BatchJournal(plan, RecordLog(logs, MOVES), self._clock, self._user), plan, stop)
+            yield from self._perform(dirs, RecordLog(logs, MOVES), plan, stop)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
         with self._translate_errors(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
@@ -137,27 +138,25 @@ class DirectoryOperator:
     # What one operation is made of
 
     def _perform(
-        self, dirs: SpoolDirs, journal: BatchJournal, plan: Plan, stop: Callable[[], bool]
+        self, dirs: SpoolDirs, log: MoveLog, plan: Plan, stop: Callable[[], bool]
     ) -> Iterator[Sequence[ItemResult]]:
-        parts = self._parts(plan, journal, stop)
+        parts = self._parts(plan, stop)
         if plan.action is not Action.INJECT:
             mover = self._mover(dirs, plan)
             moves = batches_of(mover.folders, plan, parts, user=self._user, clock=self._clock)
-            return journal.perform(moves, lambda batch: mover.run(batch, stop))
+            return BatchJournal(plan, log, self._clock, self._user).perform(moves, partial(mover.run, stop=stop))
         content = InjectedContent(plan.options)
-        return journal.perform(
-            put_batches(content, parts, self._clock), lambda batch: put_batch(dirs, content, batch, stop)
-        )
+        puts = put_batches(content, parts, self._clock)
+        run = partial(put_batch, dirs, content, stop=stop)
+        return BatchJournal(plan, log, self._clock, self._user).perform(puts, run)
 
-    def _parts(self, plan: Plan, journal: BatchJournal, stop: Callable[[], bool]) -> Iterator[slice]:
+    def _parts(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[slice]:
         """Yields the parts of the plan that are done in one batch, each when its turn comes: at most a batch, and with a rate
         limit about a second of it. Ends where it is stopped."""
         size = BATCH if plan.rate is None else max(1, min(BATCH, int(plan.rate)))
         for start in range(0, plan.count, size):
-            if start and plan.rate is not None:
-                journal.settle()  # it may be long until the next
-                if not self._pause(size / plan.rate, stop):
-                    return
+            if start and plan.rate is not None and not self._pause(size / plan.rate, stop):
+                return
             if stop():
                 return
             yield slice(start, min(start + size, plan.count))
