@@ -105,8 +105,8 @@ _TABLE = (
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
         "  spooltop purge /var/spool/memex --expired", "cmd_change:purge", options.purge,
-        "It wants --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only what stands\n"
-        "in the trash is deleted (--box trash), and what --now is said of: nothing brings it back, and the number is typed.\n"
+        "It needs --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only a purge of\n"
+        "the trash (--box trash) and a purge with --now delete: this cannot be undone, and the number is typed to confirm it.\n"
         "Both go on when the disk is full. The trash is kept for 30 days (trash_retention = \"30d\" in the settings); what is\n"
         "there for longer is shown as expired, and goes when --expired is asked for, never by itself.",
     ),

@@ -27,16 +27,16 @@ def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
     """Encodes the line before a change: the messages that are about to be changed."""
     ids, names, boxes, words = item_columns(items)
     where = {box: f'"{box}/' for box in Box}
-    told = [
+    encoded = [
         quoted(said) if said else f'{where[box]}{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
     ]
-    return encode_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=told)
+    return encode_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=encoded)
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
     """Encodes the line after a change: the outcome of each item."""
     ids, names, outcomes, reasons, became = columns_of_results(results)
-    told = [
+    encoded = [
         f'{{"id":"{id}","name":"{name}",{how},"became":"{now}"}}'
         for id, name, how, now in zip(
             bare_all(ids),
@@ -46,7 +46,7 @@ def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes
             strict=True,
         )
     ]
-    return encode_line(head, results=told)
+    return encode_line(head, results=encoded)
 
 
 def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
@@ -60,12 +60,12 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
             if mark not in line:
                 continue
             try:
-                told = _decode(line, operation, trusted=log.trusted)
+                decoded = _decode(line, operation, trusted=log.trusted)
             except (ValueError, RecursionError):
                 bad += 1
                 continue
-            if told is not None:
-                found.append(told)
+            if decoded is not None:
+                found.append(decoded)
         where = "audit log" if log.trusted else "audit log in the spool"
         if log.unread:
             troubles.append(f"the first {log.unread / 1e6:.0f} MB of the {where} were not read")
@@ -79,57 +79,57 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
 def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:
     """Decodes an audit line; None for a line of another operation. Raises ``ValueError`` for anything that is not an audit
     line."""
-    told = json.loads(line)
-    if not isinstance(told, dict) or told.get("schema") != 1:
+    record = json.loads(line)
+    if not isinstance(record, dict) or record.get("schema") != 1:
         raise ValueError("not an audit line")
-    if told.get("operation") != operation:
+    if record.get("operation") != operation:
         return None
-    at, event = told.get("time"), told.get("event")
+    at, event = record.get("time"), record.get("event")
     if isinstance(at, bool) or not isinstance(at, (int, float)) or not 0 <= at < _LATEST or event not in ("before", "after"):
         raise ValueError("no time or no event")
     return AuditLine(
         at=float(at),
         event=event,
-        action=_word(told, "action") or "",
-        user=_word(told, "user") or "",
-        uid=_number(told, "uid"),
-        sudo_user=_word(told, "sudo_user"),
-        ssh_connection=_word(told, "ssh_connection"),
-        tty=_word(told, "tty"),
-        pid=_number(told, "pid"),
-        count=_number(told, "count") or 0,
-        tried=_number(told, "tried"),
-        force=told.get("force") is True,
-        ended=_word(told, "ended") or "",
-        names=tuple(unescape(name) for name in _list(told, "names") if isinstance(name, str)),
-        results=tuple(_result(one) for one in _list(told, "results")),
+        action=_word(record, "action") or "",
+        user=_word(record, "user") or "",
+        uid=_number(record, "uid"),
+        sudo_user=_word(record, "sudo_user"),
+        ssh_connection=_word(record, "ssh_connection"),
+        tty=_word(record, "tty"),
+        pid=_number(record, "pid"),
+        count=_number(record, "count") or 0,
+        tried=_number(record, "tried"),
+        force=record.get("force") is True,
+        ended=_word(record, "ended") or "",
+        names=tuple(unescape(name) for name in _list(record, "names") if isinstance(name, str)),
+        results=tuple(_result(one) for one in _list(record, "results")),
         trusted=trusted,
     )
 
 
-def _result(told: object) -> ItemResult:
-    if not isinstance(told, dict):
+def _result(record: object) -> ItemResult:
+    if not isinstance(record, dict):
         raise ValueError("no result")
-    id, name, became, reason = (_word(told, field) or "" for field in ("id", "name", "became", "reason"))
-    return ItemResult(unescape(id), unescape(name), Outcome(str(told.get("outcome"))), reason, unescape(became))
+    id, name, became, reason = (_word(record, field) or "" for field in ("id", "name", "became", "reason"))
+    return ItemResult(unescape(id), unescape(name), Outcome(str(record.get("outcome"))), reason, unescape(became))
 
 
-def _word(told: dict[str, object], field: str) -> str | None:
-    value = told.get(field)
+def _word(record: dict[str, object], field: str) -> str | None:
+    value = record.get(field)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{field} is not text")
     return value
 
 
-def _number(told: dict[str, object], field: str) -> int | None:
-    value = told.get(field)
+def _number(record: dict[str, object], field: str) -> int | None:
+    value = record.get(field)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LATEST):
         raise ValueError(f"{field} is not a number")
     return value
 
 
-def _list(told: dict[str, object], field: str) -> list[object]:
-    value = told.get(field, [])
+def _list(record: dict[str, object], field: str) -> list[object]:
+    value = record.get(field, [])
     if not isinstance(value, list):
         raise ValueError(f"{field} is not a list")
     return value

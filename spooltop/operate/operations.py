@@ -115,7 +115,7 @@ class Operations:
             chosen = with_file(chosen)
             count = chosen.setdefault("count", 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise UsageError(f"inject: {count!r} is no number of messages", advice="give --count 1 or more")
+                raise UsageError(f"inject: invalid count {count!r}", advice="give --count 1 or more")
         undone: Action | None = None
         if action is Action.UNDO:
             chosen["undoes"], undone = self._which(str(chosen.get("undoes") or ""), progress)
@@ -125,11 +125,11 @@ class Operations:
         progress.check()
         notes = found.notes
         if chosen.get("rate") and found.items and found.items[0].words:
-            raise UsageError(f"{action} of what is no message: it is not done at a rate", advice="leave --rate out")
+            raise UsageError(f"{action}: a rate limit applies to messages only", advice="leave --rate out")
         if self._at_work is not None and action in _PUTS_BACK and found.items:
             notes = (*notes, self._at_work())
         if self._retention and action is Action.PURGE and found.items and not chosen.get("now"):
-            notes = (*notes, f"It is kept in the trash for {duration(self._retention)}; after that it is offered for deletion.")
+            notes = (*notes, f"The trash keeps messages for {duration(self._retention)}, then offers to delete them.")
         plan = Plan(
             operation=self._new_operation(),
             action=action,
@@ -196,7 +196,7 @@ class Operations:
             stopped = True
             notes.append(f"ended early: {error}")
         done.extend(
-            ItemResult(missing, missing, Outcome.SKIPPED, "not here when the list was made") for missing in plan.missing
+            ItemResult(missing, missing, Outcome.SKIPPED, "not found when the plan was made") for missing in plan.missing
         )
         if not plan.deletes:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]

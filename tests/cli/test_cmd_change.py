@@ -152,11 +152,11 @@ def test_an_id_that_is_not_there_is_named_and_4() -> None:
 
 
 def test_all_refused_is_3_and_says_why() -> None:
-    refusal = Refusal(row("m1", Verdict.ALIVE), "5200 worker.py is alive", forceable=True)
+    refusal = Refusal(row("m1", Verdict.ALIVE), "5200 worker.py: running", forceable=True)
     control = Remembering(refused=(refusal,))
     done = spooltop("requeue", "/spool", "m1", "--yes", opener=control)
     assert (done.code, control.applied) == (3, 0)
-    assert "m1: 5200 worker.py is alive (once that ends it turns DEAD by itself; --force takes it)" in done.out
+    assert "m1: 5200 worker.py: running (once that ends it turns DEAD by itself; --force takes it)" in done.out
     assert "--force" in done.err
 
 

@@ -518,12 +518,12 @@ def test_what_is_held_purged_or_deleted_and_back(tmp_path: Path) -> None:
     listed = spooltop("ls", spool, "--box", "trash", "--json")
     emptied = spooltop("purge", spool, "-", "--yes", stdin=listed.out.encode())
     assert emptied.code == 0
-    assert "Nothing brings them back" in emptied.out
+    assert "This cannot be undone" in emptied.out
     assert "emptied 1" in emptied.out
     assert "undo it" not in emptied.out
     now = spooltop("purge", spool, ids[1], "--now", "--yes")
     assert now.code == 0
-    assert "Nothing brings them back" in now.out
+    assert "This cannot be undone" in now.out
     assert boxes() == {"new": 1, "held": 0, "trash": 0}
     ops = [json.loads(line) for line in spooltop("ops", spool, "--json").out.splitlines()]
     assert [one["action"] for one in ops] == ["purge", "empty", "purge", "restore", "release", "purge", "hold"]

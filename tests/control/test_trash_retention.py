@@ -58,7 +58,7 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
     clock = Clock()
     with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
         plan = control.plan(Action.PURGE, Selection(ids=("a",), box=Box.NEW))
-        assert any("kept in the trash for 30d" in note for note in plan.notes)
+        assert any("The trash keeps messages for 30d" in note for note in plan.notes)
         control.apply(plan)
         trash = control.look().observation.boxes[Box.TRASH]
         assert (trash.count, trash.retention, trash.expired, expired_words(trash)) == (1, 30 * DAY, 0, "")
@@ -139,7 +139,7 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
     assert (box["count"], box["expired"], box["retention"]) == (2, 2, 0.001)
     assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").out)["boxes"]["trash"]
     shown = spooltop("purge", path, "--expired", "--dry-run", retention="0.001s")
-    assert shown.code == 0 and "Nothing brings them back" in shown.out and trashed(spool) == ["a", "b"]
+    assert shown.code == 0 and "This cannot be undone" in shown.out and trashed(spool) == ["a", "b"]
     asked = spooltop("purge", path, "--expired", retention="0.001s")
     assert asked.code == 3 and "no terminal" in asked.err and trashed(spool) == ["a", "b"]
     done = spooltop("purge", path, "a", "--expired", "--yes", retention="0.001s")

@@ -88,7 +88,7 @@ def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboa
         person.sees(all_of("3 abandoned in tmp", "1 writing 3 abandoned"))
         person.press("4", all_of("Tmp 4", "WRITING"))
         person.press("a", "4 marked")
-        person.press("d", all_of("Purge 3 of 4 files", "y purge 3", "Refused 1: it is being written", f".P{writer}R"))
+        person.press("d", all_of("Purge 3 of 4 files", "y purge 3", "Refused 1: is being written", f".P{writer}R"))
         person.press("y", "done 3 · skipped 0 · failed 0")
         person.press(ESC, all_of("Tmp 1 ", "WRITING"))
         assert len(os.listdir(spool_path / "tmp")) == 1
@@ -120,7 +120,7 @@ def test_a_consumer_hangs_but_lives(spool_path: Path, dashboard: Dashboard) -> N
     text = person.press("r", all_of("Refused 1", "f takes it", "Esc Close"))
     assert "y requeue" not in text
     assert [name for name in os.listdir(spool_path / "cur") if str(hung.got["id"]) in name]
-    person.press("f", all_of("by force", "taken from a living holder", "type 1 to requeue 1"))
+    person.press("f", all_of("by force", "taken from a running consumer", "type 1 to requeue 1"))
     person.press("1", "requeue 1: 1")
     person.press(ENTER, all_of("done 1", "1 waits in new"))
     second = Consumer.claim(spool_path)

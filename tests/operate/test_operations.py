@@ -363,5 +363,5 @@ def test_what_is_no_message_is_not_done_at_a_rate():
         def candidates(self, *args, **more):
             return Candidates([Item(row(1), "1", words="x.lock goes")])
 
-    with pytest.raises(UsageError, match="not done at a rate"):
+    with pytest.raises(UsageError, match="a rate limit applies to messages only"):
         Operations(Locks(), "/spool", lambda: 7.0).plan(Action.UNLOCK, Selection(everything=True), options={"rate": 2.0})

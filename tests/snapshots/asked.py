@@ -17,11 +17,11 @@ __all__ = ["operations", "payload", "plan", "result"]
 def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = False) -> Plan:
     """Requeue of dead claims, one of them with a warning; a live one is refused."""
     rows = [claim(micro=446_548 + i) for i in range(items)]
-    warning = "in work when 4 consumers died: h holds it instead"
+    warning = "4 consumers died while processing it: h holds it instead"
     return Plan(
         "c41d0a7e92", Action.REQUEUE, TARGET, NOW + 6, Selection(box=Box.CUR),
         [Item(row, i, warning if i == 1 else "") for i, row in enumerate(rows)],
-        [Refusal(claims()[0], "5200 worker.py is alive", True)],
+        [Refusal(claims()[0], "5200 worker.py: running", True)],
         ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",), confirm, force,
         ("spooltop", "requeue", TARGET, *(row.id for row in rows)),
     )  # fmt: skip
@@ -31,7 +31,7 @@ def result() -> Result:
     """Result with one message done, one skipped and one failed."""
     items = [
         ItemResult("a1", "a1", Outcome.DONE),
-        ItemResult("a2", "a2", Outcome.SKIPPED, "gone or requeued by another"),
+        ItemResult("a2", "a2", Outcome.SKIPPED, "acknowledged or moved meanwhile"),
         ItemResult("a3", "a3", Outcome.FAILED, "a file of that name is in new already"),
     ]
     return Result(

@@ -60,17 +60,17 @@ class SceneControl(FakeControl):
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
         plan = super().plan(action, selection, **more)
         items = [
-            Item(item.row, item.ref, "in work at 4 deaths" if (item.row.attempt or 0) >= 4 else "")
+            Item(item.row, item.ref, "4 consumers died while processing it" if (item.row.attempt or 0) >= 4 else "")
             for item in plan.items
         ]
-        idle = ": no CPU for 5m"
+        idle = " · no CPU for 5m"
 
         def holder(row: Row) -> str:
             assert row.owner is not None
             return f"{row.owner.pid} worker.py"
 
         refused = [
-            Refusal(one.row, f"{holder(one.row)} is alive{idle if idle[2:] in one.row.evidence else ''}", True)
+            Refusal(one.row, f"{holder(one.row)}: running{idle if idle in one.row.evidence else ''}", True)
             for one in plan.refused
         ]
         notes = ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",)

@@ -44,7 +44,7 @@ _WHAT = {
     Action.RELEASE: ("moves back to new with the same id.", "move back to new with the same ids."),
     Action.RESTORE: ("moves back to the box it came from; a claim moves to new.",
                      "move back to the boxes they came from; claims move to new."),
-    Action.EMPTY: ("is deleted for good. Nothing brings it back.", "are deleted for good. Nothing brings them back."),
+    Action.EMPTY: ("is deleted permanently.", "are deleted permanently."),
 }  # fmt: skip
 
 _WHATEVER = {

@@ -39,7 +39,7 @@ def test_emptying_deletes_what_is_in_the_trash_and_nothing_else(desk):
     assert plan.deletes
     blocks = sum(path.stat().st_blocks for path in (desk.path / ".spooltop" / "trash" / operation).glob("[ab]"))
     assert blocks * 512 >= 10_000
-    assert any(f"Frees {size(blocks * 512)} on" in note and "Nothing brings them back" in note for note in plan.notes)
+    assert f"Frees {size(blocks * 512)} of disk space. This cannot be undone." in plan.notes
     result = operations.apply(plan)
     assert result.count(Outcome.DONE) == 2
     assert result.undo == ()
@@ -47,14 +47,14 @@ def test_emptying_deletes_what_is_in_the_trash_and_nothing_else(desk):
     assert list(desk.census().values()) == [["new/c"]]
     newest, purge = operations.records()
     assert (newest.action, newest.done, newest.why_not_undo) == (
-        Action.EMPTY, 2, "deleted for good: nothing brings it back",
+        Action.EMPTY, 2, "deleted permanently",
     )  # fmt: skip
     undo = operations.plan(Action.UNDO, Selection(), options={"undoes": newest.operation})
     assert undo.count == 0
-    assert any("gone for good" in note for note in undo.notes)
+    assert any("permanently" in note for note in undo.notes)
     assert purge.why_not_undo is None
     back = operations.plan(Action.UNDO, Selection(), options={"undoes": purge.operation})
-    assert [refusal.reason for refusal in back.refused] == ["it stands no longer in trash"] * 2
+    assert [refusal.reason for refusal in back.refused] == ["no longer in trash"] * 2
 
 
 def test_a_part_of_the_trash_leaves_the_rest_with_its_metadata(desk):
@@ -89,7 +89,7 @@ def test_a_purge_at_once_deletes_and_says_so(desk):
     assert result.undo == ()
     [record] = operations.records()
     assert "without the trash" in record.words
-    assert record.why_not_undo == "deleted for good: nothing brings it back"
+    assert record.why_not_undo == "deleted permanently"
 
 
 def test_what_changed_or_went_since_the_plan_is_not_deleted(desk):

@@ -51,7 +51,7 @@ def test_killed_between_two_batches_it_is_not_finished(desk):
     journal(desk).write_bytes(b"".join(lines[:2]))
     record = of(operations, operation)
     assert (record.open, record.done, record.count) == (True, BATCH, BATCH + 2)
-    assert "2 were not tried" in record.words
+    assert "2 were not attempted" in record.words
 
 
 def test_the_last_result_lasts_before_it_is_told(desk):
@@ -82,7 +82,7 @@ def test_what_was_done_does_not_shrink_when_it_is_undone(desk):
     record = of(operations, operation)
     assert (record.done, record.undone_by, record.why_not_undo) == (3, back.operation, f"already undone by {back.operation}")
     again = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    assert again.count == 0 and "3 of 3 taken back already." in again.notes
+    assert again.count == 0 and "3 of 3 undone already." in again.notes
 
 
 @pytest.mark.parametrize("stands", ["a file", "a directory"])
@@ -96,7 +96,7 @@ def test_another_file_of_the_same_name_is_not_taken_back(desk, stands):
     else:
         place.mkdir()
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    assert [refusal.reason for refusal in plan.refused] == ["another file stands in held under that name"]
+    assert [refusal.reason for refusal in plan.refused] == ["held has another file of that name now"]
     assert plan.count == 0
 
 

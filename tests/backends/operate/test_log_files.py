@@ -162,7 +162,7 @@ def test_root_undoes_what_the_owner_of_the_spool_did_and_the_owner_is_told_it_is
         [record] = operations.records()
         plan = operations.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
         assert plan.count == 0
-        assert [refusal.reason for refusal in plan.refused] == ["it stands no longer in trash"]
+        assert [refusal.reason for refusal in plan.refused] == ["no longer in trash"]
 
     with tempfile.TemporaryDirectory(dir="/tmp") as open_to_all:
         os.chmod(open_to_all, 0o755)

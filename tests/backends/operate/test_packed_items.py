@@ -155,7 +155,7 @@ def test_of_many_that_are_moved_those_which_are_not_as_planned_are_told(desk, or
     desk.put(f"{plan.items[9].id},n=1,e=died", "progress")
     result = operations.apply(plan)
     odd = {
-        3: (Outcome.SKIPPED, "gone or requeued by another"),
+        3: (Outcome.SKIPPED, "acknowledged or moved meanwhile"),
         5: (Outcome.SKIPPED, "changed since the plan"),
         7: (Outcome.SKIPPED, "changed since the plan"),
         9: (Outcome.FAILED, "new already has a file of that name; it stays in cur"),

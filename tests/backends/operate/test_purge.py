@@ -31,7 +31,7 @@ def test_a_purge_moves_to_the_trash_and_back_to_the_exact_name(desk):
     before = desk.census()
     operations = desk.operations()
     plan = operations.plan(Action.PURGE, Selection(ids=("one", "two", "half")))
-    assert any("frees nothing" in note for note in plan.notes)
+    assert any("frees no disk space" in note for note in plan.notes)
     result = operations.apply(plan)
     assert result.count(Outcome.DONE) == 3
     trash = f".spooltop/trash/{plan.operation}"
@@ -264,7 +264,7 @@ def test_writers_and_living_holders_are_refused(desk):
     plan = operations.plan(Action.PURGE, Selection(box=Box.TMP, everything=True), force=True)
     assert sorted(item.row.name for item in plan.items) == ["left", "whose"]
     assert plan.confirm is Confirm.NUMBER
-    assert any("1 unknown: nobody here can tell whether the writer lives" in note for note in plan.notes)
+    assert any("1 unknown: no evidence here shows whether the writer is running" in note for note in plan.notes)
     assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [("growing", False)]
     left = operations.plan(Action.PURGE, Selection(box=Box.TMP, verdict=Verdict.ABANDONED, everything=True))
     assert left.confirm is Confirm.SMALL

@@ -29,7 +29,7 @@ def test_claims_of_a_dead_consumer_go_back_with_their_attempt_counted(desk):
     operations = desk.operations()
     plan = operations.plan(Action.REQUEUE, DEAD)
     assert [item.row.id for item in plan.items] == [desk.id(1), desk.id(2)]
-    assert [item.warning for item in plan.items] == ["", "in work at 3 deaths"]
+    assert [item.warning for item in plan.items] == ["", "3 consumers died while processing it"]
     assert plan.confirm is Confirm.SMALL
     assert plan.command == ("spooltop", "requeue", str(desk.path), desk.id(1), desk.id(2))
     result = operations.apply(plan)
@@ -45,8 +45,8 @@ def test_a_claim_at_the_limit_of_attempts_is_rejected_instead_and_the_plan_says_
     claims = desk.names(Box.CUR)
     operations = desk.operations()
     plan = operations.plan(Action.REQUEUE, DEAD)
-    why = "rejected instead: in work 10 times, the limit is 10"
-    assert [item.warning for item in plan.items] == [why, "in work at 9 deaths"]
+    why = "rejected instead: 10 attempts, the limit is 10"
+    assert [item.warning for item in plan.items] == [why, "9 consumers died while processing it"]
     assert any(note.startswith("1 rejected instead of requeued") for note in plan.notes)
     assert outcomes(operations.apply(plan)) == [(Outcome.DONE, why), (Outcome.DONE, "")]
     assert (desk.names(Box.NEW), desk.names(Box.REJECTED)) == ([f"{desk.id(2)},n=9,e=died"], [claims[0]])
@@ -59,7 +59,7 @@ def test_what_was_rejected_at_the_limit_tells_why_and_a_requeue_from_there_count
     operations = desk.operations()
     operations.apply(operations.plan(Action.REQUEUE, DEAD))
     redrive = operations.plan(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
-    assert redrive.items[0].row.reason == "rejected instead: in work 10 times, the limit is 10, by ann"
+    assert redrive.items[0].row.reason == "rejected instead: 10 attempts, the limit is 10, by ann"
     assert operations.apply(redrive).count(Outcome.DONE) == 1
     assert desk.names(Box.NEW) == [desk.id(1)]
 
@@ -68,7 +68,7 @@ def test_force_does_not_lift_the_limit_and_foreign_claims_have_none(desk):
     desk.claim(desk.put(f"{desk.id(1)},n=9"))
     operations = desk.operations()
     plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(desk.id(1),)), force=True)
-    assert plan.items[0].warning.endswith("the limit is 10; taken from a living holder, whose ack will find out")
+    assert plan.items[0].warning.endswith("the limit is 10; taken from a running consumer, whose ack will fail with ClaimLost")
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert (len(desk.names(Box.REJECTED)), desk.names(Box.NEW)) == (1, [])
     desk.put("1795220920443125.9155.vm:2,P4242", box=Box.CUR)
@@ -108,7 +108,7 @@ def test_a_foreign_claim_goes_back_under_its_very_name(desk, real_spools):
     operations = desk.operations()
     plan = operations.plan(Action.REQUEUE, Selection(ids=("1795220920443125.9155.vm",)))
     assert plan.confirm is Confirm.NUMBER
-    assert any("no proof" in note for note in plan.notes)
+    assert any("not proof" in note for note in plan.notes)
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert "1795220920443125.9155.vm" in desk.names(Box.NEW)
     assert desk.names(Box.CUR) == []
@@ -176,7 +176,7 @@ def test_what_arrived_or_changed_after_the_plan_is_untouched(desk):
     result = operations.apply(plan)
     assert outcomes(result) == [
         (Outcome.SKIPPED, "changed since the plan"),
-        (Outcome.SKIPPED, "gone or requeued by another"),
+        (Outcome.SKIPPED, "acknowledged or moved meanwhile"),
     ]
     assert desk.names(Box.CUR) == ["a:2,P1", "c:2,P1"]
     assert result.undo == ()
@@ -195,7 +195,7 @@ def test_a_plan_that_is_a_minute_old_takes_only_what_is_still_the_same(desk, act
     (desk.path / "cur" / claims[2]).unlink()
     os.chmod(desk.path / "cur" / claims[3], 0o600 if os.stat(desk.path / "cur" / claims[3]).st_mode & 0o77 else 0o644)
     result = operations.apply(plan)
-    gone = "gone or requeued by another"
+    gone = "acknowledged or moved meanwhile"
     assert outcomes(result) == [
         (Outcome.DONE, ""), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, "changed since the plan"),
     ]  # fmt: skip
@@ -246,7 +246,7 @@ def test_what_is_no_plain_message_is_refused_with_the_reason(desk):
         "a directory, not a message",
         "a fifo, not a message",
         "a symbolic link, not a message",
-        "it has a second name (a hard link)",
+        "has another hard link",
     ]
 
 
@@ -343,7 +343,7 @@ def test_two_operators_take_no_claim_twice_and_both_are_told(desk):
     mine, yours = one.plan(Action.REQUEUE, DEAD), two.plan(Action.REQUEUE, DEAD)
     assert one.apply(mine).count(Outcome.DONE) == 1
     [late] = two.apply(yours).items
-    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "gone or requeued by another")
+    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "acknowledged or moved meanwhile")
 
 
 def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(desk):
@@ -361,7 +361,7 @@ def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(de
     late = desk.operations(Late())
     [mine] = late.apply(late.plan(Action.REQUEUE, DEAD)).items
     assert theirs[0].count(Outcome.DONE) == 1
-    assert (mine.outcome, mine.reason) == (Outcome.SKIPPED, "gone or requeued by another")
+    assert (mine.outcome, mine.reason) == (Outcome.SKIPPED, "acknowledged or moved meanwhile")
     assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
@@ -431,7 +431,7 @@ def test_what_was_moved_and_may_not_last_is_no_success(desk, count):
     operations = desk.operations(NoSyncs())
     result = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
     assert [one.outcome for one in result.items] == [Outcome.FAILED] * count
-    assert all(one.reason.startswith("moved, but a power cut may take it back") for one in result.items)
+    assert all(one.reason.startswith("moved, but a power failure may undo the move") for one in result.items)
     assert len(desk.names(Box.HELD)) == count
 
 
@@ -445,6 +445,6 @@ def test_a_holder_that_is_no_longer_known_to_be_gone_keeps_its_claim(desk):
         presence.unlink()
     (result,) = operations.apply(plan).items
     assert (result.outcome, result.reason) == (
-        Outcome.SKIPPED, "its holder is no longer known to be gone: its presence file is missing",
+        Outcome.SKIPPED, "its holder may be running: its presence file is missing",
     )  # fmt: skip
     assert desk.names(Box.CUR) == [claim]

@@ -37,8 +37,8 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(desk):
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     assert [item.row.id for item in plan.items] == [desk.id(3)]
     assert [refusal.reason for refusal in plan.refused] == [
-        "a consumer already has it, pid 4312",
-        "gone on: a consumer already had it",
+        "already claimed by a consumer, pid 4312",
+        "too late: already claimed by a consumer",
     ]
     assert operations.apply(plan).count(Outcome.DONE) == 1
     assert claims[2] in desk.names(Box.CUR)
@@ -65,7 +65,7 @@ def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
     assert os.listdir(desk.path / ".spooltop" / "consumers") == []
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     assert [refusal.reason for refusal in plan.refused] == [
-        "its consumer is gone and forgotten, in cur nobody could tell: it stays in new"
+        "its consumer has exited and left no presence file: it stays in new"
     ]
     assert operations.apply(plan).count(Outcome.DONE) == 0 and desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
@@ -75,7 +75,7 @@ def test_a_consumer_that_is_quicker_than_the_undo_keeps_its_message(desk):
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     desk.claim(f"{desk.id(1)},n=1,e=died")
     [late] = operations.apply(plan).items
-    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "a consumer already has it")
+    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "already claimed by a consumer")
 
 
 def test_an_undo_can_be_undone_and_the_first_operation_says_by_whom(desk):
@@ -120,7 +120,7 @@ def test_another_file_in_the_place_of_what_was_held_is_not_taken(desk):
     desk.put("another", "another")
     os.rename(desk.path / "new" / "another", held)
     again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
-    assert (again.count, [one.reason for one in again.refused]) == (0, ["another file stands in held under that name"])
+    assert (again.count, [one.reason for one in again.refused]) == (0, ["held has another file of that name now"])
     assert desk.names(Box.NEW) == [] and held.read_text() == "another"
 
 
@@ -186,7 +186,7 @@ def test_a_torn_journal_line_is_tolerated_and_said(desk):
     [record] = operations.records()
     assert record.open
     assert record.done == 1
-    assert "cut short" in record.words
+    assert "interrupted" in record.words
     plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
     assert any("cut off" in note for note in plan.notes)
     assert operations.apply(plan).count(Outcome.DONE) == 1

@@ -52,7 +52,7 @@ def test_a_killed_consumers_message_comes_back_as_the_second_attempt(desk, contr
             assert (claim.id, claim.attempt, claim.data) == (id, 2, b"work")
             undo = control.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
             assert (list(undo.items), len(undo.refused)) == ([], 1)
-            assert "a consumer already has it" in undo.refused[0].reason
+            assert "already claimed by a consumer" in undo.refused[0].reason
 
 
 def test_the_consumer_that_lost_its_claim_to_force_finds_out(desk, control):

@@ -254,8 +254,8 @@ def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> Non
 def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
     words = text(plan_lines(asked.plan(), 80, 20, now=NOW, zone=ZONE))
     assert "Requeue 2 of 3 claims" in words
-    assert "! in work when 4 consumers died: h holds it instead" in words
-    assert "Refused 1: 5200 worker.py is alive, holds" in words
+    assert "! 4 consumers died while processing it: h holds it instead" in words
+    assert "Refused 1: 5200 worker.py: running, holds" in words
     assert "End 5200 and it turns DEAD by itself; f takes it from a live owner" in words
     assert "c copy as command: spooltop requeue /var/spool/memex" in words
     assert "[Esc Cancel]   y requeue 2" in words
@@ -350,7 +350,8 @@ def test_a_result_names_each_that_was_not_done() -> None:
     words = text(result_lines(asked.result(), 80, 20, since=("1 waits in new",), zone=ZONE))
     assert "Requeued 1 · operation c41d0a7e92" in words
     assert "done 1 · skipped 1 · failed 1" in words
-    assert words.index("failed 1: a file of that name is in new already") < words.index("skipped 1: gone or requeued by another")
+    failed, skipped = "failed 1: a file of that name is in new already", "skipped 1: acknowledged or moved meanwhile"
+    assert words.index(failed) < words.index(skipped)
     assert "a3" in words and "a2" in words
     assert "since then  1 waits in new" in words
     assert "undo: spooltop undo /var/spool/memex c41d0a7e92" in words

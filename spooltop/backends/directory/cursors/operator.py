@@ -148,7 +148,7 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         if logged is None:
             return Candidates((), (), troubles)
         if any(changed(undo) for undo in undos):
-            return Candidates((), (), ("1 of 1 taken back already.", *troubles))
+            return Candidates((), (), ("1 of 1 undone already.", *troubles))
         one, outcome = logged.steps[0]
         file = next((source for source in sources if _real_path(source.path) == one.file), None)
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)

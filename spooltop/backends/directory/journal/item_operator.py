@@ -201,4 +201,4 @@ class ItemOperator(ABC, Generic[IntentT]):
         try:
             yield
         except OSError as error:
-            raise Unreadable(f"the {self._kind.name} cannot be worked on: {error.strerror or error}", path=self._path) from error
+            raise Unreadable(f"the {self._kind.name} cannot be accessed: {error.strerror or error}", path=self._path) from error

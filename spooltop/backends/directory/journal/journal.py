@@ -151,8 +151,8 @@ def _start(box: Box | None, folder: str) -> str:
 
 
 def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
-    told = "" if meta is None else f',"meta":{json.dumps(meta, separators=(",", ":"))}'
-    return f'"token":{"null" if token is None else quoted(token)}{told}'
+    metadata = "" if meta is None else f',"meta":{json.dumps(meta, separators=(",", ":"))}'
+    return f'"token":{"null" if token is None else quoted(token)}{metadata}'
 
 
 def _encode_result(operation: str, batch: int, at: float, came: BatchOutcome) -> bytes:

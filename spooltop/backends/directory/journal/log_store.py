@@ -107,7 +107,7 @@ class SpoolLogs:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
                 path=self._state if self._outside else self._dirs.path,
-                advice="nothing is changed without it; free space or mend its rights",
+                advice="nothing is changed without it; free space or fix its permissions",
                 full=error.errno in FULL,
             ) from error
 

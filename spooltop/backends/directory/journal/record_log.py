@@ -63,11 +63,11 @@ class Intent:
 
 
 class StepResult(NamedTuple, Generic[ResultT]):
-    """The record of a result line: ``told`` is what it holds about the step."""
+    """The record of a result line: ``result`` is the result of the step."""
 
     operation: str
     step: int
-    told: ResultT
+    result: ResultT
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def gather(
         elif known is not None and record.step in known.steps:
             intent, result = known.steps[record.step]
             if result is None:
-                known.steps[record.step] = intent, record.told
+                known.steps[record.step] = intent, record.result
     return found, bad
 
 
@@ -242,11 +242,11 @@ class RecordLog(Generic[IntentT, ResultT]):
                 operations, bad = gather(progress.each(narrow(text.data)), self._kind, trusted=text.trusted)
                 if text.unread:
                     lost = f"the first {text.unread / 1e6:.0f} MB of {what} were not read"
-                    troubles.append(f"{lost}: what they tell cannot be undone")
+                    troubles.append(f"{lost}: operations recorded there cannot be undone")
                 if text.torn:
                     troubles.append(f"the last line of {what} is cut off: a crash or a full disk")
                 if bad:
-                    troubles.append(f"{bad} lines of {what} are no journal lines and were left out")
+                    troubles.append(f"{bad} lines of {what} are not journal lines and were left out")
                 for operation, logged in operations.items():
                     found.setdefault(operation, logged)
         except OSError as error:
@@ -257,9 +257,9 @@ class RecordLog(Generic[IntentT, ResultT]):
 def write_failed(store: LogStore, what: str, error: OSError) -> AuditFailed:
     """The error to raise where a log about ``what`` cannot be written."""
     return AuditFailed(
-        f"what happens to {what} cannot be written down: {error.strerror or error}",
+        f"changes to {what} cannot be logged: {error.strerror or error}",
         path=store.path,
-        advice="nothing is changed without it; free space or mend its rights",
+        advice="nothing is changed without it; free space or fix its permissions",
     )
 
 

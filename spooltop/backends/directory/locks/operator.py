@@ -183,7 +183,7 @@ class LockOperator(ItemOperator[LockRecord]):
                 item = self._restorer.pin(one, row, folders)
                 found += [item] if isinstance(item, Item) else []
                 refused += [item] if isinstance(item, Refusal) else []
-        taken_back = (f"{len(again)} of {len(logged.steps)} taken back already.",) if again else ()
+        taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
         return Candidates(found, refused, (*taken_back, *troubles))
 
 

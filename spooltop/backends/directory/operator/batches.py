@@ -249,8 +249,8 @@ def _move_of(folders: Folders, modes: _Modes, item: Item) -> Move:
 
 def _gone(box: Box, undo: bool) -> str:
     if box is Box.NEW:
-        return "a consumer already has it" if undo else "gone: claimed meanwhile, or moved by another"
-    return "gone" if undo else "gone or requeued by another"
+        return "already claimed by a consumer" if undo else "claimed or moved meanwhile"
+    return "gone" if undo else "acknowledged or moved meanwhile"
 
 
 def _open_json(meta: Mapping[str, Json]) -> str:

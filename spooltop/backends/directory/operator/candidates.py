@@ -42,13 +42,13 @@ def find_candidates(
     """Pins the messages of ``selection``. ``half_moved`` are inodes that may have a second name, which the first change takes
     away.
 
-    Raises ``Refused`` for a box that ``action`` takes nothing from, ``UsageError`` for a filter that makes no sense,
+    Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
     ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
     """
     rule = RULES[action]
     if selection.box is not None and selection.box not in rule.sources:
-        taken = ", ".join(sorted(rule.sources))
-        raise Refused(f"{action} takes nothing from {selection.box}", path=dirs.path, advice=f"it takes from {taken}")
+        advice = f"choose {', '.join(sorted(rule.sources))}"
+        raise Refused(f"{action} is not possible for messages in {selection.box}", path=dirs.path, advice=advice)
     if selection.empty:
         return Candidates(())
     selected = SelectedRows(dirs, rows, selection, rule.sources, now=now, progress=progress)
@@ -70,7 +70,7 @@ def find_candidates(
         except FileNotFoundError:
             continue  # gone since it was listed
         except OSError as error:
-            refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
+            refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
             continue
         name = names.parse(row.name, claimed=row.box not in (Box.NEW, Box.TMP))
         decision = decider.decide(row, name, metadata, pinned.found, shares_its_id=selected.shares_its_id(row))
@@ -90,7 +90,7 @@ def find_candidates(
         disk_bytes += pinned.found.st_blocks * 512
     deletes = rule.target is None or by_now
     notes = notes_of(Tally(action, selection.box, deletes, len(items), disk_bytes, selected.without_age, remarks))
-    notes += tuple(f"{error.what}: what stands there is not in this plan." for error in selected.unread)
+    notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
     return Candidates(items.as_list(), refused, notes, selected.missing, remarks[Remark.POISON])
 
 

@@ -49,7 +49,7 @@ class ChangedFolders:
             if not self._lookup.ordered(new):
                 self._dirs.files.sync_dir(new)
         except OSError as error:
-            self._trouble = f"moved, but a power cut may bring it back to new: {describe(error)}"
+            self._trouble = f"moved, but a power failure may return it to new: {describe(error)}"
 
     def sync(self) -> None:
         """Syncs the targets, then the sources, of all moves since the last call."""
@@ -63,7 +63,7 @@ class ChangedFolders:
             try:
                 self._dirs.files.sync_dir(folder.fd)
             except OSError as error:
-                self.report(f"moved, but a power cut may take it back: {describe(error)}")
+                self.report(f"moved, but a power failure may undo the move: {describe(error)}")
         self._folders.clear()
         self._last = None, None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,7 +66,7 @@ class Decider:
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         destination = destination_of(self.action, row.box, name, metadata, poison=hold, now=self.now)
         blocked_by, forceable = self._blocked_by(row, found, destination, shares_its_id)
-        forced = "taken from a living holder, whose ack will find out" if row.verdict is Verdict.ALIVE else ""
+        forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         warning = "; ".join(filter(None, (destination.warning, forced))) or poison
         return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
 
@@ -78,15 +79,15 @@ class Decider:
         other = self.in_new.get(row.id) if destination.box is Box.NEW else None
         half_moved = other == found.st_ino
         if other is not None and not half_moved:
-            return "conflict: new holds another message under this id; both are kept", False
+            return "conflict: new has another message with this id; both are kept", False
         if shares_its_id:
             return "conflict: two claims have this id; both are kept", False
         if found.st_nlink != 1 and not half_moved and not (found.st_nlink == 2 and found.st_ino in self.half_moved):
-            return "it has a second name (a hard link)", False
+            return "has another hard link", False
         if row.verdict is Verdict.WRITING:
-            return f"it is being written: {row.evidence}", False
+            return f"is being written: {row.evidence}", False
         if row.verdict is Verdict.ALIVE:
-            return _alive(row), self.action in FORCEABLE
+            return _held_by(row), self.action in FORCEABLE
         return destination.blocked_by, True
 
     def _remarks(self, row: Row, name: names.Name, destination: Destination, poison: str) -> list[Remark]:
@@ -107,16 +108,15 @@ class Decider:
         return remarks
 
 
-def _alive(row: Row) -> str:
-    if row.evidence and not row.evidence.startswith("lives"):
-        return row.evidence  # somebody else than its consumer holds it, and it says who
-    besides = row.evidence.removeprefix("lives").removeprefix(" · ")
+def _held_by(row: Row) -> str:
+    """The holder and the evidence that it is running; the evidence alone where it names the holder."""
     owner = row.owner
-    known = [str(owner.pid), program(owner.command or "")] if owner is not None and owner.pid is not None else ["its holder"]
-    return " ".join(word for word in known if word) + " is alive" + (f": {besides}" if besides else "")
+    if owner is None or owner.pid is None or re.search(rf"\b{owner.pid}\b", row.evidence):
+        return row.evidence or "its holder is running"
+    return f"{' '.join(filter(None, (str(owner.pid), program(owner.command or ''))))}: {row.evidence or 'running'}"
 
 
 def _poison(row: Row) -> str:
     if row.attempt is None or row.attempt < POISON or row.box not in (Box.CUR, Box.REJECTED):
         return ""
-    return f"in work at {row.attempt} deaths" if row.verdict is Verdict.DEAD else f"in work {row.attempt} times"
+    return f"{row.attempt} consumers died while processing it" if row.verdict is Verdict.DEAD else f"attempts: {row.attempt}"

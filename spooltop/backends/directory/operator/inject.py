@@ -35,13 +35,13 @@ class InjectedContent:
     def __init__(self, options: Mapping[str, Json]) -> None:
         text, size, source = options.get("text"), options.get("size"), options.get("source")
         if text is not None and size is not None:
-            raise UsageError("inject: text and size at once", advice="give one of them")
+            raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
         if text is not None and not isinstance(text, str):
-            raise UsageError("inject: the text is no text")
+            raise UsageError("inject: the text is not a string")
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
-            raise UsageError(f"inject: {size!r} is no size in bytes", advice=f"give 0 to {_MOST_BYTES}")
+            raise UsageError(f"inject: invalid size {size!r}", advice=f"give 0 to {_MOST_BYTES} bytes")
         if source is not None and not isinstance(source, str):
-            raise UsageError("inject: the source is no text")
+            raise UsageError("inject: the source is not a string")
         count = options.get("count")
         self._text = text
         self._count = str(count) if isinstance(count, int) else ""
@@ -56,7 +56,7 @@ class InjectedContent:
             return ()
         seen = redactor.data(first)
         shown = escape_text(seen[:_SHOWN], keep_newlines=False)
-        return (f"The first holds {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
+        return (f"First message, {size_words(len(first))}: {shown}{' …' if len(seen) > _SHOWN else ''}",)
 
     def name(self, us: int) -> str:
         """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
@@ -123,7 +123,7 @@ def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: 
         if any(one.moved for one in moved):
             dirs.files.sync_dir(dirs.box(Box.NEW))
     except OSError as error:
-        return outcome.in_trouble(f"put, but a power cut may take it back: {error.strerror}")
+        return outcome.in_trouble(f"put, but a power failure may remove it: {error.strerror}")
     return outcome
 
 

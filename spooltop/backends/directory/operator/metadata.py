@@ -125,7 +125,7 @@ class MetaWriter:
         try:
             self._files.link(before, meta[0], beside, meta[0])
         except OSError:
-            return False  # what is wrong is told by writing them: no links here, too many of them, or that one is gone
+            return False  # writing them shows what is wrong: no links here, too many of them, or that one is gone
         return True
 
     def write(self, name: str, meta: tuple[int, str]) -> None:

@@ -130,7 +130,7 @@ class Mover:
                 continue
             try:
                 if covered:
-                    # Not told its inode in a box: another operator's move to the same name would pass for ours.
+                    # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     move(name, fd, to_name, to_fd, None if live else ino)
                 else:
                     self._move_aside(name, ino, to_name, mode, source, to)
@@ -168,14 +168,14 @@ class Mover:
         except FileNotFoundError:
             return self._gone(move)
         if source.id != folder_id:
-            return MoveOutcome(Outcome.SKIPPED, f"{box} is another directory than in the plan")
+            return MoveOutcome(Outcome.SKIPPED, f"the directory {box} was replaced since the plan")
         if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(move, found)):
             return MoveOutcome(Outcome.SKIPPED, "changed since the plan")
         half_moved = False
         if found.st_nlink != 1:
             half_moved = found.st_nlink == 2 and self._half_moved(move)
             if not half_moved:
-                return MoveOutcome(Outcome.SKIPPED, "has a second name (a hard link)")
+                return MoveOutcome(Outcome.SKIPPED, "has another hard link")
         if not mode.forced:
             why = self._recheck.blocked_by(box, name, token, planned)
             if why is not None:
@@ -197,7 +197,7 @@ class Mover:
                         self._metas.write(to_name, (to.fd, mode.meta))
                     self._move_aside(name, ino, to_name, mode, source, to)
             else:
-                # Not told its inode: another operator's move to the same name would pass for ours.
+                # Without its inode: another operator's move to the same name would pass for ours.
                 files.move(name, source.fd, to_name, to.fd)
         except OSError as error:
             return self._refused(move, source, to, error)

@@ -129,8 +129,8 @@ class DirectoryOperator:
 
     def operations(self, progress: Progress) -> list[OperationRecord]:
         with self._translate_errors(), self._open() as dirs:
-            told, _ = self._read(dirs, progress)
-            return records(dirs, told, progress)
+            operations, _ = self._read(dirs, progress)
+            return records(dirs, operations, progress)
 
     def close(self) -> None:
         self._on_close()
@@ -224,5 +224,5 @@ class DirectoryOperator:
         try:
             yield
         except OSError as error:
-            what = f"the spool cannot be worked on: {error.strerror or error}"
+            what = f"the spool cannot be accessed: {error.strerror or error}"
             raise kind(what, path=self._path, advice=advice(error)) from error

@@ -87,9 +87,9 @@ def _why_not_beside(dirs: SpoolDirs) -> str | None:
         why = _refusal(dirs, ".")
         return None if why is None else f"{OWN}, which holds the journal, cannot be made: {why}"
     except OSError as error:
-        return f"{OWN} cannot be seen: {error.strerror}"
+        return f"{OWN} cannot be accessed: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{OWN} is no directory; look who put it there"
+        return f"{OWN} is not a directory; find out who created it"
     return _refusal(dirs, OWN)
 
 
@@ -103,11 +103,11 @@ def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"{name} cannot be seen: {error.strerror}"
+        return f"{name} cannot be accessed: {error.strerror}"
     if own is None or found is None:
         return None
     if not stat.S_ISDIR(found.st_mode):
-        return f"{name} is no directory; look who put it there"
+        return f"{name} is not a directory; find out who created it"
     return _refusal(dirs, box.value, own, name)
 
 
@@ -120,7 +120,7 @@ def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = 
             return None
         found = os.stat(name, dir_fd=above, follow_symlinks=False)
     except OSError as error:
-        return f"{shown} cannot be seen: {error.strerror}"
+        return f"{shown} cannot be accessed: {error.strerror}"
     if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
         return f"the file system is read-only ({os.strerror(errno.EROFS)})"
     return closed_words(shown, found, dirs.path)

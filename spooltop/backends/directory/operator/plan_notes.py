@@ -33,26 +33,26 @@ def notes_of(tally: Tally) -> tuple[str, ...]:
     action, remarks = tally.action, tally.remarks
     notes: list[str] = []
     if forced := remarks.get(Remark.FORCED):
-        again = "worked on twice then" if action is Action.REQUEUE else "its holder goes on working on it"
-        notes.append(f"{forced} of living holders: {again}; the holder's ack will find out (ClaimLost).")
+        consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
+        notes.append(f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost.")
     if foreign := remarks.get(Remark.FOREIGN):
-        notes.append(f"{foreign} by other consumers: the evidence is read again just before each move, but it is no proof.")
+        notes.append(f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof.")
     if unknown := remarks.get(Remark.UNKNOWN):
         who = "writer" if tally.box is Box.TMP else "holder"
-        notes.append(f"{unknown} unknown: nobody here can tell whether the {who} lives.")
+        notes.append(f"{unknown} unknown: no evidence here shows whether the {who} is running.")
     if tally.deletes and tally.items:
-        notes.append(f"Frees {size(tally.disk_bytes)} on the disk. Nothing brings them back: there is no undo.")
+        notes.append(f"Frees {size(tally.disk_bytes)} of disk space. This cannot be undone.")
     elif action is Action.PURGE and tally.items:
-        notes.append("A purge to the trash frees nothing: the messages move, and undo brings them back.")
+        notes.append("Moving to the trash frees no disk space; undo moves the messages back.")
     elif action is Action.HOLD and tally.items:
-        notes.append("No consumer takes what is held, until it is released.")
+        notes.append("Consumers do not take held messages until they are released.")
     if held := remarks.get(Remark.HELD):
-        notes.append(f"{held} held instead of requeued, where no consumer takes them, until released.")
+        notes.append(f"{held} held instead of requeued: consumers do not take them until they are released.")
     if rejected := remarks.get(Remark.REJECTED):
         notes.append(
-            f"{rejected} rejected instead of requeued: in work {MAX_ATTEMPTS} times or more, which is the limit. "
-            "A requeue from rejected counts anew."
+            f"{rejected} rejected instead of requeued: the limit is {MAX_ATTEMPTS} attempts. "
+            "A requeue from rejected starts at attempt 1 again."
         )
     if tally.without_age:
-        notes.append(f"{tally.without_age} left out: how long they stand there is not known.")
+        notes.append(f"{tally.without_age} left out: their age in the box is not known.")
     return tuple(notes)

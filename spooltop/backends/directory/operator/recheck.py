@@ -37,7 +37,7 @@ class Recheck:
             if box is Box.TMP or (box is Box.CUR and token is None):
                 wanted.setdefault(box, []).append(name)
         self._read = {
-            (box, name): told for box, asked in wanted.items() for name, told in self._again(box, asked).items()
+            (box, name): judged for box, asked in wanted.items() for name, judged in self._again(box, asked).items()
         }
 
     def blocked_by(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
@@ -48,13 +48,13 @@ class Recheck:
         if box is Box.CUR and token is not None:
             verdict, evidence = self._own(token)
         elif box in (Box.CUR, Box.TMP):
-            verdict, evidence = self._read.get((box, name), (Verdict.UNKNOWN, "it was not seen again"))
+            verdict, evidence = self._read.get((box, name), (Verdict.UNKNOWN, "it was not found again"))
         else:
             return None
         if verdict in (Verdict.ALIVE, Verdict.WRITING):
             return f"{verdict}: {evidence}"
         if verdict is Verdict.UNKNOWN and planned not in (Verdict.UNKNOWN, None):
-            return f"its holder is no longer known to be gone: {evidence}"
+            return f"its holder may be running: {evidence}"
         return None
 
     def _own(self, token: str) -> tuple[Verdict, str]:

@@ -72,7 +72,7 @@ def destination_of(
     if poison:
         return Destination(Box.HELD, warning=f"held instead: {poison}")
     if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
-        return Destination(Box.REJECTED, warning=f"rejected instead: in work {attempt} times, the limit is {MAX_ATTEMPTS}")
+        return Destination(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}")
     return Destination(Box.NEW, _in_new(box, name, metadata.get("origin")))
 
 
@@ -85,9 +85,9 @@ def _origin(box: Box, name: names.Name, metadata: Mapping[str, Json]) -> Destina
     was = metadata.get("was")
     if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
         return Destination(Box(origin), meta=was if isinstance(was, dict) else None)
-    warning = "where it came from is not known: it goes to new"
+    warning = "its original box is not known: moves to new"
     # A file out of tmp may be half a message.
-    blocked_by = "where it came from is not known; it may be half a file out of tmp" if box is Box.TRASH else ""
+    blocked_by = "its original box is not known; it may be an incomplete file from tmp" if box is Box.TRASH else ""
     return Destination(Box.NEW, _in_new(box, name, None), warning, blocked_by)
 
 

@@ -174,5 +174,5 @@ def _released(found: list[SelectedRow]) -> Iterator[SelectedRow]:
 
 
 def _not_listed(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
-    what = f"you may not list {box}/{escape(operation)}"
-    return Unreadable(what, path=dirs.path, advice="nothing was done; its owner, or root, may")
+    what = f"{box}/{escape(operation)}: permission denied"
+    return Unreadable(what, path=dirs.path, advice="nothing was changed; run this as its owner or as root")

@@ -45,33 +45,33 @@ def records(dirs: SpoolDirs, operations: Mapping[str, MoveOperation], progress: 
     undos = undos_of(operations)
     folders = Folders(dirs)
     found: list[OperationRecord] = []
-    for told in operations.values():
-        own_undos = undos.get(told.operation, [])
-        results = [result for _, result in moves_of(told) if result is not None]
+    for logged in operations.values():
+        own_undos = undos.get(logged.operation, [])
+        results = [result for _, result in moves_of(logged) if result is not None]
         back = _taken_back(folders, own_undos)
-        unsure = [move for move, result in moves_of(told) if result is None]
+        unsure = [move for move, result in moves_of(logged) if result is None]
         looked = sum(1 for move in unsure if move.target in back or _happened(folders, move))
-        first = told.first
-        progress.begin(f"moves of {told.operation} read", first.count)
-        steps = list(progress.each(_moved(folders, told, taken_back=back)))
+        first = logged.first
+        progress.begin(f"moves of {logged.operation} read", first.count)
+        steps = list(progress.each(_moved(folders, logged, taken_back=back)))
         left = [step for step in steps if step.target not in back]
         undone = undone_by(own_undos, lambda undo: any(_moved(folders, undo)))
-        if not steps and any(_moved(folders, told, deleted=True)):
-            why_not: str | None = "deleted for good: nothing brings it back"
+        if not steps and any(_moved(folders, logged, deleted=True)):
+            why_not: str | None = "deleted permanently"
         else:
             why_not = why_not_undo(changed=bool(steps), undone=None if left else undone, other=None)
-        words = f"{first.action} {first.count}" + (f" of {told.undoes}" if told.undoes else "")
-        if first.action is Action.PURGE and any(move.target is None for move, _ in moves_of(told)):
+        words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
+        if first.action is Action.PURGE and any(move.target is None for move, _ in moves_of(logged)):
             words += " at once, without the trash"
-        unfinished = is_unfinished(told)
-        if told.open:
-            words += f"; cut short: {looked} of the last {len(unsure)} had been moved, as found by looking"
+        unfinished = is_unfinished(logged)
+        if logged.open:
+            words += f"; interrupted: {looked} of the last {len(unsure)} were found moved"
         elif unfinished:
-            words += f"; cut short: {first.count - len(results):,} were not tried"
+            words += f"; interrupted: {first.count - len(results):,} were not attempted"
         outcomes = (result.outcome for result in results)
         found.append(
             operation_record(
-                told, outcomes, count=first.count, found=looked, unfinished=unfinished, undone=undone, why_not=why_not,
+                logged, outcomes, count=first.count, found=looked, unfinished=unfinished, undone=undone, why_not=why_not,
                 words=words,
             )
         )
@@ -84,25 +84,25 @@ def undo_candidates(
 ) -> Candidates:  # fmt: skip
     """The moves of ``undoes`` backwards, each pinned as it is now, or why it cannot be undone; nothing for an unknown
     operation. ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
-    told = operations.get(undoes)
-    if told is None:
+    logged = operations.get(undoes)
+    if logged is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
     undos = undos_of(operations)
     folders = Folders(dirs)
-    progress.begin("moves read", told.first.count)
+    progress.begin("moves read", logged.first.count)
     returned = _taken_back(folders, undos.get(undoes, ()))
-    steps = list(progress.each(_moved(folders, told, taken_back=returned)))
+    steps = list(progress.each(_moved(folders, logged, taken_back=returned)))
     left = [step for step in steps if step.target not in returned]
-    notes = [f"{len(steps) - len(left)} of {len(steps)} taken back already."] if len(left) < len(steps) else []
-    if told.open:
-        notes.append("That operation was cut short; what it had moved was found by looking.")
+    notes = [f"{len(steps) - len(left)} of {len(steps)} undone already."] if len(left) < len(steps) else []
+    if logged.open:
+        notes.append("That operation was interrupted; its moves were found by looking at the files.")
     claimed: dict[str, str] | None = None
     verdicts: dict[str | None, Verdict] = {}
     vantage = presence.Vantage.of(dirs, hosts)
     items = PackedItems()
     refused: list[Refusal] = []
-    if not steps and any(_moved(folders, told, deleted=True)):
-        notes.append("What it deleted is gone for good: nothing brings it back.")
+    if not steps and any(_moved(folders, logged, deleted=True)):
+        notes.append("It deleted the messages permanently; they cannot be restored.")
     progress.begin("looked at", len(left))
     for step in progress.each(left):
         place, back = step.target, step.move.source
@@ -115,7 +115,7 @@ def undo_candidates(
             refused.append(Refusal(row, _whereabouts(place, row.id, claimed)))
             continue
         except OSError as error:
-            refused.append(Refusal(row, f"it cannot be seen: {error.strerror}"))
+            refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
             continue
         found = pinned.found
         verdict = _verdict(dirs, back, vantage, verdicts)
@@ -123,13 +123,13 @@ def undo_candidates(
         half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
         changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
         if kind_of(found) or (step.ino and found.st_ino != step.ino):
-            refused.append(Refusal(row, f"another file stands in {place.box} under that name"))
+            refused.append(Refusal(row, f"{place.box} has another file of that name now"))
         elif changed:
-            refused.append(Refusal(row, "changed since: it was claimed and came back, or its rights were changed"))
+            refused.append(Refusal(row, "changed since: claimed and returned, or its permissions were changed"))
         elif found.st_nlink != 1 and not half_moved:
-            refused.append(Refusal(row, "it has a second name (a hard link)"))
+            refused.append(Refusal(row, "has another hard link"))
         elif back is not None and back.box is Box.CUR and _cleared(dirs, back):
-            refused.append(Refusal(row, f"its consumer is gone and forgotten, in cur nobody could tell: it stays in {place.box}"))
+            refused.append(Refusal(row, f"its consumer has exited and left no presence file: it stays in {place.box}"))
         elif back is not None and _taken(folders, back, found.st_ino):
             refused.append(Refusal(row, f"{back.box} has another file of that name now"))
         else:
@@ -138,11 +138,11 @@ def undo_candidates(
 
 
 def _moved(
-    folders: Folders, told: MoveOperation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
+    folders: Folders, logged: MoveOperation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
 ) -> Iterator[_Step]:
     """The moves that can be reversed; where ``deleted``, those that deleted, with their source. A message that an undo has
     ``taken_back`` had been moved, though nothing at its target shows that any more."""
-    for move, result in moves_of(told):
+    for move, result in moves_of(logged):
         place = move.source if deleted else move.target
         if place is None or (move.target is None) is not deleted:
             continue
@@ -190,14 +190,14 @@ def _taken(folders: Folders, place: Place, ino: int) -> bool:
 
 def _row(place: Place) -> tuple[Row, str | None]:
     """The row of the message at ``place``, as a list would show it, and the token of a claim in ``cur``."""
-    told = names.parse(place.name, claimed=place.box is not Box.NEW)
+    name = names.parse(place.name, claimed=place.box is not Box.NEW)
     key = f"{place.folder}/{place.name}" if place.folder else place.name
     row = Row(
-        key=(place.box.value, key), box=place.box, id=told.id, name=place.name, source=told.source,
-        enqueued_at=None if told.enqueued_us is None else told.enqueued_us / 1e6, canary=told.canary, ended=told.ended,
-        attempt=told.attempts if told.attempts is None or told.token is None else told.attempts + 1,
+        key=(place.box.value, key), box=place.box, id=name.id, name=place.name, source=name.source,
+        enqueued_at=None if name.enqueued_us is None else name.enqueued_us / 1e6, canary=name.canary, ended=name.ended,
+        attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
     )  # fmt: skip
-    return row, told.token if place.box is Box.CUR else None
+    return row, name.token if place.box is Box.CUR else None
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:
@@ -205,9 +205,9 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
     if dirs.cur is None:
         return {}
     found: dict[str, str] = {}
-    for name in dirs.files.scan(dirs.cur):
-        told = names.parse(name, claimed=True)
-        found[told.id] = "" if told.pid is None else f", pid {told.pid}"
+    for raw in dirs.files.scan(dirs.cur):
+        name = names.parse(raw, claimed=True)
+        found[name.id] = "" if name.pid is None else f", pid {name.pid}"
     return found
 
 
@@ -229,5 +229,5 @@ def _verdict(
 
 def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
     if place.box is Box.NEW:
-        return f"a consumer already has it{claimed[id]}" if id in claimed else "gone on: a consumer already had it"
-    return f"it stands no longer in {place.box}"
+        return f"already claimed by a consumer{claimed[id]}" if id in claimed else "too late: already claimed by a consumer"
+    return f"no longer in {place.box}"
