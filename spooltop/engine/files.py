@@ -289,14 +289,9 @@ class Files:
     rename_noreplace = staticmethod(syscalls.rename_noreplace)
     """Calls ``renameat2(2)`` with RENAME_NOREPLACE; EINVAL if the file system does not support it."""
 
-    def exchange(self, name: str, to: str, dir_fd: int) -> None:
-        """Swaps two names within one directory, as ``swap`` does."""
-        syscalls.rename_exchange(name, dir_fd, to, dir_fd)
-
-    def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
-        """Swaps two names with ``renameat2(2)`` and RENAME_EXCHANGE: neither name is ever missing. ``FileNotFoundError`` if one
-        does not exist, EINVAL if the file system does not support the call."""
-        syscalls.rename_exchange(name, dir_fd, to, to_fd)
+    swap = staticmethod(syscalls.rename_exchange)
+    """Swaps two names with ``renameat2(2)`` and RENAME_EXCHANGE: neither name is ever missing. ``FileNotFoundError`` if one does
+    not exist, EINVAL if the file system does not support the call."""
 
     def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         """Calls ``rename(2)``, which replaces: only for a ``to`` that nobody else can use (the name of a claim)."""

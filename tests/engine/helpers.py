@@ -13,7 +13,7 @@ from spooltop.engine.files import Files
 
 CHANGING = frozenset(
     {
-        "create", "exchange", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
+        "create", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
         "replace", "rmdir", "set_mtime", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip

@@ -47,7 +47,7 @@ DOES: dict[str, set[str]] = {
     **{key: {"fcntl"} for key in ("lock_write", "write_locked")},
     "close": {"close"}, "write": {"write"}, "pwrite": {"pwrite64"}, "read": {"read"}, "read_at": {"pread64"},
     "content": {"lseek", "pread64"} | STAT, "truncate": {"ftruncate"}, "sync_fs": {"syncfs"}, "link": {"linkat"},
-    "rename_noreplace": {"renameat2"}, "exchange": {"renameat2"}, "swap": {"renameat2"}, "symlink": {"symlinkat"},
+    "rename_noreplace": {"renameat2"}, "swap": {"renameat2"}, "symlink": {"symlinkat"},
     "mkdir": {"mkdirat"}, "copy_owner": {"fchown", "fchmod"} | STAT, "reserve": {"fallocate"},
     "keep_times": {"utimensat"}, "set_mtime": {"utimensat"},
 }  # fmt: skip

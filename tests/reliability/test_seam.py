@@ -22,7 +22,6 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "copy_owner": lambda files, at, fd: files.copy_owner(fd, os.stat("b", dir_fd=at)),
     "rename": lambda files, at, fd: files.rename("a", at, "c", at),
     "rename_noreplace": lambda files, at, fd: files.rename_noreplace("a", at, "c", at),
-    "exchange": lambda files, at, fd: files.exchange("a", "b", at),
     "swap": lambda files, at, fd: files.swap("a", at, "b", at),
     "keep_times": lambda files, at, fd: files.keep_times("a", at, os.stat("d", dir_fd=at)),
     "set_mtime": lambda files, at, fd: files.set_mtime(fd, 1e9),

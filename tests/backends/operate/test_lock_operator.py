@@ -69,12 +69,12 @@ class Meddling(LogFiles):
         self.before: Callable[[], None] = lambda: None
         self.unsupported = False
 
-    def exchange(self, name: str, to: str, dir_fd: int) -> None:
+    def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         meddle, self.before = self.before, lambda: None
         meddle()
         if self.unsupported:
             raise OSError(22, "Invalid argument")
-        super().exchange(name, to, dir_fd)
+        super().swap(name, dir_fd, to, to_fd)
 
 
 class Desk:
@@ -206,8 +206,8 @@ def test_the_place_is_never_empty_for_a_third_while_it_is_looked_at(desk: Desk) 
     seen: list[str] = []
 
     class Spying(LogFiles):
-        def exchange(self, name: str, to: str, dir_fd: int) -> None:
-            super().exchange(name, to, dir_fd)
+        def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+            super().swap(name, dir_fd, to, to_fd)
             seen.append(file.read_text())
 
     desk.files = Spying()  # type: ignore[assignment]

@@ -80,7 +80,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
     write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)
     try:
         try:
-            files.exchange(draft, name, folder)
+            files.swap(draft, folder, name, folder)
         except FileNotFoundError:
             raise Skipped("it has gone by itself") from None
         except OSError as error:
@@ -88,7 +88,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
                 raise
             return False
         if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
-            files.exchange(draft, name, folder)
+            files.swap(draft, folder, name, folder)
             raise Skipped("it was taken again since the list was made")
         files.unlink(name, folder)
         return True
