@@ -7,12 +7,12 @@ import signal
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .clock import Clock
 from .scratch import scratch
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs behind it; whoever is tested would inherit it
@@ -25,19 +25,6 @@ settings.register_profile("spooltop", deadline=None, suppress_health_check=[Heal
 settings.load_profile("spooltop")
 
 DATA = Path(__file__).parent / "data"
-
-
-@dataclass
-class Clock:
-    """A clock that stands still until it is moved; epoch seconds."""
-
-    now: float = 1_795_222_869.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.operate.confirm import confirm_for
+from tests.clock import NOW
 
 from .streams import spooltop
 
-NOW = 1_795_222_869.0
 HOSTILE = "a\x1b[31mb\n\udcff\\"
 SHOWN = r"a\x1b[31mb\x0a\xff\\"
 

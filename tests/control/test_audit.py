@@ -97,7 +97,7 @@ def test_what_a_forged_line_tells_is_marked_and_escaped() -> None:
 def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path) -> None:
     from spooltop.backends.directory.operator.operator import DirectoryOperator
     from spooltop.operate.operations import Operations
-    from tests.backends.operate.conftest import Desk
+    from tests.desk import Desk
 
     desk = Desk(spool, spool.parent / "state")
     copies: list[str] = []

@@ -22,7 +22,7 @@ from spooltop.tui.draw.boxes import box_table
 from tests.engine.helpers import in_child
 
 from ..cli.streams import spooltop
-from ..conftest import Clock
+from ..clock import Clock
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from spooltop.tui.draw.overview import overview
 from tests.engine.helpers import in_child
 
 from ..cli.streams import spooltop
-from ..conftest import Clock
+from ..clock import Clock
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from spooltop.control import Control, open_control
 from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
+from tests.clock import NOW
 
-NOW = 1_795_222_869.0
 FIRST, SECOND, THIRD = (f"{1795222800000000 + number}.P77R{number:016x}.vm" for number in range(3))
 NAMES = [FIRST, f"{SECOND},s=imessage,n=2", f"{THIRD},s=mail,n=4", "order-17,s=imessage,n=0", "foreign"]
 with subprocess.Popen(["true"]) as exited:

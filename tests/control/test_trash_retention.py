@@ -27,7 +27,7 @@ from ..cli.streams import spooltop as run
 DAY = 86400.0
 
 
-class Clock:
+class DaysAhead:
     """The machine's own time, set forward by some days."""
 
     days = 0.0
@@ -55,7 +55,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Path) -> None:
-    clock = Clock()
+    clock = DaysAhead()
     with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
         plan = control.plan(Action.PURGE, Selection(ids=("a",), box=Box.NEW))
         assert any("The trash keeps messages for 30d" in note for note in plan.notes)
@@ -81,7 +81,7 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
 
 def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Path) -> None:
     """A purge at a slow rate fills its folder over days; what is restored or copied has a new ctime and stays as old."""
-    clock = Clock()
+    clock = DaysAhead()
     with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
         operation = purge(control, "a", "b", "c")
     folder = spool / ".spooltop" / "trash" / operation
@@ -102,7 +102,7 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
 
 def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spooltop.backends.directory.operator.operator._SMALL", 0)
-    clock = Clock()
+    clock = DaysAhead()
     with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
         operation = purge(control, "a", "b", "c")
         trash = spool / ".spooltop" / "trash"

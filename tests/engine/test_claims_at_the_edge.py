@@ -15,9 +15,8 @@ from spooltop.engine import Spool
 from spooltop.engine.claim import Claim
 from spooltop.engine.files import Files
 from spooltop.errors import ClaimLost, SpooltopError
+from tests.clock import NOW
 from tests.engine.helpers import in_child
-
-NOW = 1_795_220_920.0
 
 
 def names(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
-from tests.conftest import Clock
+from tests.clock import Clock
 from tests.engine.helpers import in_child, places
 
 

@@ -13,7 +13,7 @@ import pytest
 from spooltop.control import open_control
 from spooltop.engine import Spool, SpooltopError
 from spooltop.engine.files import Files
-from tests.conftest import Clock
+from tests.clock import Clock
 from tests.engine.helpers import Interposed
 
 

@@ -14,8 +14,7 @@ from spooltop.model.query import Query, is_plain, parse
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Owner, Verdict
-
-NOW = 1_795_222_869.0
+from tests.clock import NOW
 
 
 def row(name: str = "1795222801446548.4290.vm", box: Box = Box.CUR, **rest: Any) -> Row:

@@ -21,7 +21,7 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 
-from ..conftest import Clock
+from ..clock import Clock
 from .observations import T0, look
 
 

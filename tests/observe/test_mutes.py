@@ -20,7 +20,7 @@ from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.observe.mutes import LONGEST, MuteFile, apply_mutes, decode, encode, state_folder
 
-from ..conftest import Clock
+from ..clock import Clock
 from .observations import T0, look
 
 

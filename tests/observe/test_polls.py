@@ -17,7 +17,7 @@ from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor
 from spooltop.observe.polls import POLL_LINE, parse_poll, poll_pattern
 
-from ..conftest import Clock
+from ..clock import Clock
 from .observations import T0
 
 PATTERN = re.compile(POLL_LINE)

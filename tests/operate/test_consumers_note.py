@@ -14,8 +14,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.consumers_note import at_work
-
-NOW = 1_795_222_869.0
+from tests.clock import NOW
 
 
 def observation(

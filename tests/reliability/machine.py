@@ -32,7 +32,7 @@ from spooltop.operate.operations import Operations
 from tests.scratch import scratch
 
 from .figures import Figure
-from .world import killed_in_child, rows
+from .world import desk, killed_in_child
 
 __all__ = ["BAR", "NAME", "Consumers", "run"]
 
@@ -82,7 +82,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), None, World(clock=self.clock), rows=lambda box, _: rows(self.root, box), again=self.again,
+            str(self.root), None, World(clock=self.clock), rows=lambda box, _: desk(self.root).rows(box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)
@@ -95,7 +95,7 @@ class Consumers(RuleBasedStateMachine):
         return Spool.create(self.root, False, clock=self.clock, max_attempts=MOST_ATTEMPTS)
 
     def again(self, box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        return {row.name: (row.verdict, row.evidence) for row in rows(self.root, box) if row.name in set(wanted)}
+        return {row.name: (row.verdict, row.evidence) for row in desk(self.root).rows(box) if row.name in set(wanted)}
 
     def held(self, who: int | None = None) -> list[str]:
         """The messages that a living consumer has a claim on."""

@@ -11,23 +11,21 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
-from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.world import World as Around
-from spooltop.engine import CursorFile, Spool, names, presence
+from spooltop.engine import CursorFile, Spool
 from spooltop.engine.claim import Claim
-from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
-from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
+from tests.desk import Desk
 
 __all__ = [
     "LOCK", "OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "leave_lock", "operations",
@@ -103,35 +101,13 @@ def killed_in_child(work: Callable[[], None]) -> bool:
     return False
 
 
-def rows(root: Path, box: Box, files: LogFiles | None = None) -> Iterator[Row]:
-    """Yields the rows that an operator is shown, judged by the presence locks."""
-    with SpoolDirs(root, files) as dirs:
-        for name in dirs.files.list(dirs.box(box)):
-            if name.startswith("."):
-                continue
-            told = names.parse(name, claimed=box is Box.CUR)
-            verdict, evidence = None, ""
-            if told.token is not None:
-                verdict, evidence = presence.judge(presence.look(dirs, told.token), presence.Vantage.of(dirs))
-            attempt = None if told.attempts is None else told.attempts + 1
-            yield Row(
-                key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
-                enqueued_at=(told.enqueued_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
-                evidence=evidence,
-            )  # fmt: skip
+def desk(root: Path, looking: LogFiles | None = None) -> Desk:
+    return Desk(root, Path(f"{root}.state"), clock=time.time, looking=looking)
 
 
 def operations(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> Operations:
     """An operator at the spool. ``looking`` are the file operations of the look."""
-
-    def again(box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        return {row.name: (row.verdict, row.evidence) for row in rows(root, box, looking) if row.name in set(wanted)}
-
-    operator = DirectoryOperator(
-        str(root), None, Around(files or LogFiles()), rows=lambda box, _: rows(root, box, looking), again=again,
-        state_dir=f"{root}.state", user="proof",
-    )  # fmt: skip
-    return Operations(operator, str(root), operator._clock)
+    return desk(root, looking).operations(files, wait=time.sleep, user="proof")
 
 
 def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:

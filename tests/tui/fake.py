@@ -23,8 +23,8 @@ from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
 from spooltop.operate.confirm import confirm_for
+from tests.clock import NOW
 
-NOW = 1_795_222_869.0
 GOES = {
     Action.REQUEUE: Box.NEW, Action.RELEASE: Box.NEW, Action.RESTORE: Box.NEW, Action.HOLD: Box.HELD, Action.PURGE: Box.TRASH,
 }  # fmt: skip

@@ -30,6 +30,7 @@ from spooltop.model.plan import Outcome, Plan, Result
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Json
 from spooltop.operate.operations import Operations
+from tests.clock import Clock
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
@@ -43,7 +44,7 @@ sys.stdin.read()
 """
 
 
-class Desk:
+class CursorDesk:
     """Operations on the cursors in ``path`` alone; the books lie in ``state``. ``waited`` counts the waits for the lock."""
 
     def __init__(self, path: Path, state: Path) -> None:
@@ -51,16 +52,13 @@ class Desk:
         self.state = state
         self.waited = 0
         self.on_wait: Callable[[], None] = lambda: None
-        self.now = 1_795_222_869.0
+        self.clock = Clock()
         self.operator = self.new_operator()
         self.operations = Operations(self.operator, str(path), self.clock)
 
     def new_operator(self) -> CursorOperator:
         books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
         return CursorOperator(str(self.path), books, None, World(clock=self.clock), above=False, wait=self.wait, user="ann")
-
-    def clock(self) -> float:
-        return self.now
 
     def wait(self, seconds: float) -> None:
         self.waited += 1
@@ -92,9 +90,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> CursorDesk:
     (tmp_path / "memex").mkdir()
-    return Desk(tmp_path / "memex", tmp_path / "state")
+    return CursorDesk(tmp_path / "memex", tmp_path / "state")
 
 
 @contextmanager
@@ -111,7 +109,7 @@ def locked(path: Path) -> Iterator[int]:
             process.stdin.close()
 
 
-def test_it_changes_that_section_and_not_a_byte_besides(desk: Desk) -> None:
+def test_it_changes_that_section_and_not_a_byte_besides(desk: CursorDesk) -> None:
     file = desk.write({"email": {"at": 7}, "imessage": 89632})
     before = file.read_text()
     os.chmod(file, 0o640)
@@ -122,7 +120,7 @@ def test_it_changes_that_section_and_not_a_byte_besides(desk: Desk) -> None:
     assert result.undo == ("spooltop", "undo", str(desk.path), result.operation)
 
 
-def test_the_plan_says_what_it_is_and_what_it_will_be(desk: Desk) -> None:
+def test_the_plan_says_what_it_is_and_what_it_will_be(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632})
     plan = desk.plan("imessage", 89640)
     assert (plan.count, plan.confirm) == (1, "y")
@@ -144,14 +142,14 @@ def test_the_plan_says_what_it_is_and_what_it_will_be(desk: Desk) -> None:
         (None, None, "its type changes: it is a number and becomes null"),
     ],
 )
-def test_the_plan_warns_of_what_may_be_a_slip(desk: Desk, value: Json, highest: Json, warning: str) -> None:
+def test_the_plan_warns_of_what_may_be_a_slip(desk: CursorDesk, value: Json, highest: Json, warning: str) -> None:
     desk.write({"imessage": 89632})
     plan = desk.plan("imessage", value, highest=highest)
     assert warning in plan.items[0].warning
     assert any(warning[5:] in note for note in plan.notes)
 
 
-def test_what_was_written_since_the_plan_stays(desk: Desk) -> None:
+def test_what_was_written_since_the_plan_stays(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632, "email": 1})
     plan = desk.plan("imessage", 89640)
     CursorFile(file).advance("imessage", 89633)
@@ -161,7 +159,7 @@ def test_what_was_written_since_the_plan_stays(desk: Desk) -> None:
     assert desk.operations.records()[0].why_not_undo == "it changed nothing"
 
 
-def test_another_source_may_go_on_meanwhile(desk: Desk) -> None:
+def test_another_source_may_go_on_meanwhile(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632, "email": 1})
     plan = desk.plan("imessage", 89640)
     CursorFile(file).advance("email", 2)
@@ -169,7 +167,7 @@ def test_another_source_may_go_on_meanwhile(desk: Desk) -> None:
     assert desk.read() == {"imessage": 89640, "email": 2}
 
 
-def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(desk: Desk) -> None:
+def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
     with locked(desk.path):
         (one,) = desk.set("imessage", 89640).items
@@ -179,7 +177,7 @@ def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(desk: Desk)
     assert desk.read() == {"imessage": 89632}
 
 
-def test_it_waits_for_the_lock(desk: Desk) -> None:
+def test_it_waits_for_the_lock(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
     plan = desk.plan("imessage", 89640)
     with ExitStack() as holding:
@@ -189,7 +187,7 @@ def test_it_waits_for_the_lock(desk: Desk) -> None:
     assert desk.waited == 1
 
 
-def test_undo_puts_the_former_value_back_and_can_itself_be_undone(desk: Desk) -> None:
+def test_undo_puts_the_former_value_back_and_can_itself_be_undone(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
     first = desk.set("imessage", 89640)
     plan = desk.undo(first.operation[:6])
@@ -203,7 +201,7 @@ def test_undo_puts_the_former_value_back_and_can_itself_be_undone(desk: Desk) ->
     assert desk.read() == {"imessage": 89640}
 
 
-def test_undo_takes_nothing_from_a_poller_that_went_on(desk: Desk) -> None:
+def test_undo_takes_nothing_from_a_poller_that_went_on(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632})
     first = desk.set("imessage", 89640)
     plan = desk.undo(first.operation)
@@ -214,7 +212,7 @@ def test_undo_takes_nothing_from_a_poller_that_went_on(desk: Desk) -> None:
     assert desk.read() == {"imessage": 89641}
 
 
-def test_the_books_hold_before_and_after(desk: Desk) -> None:
+def test_the_books_hold_before_and_after(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632})
     result = desk.set("imessage", 89640)
     began, ended = desk.lines("cursors.jsonl")
@@ -229,7 +227,7 @@ def test_the_books_hold_before_and_after(desk: Desk) -> None:
     assert (desk.state / os.listdir(desk.state)[0]).stat().st_mode & 0o077 == 0
 
 
-def test_what_cannot_be_written_down_does_not_happen(desk: Desk) -> None:
+def test_what_cannot_be_written_down_does_not_happen(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
     desk.state.write_text("a file where the books should lie")
     with pytest.raises(AuditFailed):
@@ -238,7 +236,7 @@ def test_what_cannot_be_written_down_does_not_happen(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("stands", [89632, 89640, 5])
-def test_a_crash_between_intent_and_result_is_looked_into(desk: Desk, stands: int) -> None:
+def test_a_crash_between_intent_and_result_is_looked_into(desk: CursorDesk, stands: int) -> None:
     file = desk.write({"imessage": 89632})
     desk.set("imessage", 89640)
     (folder,) = desk.state.iterdir()
@@ -252,7 +250,7 @@ def test_a_crash_between_intent_and_result_is_looked_into(desk: Desk, stands: in
     assert any("cut off" in note for note in plan.notes)
 
 
-def test_an_undo_that_changed_nothing_may_be_tried_again(desk: Desk) -> None:
+def test_an_undo_that_changed_nothing_may_be_tried_again(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 89632})
     result = desk.set("imessage", 89640)
     plan = desk.undo(result.operation)
@@ -265,7 +263,7 @@ def test_an_undo_that_changed_nothing_may_be_tried_again(desk: Desk) -> None:
     assert desk.undo(result.operation).count == 0
 
 
-def test_a_value_made_of_what_is_shown_of_a_large_section_is_refused(desk: Desk) -> None:
+def test_a_value_made_of_what_is_shown_of_a_large_section_is_refused(desk: CursorDesk) -> None:
     desk.write({"imessage": {"cursor": 5, "seen": "x" * 100_000}})
     (refusal,) = desk.plan("imessage", {"cursor": 6}).refused
     assert "too large to be shown whole: this would drop 1 field of it" in refusal.reason
@@ -273,7 +271,7 @@ def test_a_value_made_of_what_is_shown_of_a_large_section_is_refused(desk: Desk)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"imessage": 1} x'])
-def test_what_does_not_parse_is_left_alone(desk: Desk, content: str) -> None:
+def test_what_does_not_parse_is_left_alone(desk: CursorDesk, content: str) -> None:
     file = desk.write({"imessage": 1})
     plan = desk.plan("imessage", 2)
     file.write_text(content)
@@ -284,7 +282,7 @@ def test_what_does_not_parse_is_left_alone(desk: Desk, content: str) -> None:
     assert file.read_text() == content
 
 
-def test_a_source_that_is_not_there_wants_force(desk: Desk) -> None:
+def test_a_source_that_is_not_there_wants_force(desk: CursorDesk) -> None:
     file = desk.write({"imessage": 1})
     (refusal,) = desk.plan("imesage", 2).refused
     assert refusal.reason == f"{file} has no imesage; it has imessage"
@@ -294,13 +292,13 @@ def test_a_source_that_is_not_there_wants_force(desk: Desk) -> None:
     assert "no section before" in desk.undo(made.operation).refused[0].reason
 
 
-def test_a_file_without_a_source_says_that_it_has_none(desk: Desk) -> None:
+def test_a_file_without_a_source_says_that_it_has_none(desk: CursorDesk) -> None:
     file = desk.write({})
     (refusal,) = desk.plan("imessage", 2).refused
     assert refusal.reason == f"{file} has no imessage; it has none"
 
 
-def test_one_file_a_source(desk: Desk) -> None:
+def test_one_file_a_source(desk: CursorDesk) -> None:
     desk.write(7, "cursors/teams.json")
     desk.write({"cursor": 5}, "cursors/email.json")
     assert desk.set("teams", 8).items[0].outcome is Outcome.DONE
@@ -309,7 +307,7 @@ def test_one_file_a_source(desk: Desk) -> None:
         desk.plan("signal", 1)
 
 
-def test_a_source_in_two_files_wants_to_know_which(desk: Desk) -> None:
+def test_a_source_in_two_files_wants_to_know_which(desk: CursorDesk) -> None:
     desk.write({"teams": 1, "email": 2})
     desk.write(7, "cursors/teams.json")
     with pytest.raises(UsageError, match="stands in"):
@@ -320,7 +318,7 @@ def test_a_source_in_two_files_wants_to_know_which(desk: Desk) -> None:
         desk.plan("teams", 9, file="/etc/passwd")
 
 
-def test_no_link_leads_it_out(desk: Desk, tmp_path: Path) -> None:
+def test_no_link_leads_it_out(desk: CursorDesk, tmp_path: Path) -> None:
     desk.write(7, "cursors/teams.json")
     plan = desk.plan("teams", 8)
     elsewhere = tmp_path / "elsewhere"
@@ -332,7 +330,7 @@ def test_no_link_leads_it_out(desk: Desk, tmp_path: Path) -> None:
     assert (elsewhere / "teams.json").read_text() == "7"
 
 
-def test_another_directory_of_that_name_is_another(desk: Desk, tmp_path: Path) -> None:
+def test_another_directory_of_that_name_is_another(desk: CursorDesk, tmp_path: Path) -> None:
     desk.write(7, "cursors/teams.json")
     plan = desk.plan("teams", 8)
     os.rename(desk.path / "cursors", tmp_path / "elsewhere")
@@ -342,7 +340,7 @@ def test_another_directory_of_that_name_is_another(desk: Desk, tmp_path: Path) -
     assert desk.read("cursors/teams.json") == 7
 
 
-def test_a_link_in_place_of_the_file_is_not_followed(desk: Desk, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_file_is_not_followed(desk: CursorDesk, tmp_path: Path) -> None:
     file = desk.write({"imessage": 1})
     plan = desk.plan("imessage", 2)
     os.rename(file, tmp_path / "real.json")
@@ -355,7 +353,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(desk: Desk, tmp_path: Path)
 
 @needs_root
 @pytest.mark.parametrize(("mode", "folder", "allowed"), [(0o644, 0o755, False), (0o666, 0o755, False), (0o666, 0o777, True)])
-def test_who_may_not_is_told_whose_it_is(desk: Desk, mode: int, folder: int, allowed: bool) -> None:
+def test_who_may_not_is_told_whose_it_is(desk: CursorDesk, mode: int, folder: int, allowed: bool) -> None:
     file = desk.write({"imessage": 1})
     os.chmod(file, mode)
     os.chmod(desk.path, folder)
@@ -371,7 +369,7 @@ def test_who_may_not_is_told_whose_it_is(desk: Desk, mode: int, folder: int, all
     assert why is None or ("belongs to root" in why and "Try: sudo -u root spooltop cursors" in why)
 
 
-def test_a_forged_journal_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
+def test_a_forged_journal_leads_nowhere(desk: CursorDesk, tmp_path: Path) -> None:
     desk.write({"imessage": 1})
     done = desk.set("imessage", 2)
     victim = tmp_path / "cursors.json"
@@ -434,7 +432,7 @@ def test_set_and_undo_meet_again(sections: dict[str, Json], data: st.DataObject)
     source, value = data.draw(st.sampled_from(sorted(sections))), data.draw(VALUES)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "memex").mkdir()
-        desk = Desk(Path(folder) / "memex", Path(folder) / "state")
+        desk = CursorDesk(Path(folder) / "memex", Path(folder) / "state")
         desk.write(sections)
         plan = desk.plan(source, value)
         if not plan.count:

@@ -66,7 +66,7 @@ def test_a_part_of_the_trash_leaves_the_rest_with_its_metadata(desk):
 
 def test_emptying_by_the_box_alone_leaves_what_was_purged_within_the_hour(desk):
     trashed(desk, "old")
-    desk.now += 3700
+    desk.clock.now += 3700
     trashed(desk, "young")
     operations = desk.operations()
     plan = operations.plan(Action.EMPTY, Selection(box=Box.TRASH))
@@ -132,7 +132,7 @@ def test_a_full_disk_stops_every_change_but_those_that_free_space(desk, code, no
     trashed(desk, "a")
     desk.put("b")
     said = []
-    operations = Operations(desk.operator(FullDisk(code)), str(desk.path), lambda: desk.now, syslog=said.append)
+    operations = Operations(desk.operator(FullDisk(code)), str(desk.path), desk.clock, syslog=said.append)
     with pytest.raises(AuditFailed):
         do(operations, Action.PURGE, Selection(ids=("b",)))
     if now:
@@ -149,7 +149,7 @@ def test_a_full_disk_stops_every_change_but_those_that_free_space(desk, code, no
 
 def test_other_trouble_with_the_audit_log_stops_these_too(desk):
     trashed(desk, "a")
-    operations = Operations(desk.operator(FullDisk(errno.EIO)), str(desk.path), lambda: desk.now)
+    operations = Operations(desk.operator(FullDisk(errno.EIO)), str(desk.path), desk.clock)
     with pytest.raises(AuditFailed):
         do(operations, Action.EMPTY, TRASH)
     assert desk.names(Box.TRASH) == ["a"]

@@ -40,7 +40,7 @@ def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(d
         assert data.endswith(b"\xff")
         told = json.loads(data[:-1])
         assert told == {
-            "n": number, "of": {"count": 3, "id": one.id}, "from": "test", "at": int(desk.now), "as is": "{n} {m} {}",
+            "n": number, "of": {"count": 3, "id": one.id}, "from": "test", "at": int(desk.clock.now), "as is": "{n} {m} {}",
         }  # fmt: skip
 
 

@@ -27,10 +27,10 @@ from spooltop.model.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
+from tests.clock import NOW, Clock
 from tests.worlds import opening
 
 DEAD, ALIVE, IMPOSSIBLE = 77, 78, 9_999_999_999
-NOW = 1_795_222_869.0
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
 
 
@@ -77,12 +77,13 @@ class Meddling(LogFiles):
         super().swap(name, dir_fd, to, to_fd)
 
 
-class Desk:
+class LockDesk:
     """Operations on the locks in ``path``, where ``DEAD`` is gone and ``ALIVE`` lives; the books lie in ``state``."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.path = path
         self.state = state
+        self.clock = Clock()
         self.table = Table(ALIVE)
         self.files = Meddling()
         self.operations = self.operating()
@@ -92,9 +93,6 @@ class Desk:
         options, world, rest = opening({"files": self.files, "processes": self.table, "clock": self.clock, **more})
         operator = LockOperator(str(self.path), books, options, world, user="ann", **rest)
         return Operations(operator, str(self.path), self.clock)
-
-    def clock(self) -> float:
-        return NOW
 
     def lock(self, name: str, content: str, age: float = 400) -> Path:
         file = self.path / name
@@ -123,15 +121,15 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> LockDesk:
     (tmp_path / "spool").mkdir()
-    return Desk(tmp_path / "spool", tmp_path / "state")
+    return LockDesk(tmp_path / "spool", tmp_path / "state")
 
 
 STALE = f"{DEAD}\nhere\n1\n"
 
 
-def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: Desk) -> None:
+def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: LockDesk) -> None:
     file = desk.lock("leader.lock", STALE)
     file.chmod(0o640)
     before = file.stat()
@@ -154,7 +152,7 @@ def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(desk: Desk) -> None:
     assert desk.unlock("leader.lock").items[0].outcome is Outcome.DONE  # it can be removed again
 
 
-def test_the_stale_lock_of_a_message_goes_and_what_is_a_message_alone_stays(desk: Desk) -> None:
+def test_the_stale_lock_of_a_message_goes_and_what_is_a_message_alone_stays(desk: LockDesk) -> None:
     (desk.path / "cur").mkdir()
     (desk.path / "cur/a:2,P77").write_text("data")
     desk.lock("cur/a.lock", STALE)
@@ -167,7 +165,7 @@ def test_the_stale_lock_of_a_message_goes_and_what_is_a_message_alone_stays(desk
     assert (desk.path / "cur/a.lock").read_text() == STALE
 
 
-def test_locks_of_one_name_in_two_boxes_are_put_back_one_by_one(desk: Desk) -> None:
+def test_locks_of_one_name_in_two_boxes_are_put_back_one_by_one(desk: LockDesk) -> None:
     for box in ("cur", "new"):
         (desk.path / box).mkdir()
         (desk.path / box / "a").touch()
@@ -182,7 +180,7 @@ def test_locks_of_one_name_in_two_boxes_are_put_back_one_by_one(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
+def test_what_was_taken_anew_stays(desk: LockDesk, exchange: bool) -> None:
     """Also between the last look and the removal, where the file system can exchange."""
     file = desk.lock("leader.lock", STALE)
     plan = desk.plan("leader.lock")
@@ -200,7 +198,7 @@ def test_what_was_taken_anew_stays(desk: Desk, exchange: bool) -> None:
     assert (file.read_text(), desk.names()) == (f"{ALIVE}\nhere\n2\n", ["leader.lock"])
 
 
-def test_the_place_is_never_empty_for_a_third_while_it_is_looked_at(desk: Desk) -> None:
+def test_the_place_is_never_empty_for_a_third_while_it_is_looked_at(desk: LockDesk) -> None:
     """The lock stays with the first comer: the file found in its place meanwhile is a lock of this process."""
     file = desk.lock("leader.lock", STALE)
     seen: list[str] = []
@@ -217,7 +215,7 @@ def test_the_place_is_never_empty_for_a_third_while_it_is_looked_at(desk: Desk) 
     assert desk.names() == []
 
 
-def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: Desk) -> None:
+def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: LockDesk) -> None:
     desk.lock("leader.lock", STALE)
     desk.files.unsupported = True
     assert desk.unlock("leader.lock").items[0].outcome is Outcome.DONE
@@ -234,7 +232,7 @@ def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: Desk) -> None
         ("x.lock", '{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "somebody has it: a lease until", False),
     ],
 )
-def test_what_is_not_removed_says_why(desk: Desk, name: str, content: str, age: float, reason: str, forceable: bool) -> None:
+def test_what_is_not_removed_says_why(desk: LockDesk, name: str, content: str, age: float, reason: str, forceable: bool) -> None:
     file = desk.lock(name, content, age)
     (refusal,) = desk.plan(name).refused
     assert reason in refusal.reason
@@ -260,7 +258,7 @@ def test_a_kernel_lock_is_never_removed_held_or_not(tmp_path: Path, how: Callabl
     assert free.refused[0].reason.startswith("no kernel lock; held if its existing is the lock")
 
 
-def test_who_came_to_life_keeps_it(desk: Desk) -> None:
+def test_who_came_to_life_keeps_it(desk: LockDesk) -> None:
     desk.lock("leader.lock", STALE)
     plan = desk.plan("leader.lock")
     desk.table.pids.add(DEAD)
@@ -268,7 +266,7 @@ def test_who_came_to_life_keeps_it(desk: Desk) -> None:
     assert desk.names() == ["leader.lock"]
 
 
-def test_a_taken_place_is_not_taken_back(desk: Desk) -> None:
+def test_a_taken_place_is_not_taken_back(desk: LockDesk) -> None:
     file = desk.lock("leader.lock", STALE)
     done = desk.unlock("leader.lock")
     plan = desk.undo(done.operation)
@@ -295,7 +293,7 @@ def test_the_forms_of_filelock_can_be_had_after_it(tmp_path: Path, form: str) ->
         assert lock.is_locked
 
 
-def test_links_and_leaders_go_and_come_back(desk: Desk) -> None:
+def test_links_and_leaders_go_and_come_back(desk: LockDesk) -> None:
     element = desk.lock("6b00e5b7c2149f", "m")
     (desk.path / "6b00e5b7c2149f.lck").hardlink_to(element)
     (desk.path / "sym.lock").symlink_to(f"ann@here.{DEAD}:1795")
@@ -312,7 +310,7 @@ def test_links_and_leaders_go_and_come_back(desk: Desk) -> None:
     assert os.readlink(desk.path / "sym.lock") == f"ann@here.{DEAD}:1795"
 
 
-def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk: Desk) -> None:
+def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk: LockDesk) -> None:
     first, second, third, fourth = (desk.ticket(n, DEAD if n != 3 else ALIVE) for n in (1, 2, 3, 4))
     (desk.path / "job.lock").touch()
     os.utime(third, (1.0, 1.0))
@@ -330,7 +328,7 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(desk:
     assert first.exists() and second.exists()
 
 
-def test_a_ticket_whose_pid_nobody_can_have_ends_the_dead_before_it(desk: Desk) -> None:
+def test_a_ticket_whose_pid_nobody_can_have_ends_the_dead_before_it(desk: LockDesk) -> None:
     """The ticket is not removed with the dead ones, because nobody can know whether its holder is alive."""
     desk.ticket(1, DEAD)
     desk.ticket(2, IMPOSSIBLE)
@@ -338,7 +336,7 @@ def test_a_ticket_whose_pid_nobody_can_have_ends_the_dead_before_it(desk: Desk) 
     assert [item.words.split(" in ")[0] for item in desk.plan("job.lock.queue").items] == ["ticket 1 of pid 77"]
 
 
-def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_goes(desk: Desk) -> None:
+def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_goes(desk: LockDesk) -> None:
     """Though the very file lies there under its name, and a ticket's name is never used twice."""
     ticket = desk.ticket(1, DEAD)
     plan = desk.plan("job.lock.queue")
@@ -351,7 +349,7 @@ def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_go
 
 
 @pytest.mark.parametrize(("goes", "outcome"), [("intent", Outcome.DONE), ("held", Outcome.SKIPPED)])
-def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: Desk, goes: str, outcome: Outcome) -> None:
+def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: LockDesk, goes: str, outcome: Outcome) -> None:
     """Between the last look and the removal. Without its second name it is still there to be removed."""
     (desk.path / "x.lock").write_bytes(b"1\nfilelock-strict-v1\0\n0\n")
     claims = desk.path / "x.lock.filelock" / "claims"
@@ -374,21 +372,21 @@ def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: Desk, go
     assert sorted(os.listdir(claims)) == (["intent-v1-0f.claim"] if goes == "held" else [])
 
 
-def test_a_living_head_is_not_evicted_by_force(desk: Desk) -> None:
+def test_a_living_head_is_not_evicted_by_force(desk: LockDesk) -> None:
     desk.ticket(1, ALIVE)
     desk.ticket(2, DEAD)
     plan = desk.plan("job.lock.queue", force=True)
     assert (plan.count, plan.refused[0].reason) == (0, f"pid {ALIVE} is running and has the first ticket")
 
 
-def test_a_ticket_does_not_come_back_into_a_queue_that_began_anew(desk: Desk) -> None:
+def test_a_ticket_does_not_come_back_into_a_queue_that_began_anew(desk: LockDesk) -> None:
     desk.ticket(7, DEAD)
     done = desk.unlock("job.lock.queue")
     (desk.path / "job.lock.queue" / "seq").write_text("3")
     assert "started again" in desk.undo(done.operation).refused[0].reason
 
 
-def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_typed(desk: Desk) -> None:
+def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_typed(desk: LockDesk) -> None:
     desk.table.first = False
     first, second = desk.ticket(1, DEAD), desk.ticket(2, DEAD)
     (refusal,) = desk.plan("job.lock.queue").refused
@@ -398,7 +396,7 @@ def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_type
     assert (first.exists(), second.exists()) == (False, True)
 
 
-def test_all_are_the_stale_ones(desk: Desk) -> None:
+def test_all_are_the_stale_ones(desk: LockDesk) -> None:
     desk.lock("a.lock", STALE)
     desk.lock("b.lock", f"{ALIVE}\nhere\n1\n")
     desk.ticket(1, DEAD)
@@ -409,7 +407,7 @@ def test_all_are_the_stale_ones(desk: Desk) -> None:
     assert desk.plan("nope").missing == ("nope",)
 
 
-def test_what_cannot_be_written_down_does_not_happen(desk: Desk) -> None:
+def test_what_cannot_be_written_down_does_not_happen(desk: LockDesk) -> None:
     desk.lock("a.lock", STALE)
     desk.state.write_text("a file where the books should lie")
     with pytest.raises(AuditFailed):
@@ -417,7 +415,7 @@ def test_what_cannot_be_written_down_does_not_happen(desk: Desk) -> None:
     assert desk.names() == ["a.lock"]
 
 
-def test_a_forged_journal_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
+def test_a_forged_journal_leads_nowhere(desk: LockDesk, tmp_path: Path) -> None:
     desk.lock("a.lock", STALE)
     done = desk.unlock("a.lock")
     (folder,) = desk.state.iterdir()
@@ -439,7 +437,7 @@ def test_a_forged_journal_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
 def test_who_may_not_is_told_whose_it_is(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
         os.chmod(folder, 0o755)
-        desk = Desk(Path(folder), tmp_path)
+        desk = LockDesk(Path(folder), tmp_path)
         desk.lock("a.lock", STALE)
         try:
             os.seteuid(65534)
@@ -460,7 +458,7 @@ def test_who_may_not_is_told_whose_it_is(tmp_path: Path) -> None:
 def test_where_the_directory_is_closed_the_view_says_whose_it_is(kind: str, above: int, own: int, may: bool) -> None:
     """SideFiles a directory of tickets stands the lock that they are for."""
     with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
-        desk = Desk(Path(folder), Path(folder))
+        desk = LockDesk(Path(folder), Path(folder))
         path = desk.path / ("job.lock.queue" if kind == "tickets" else "locks")
         if kind == "tickets":
             desk.ticket(1, DEAD)
@@ -509,7 +507,7 @@ def test_in_a_spool_and_in_a_queue_alone_it_is_an_operation_like_any_other(tmp_p
             assert control.look().observation.capabilities.why_not(Action.UNLOCK)
 
 
-def test_a_removal_that_failed_is_told_as_failed_and_changed_nothing(desk: Desk) -> None:
+def test_a_removal_that_failed_is_told_as_failed_and_changed_nothing(desk: LockDesk) -> None:
     file = desk.lock("leader.lock", STALE)
 
     def refuse() -> None:

@@ -18,7 +18,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
 
-NOW = 1_800_000_000.0
+WRITTEN = 1_800_000_000.0
 SET = (
     r'{"schema":1,"line":"intent","operation":"OP","action":"set-cursor","time":1800000000.0,"user":"a\u00fcnn","undoes":null,'
     r'"file":"DIR/cursors.json","source":"b\u00e9","had":true,"before":7,"after":"ne\u00fc"}'
@@ -38,7 +38,7 @@ UNLOCKED = (
 LEASE = b'{"ownerId": "gone", "expiresAt": 1700000000000}'
 
 
-class Desk:
+class LogDesk:
     """Operations on ``path``; the logs lie below ``state``."""
 
     def __init__(self, root: Path) -> None:
@@ -47,12 +47,12 @@ class Desk:
         self.state = str(root / "state")
         self.logs = Path(state_of(self.state, str(self.path)))
         store = StateLogs(str(self.path), LogFiles(), state_dir=self.state)
-        world = World(clock=lambda: NOW)
+        world = World(clock=lambda: WRITTEN)
         self.cursors = self.operations(CursorOperator(str(self.path), store, None, world, above=False, user="aünn"))
         self.locks = self.operations(LockOperator(str(self.path), store, None, world, above=False, user="aünn"))
 
     def operations(self, operator: CursorOperator | LockOperator) -> Operations:
-        return Operations(operator, str(self.path), lambda: NOW)
+        return Operations(operator, str(self.path), lambda: WRITTEN)
 
     def lines(self, text: str, operation: str) -> str:
         ids = {"UID": str(os.geteuid()), "GID": str(os.getegid()), "DIR": str(self.path), '"OP"': f'"{operation}"'}
@@ -67,8 +67,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> LogDesk:
+    return LogDesk(tmp_path)
 
 
 def undo(operations: Operations) -> list[Outcome]:
@@ -78,7 +78,7 @@ def undo(operations: Operations) -> list[Outcome]:
     return [item.outcome for item in operations.apply(plan).items]
 
 
-def test_a_cursor_that_an_earlier_version_set_is_set_back(desk: Desk) -> None:
+def test_a_cursor_that_an_earlier_version_set_is_set_back(desk: LogDesk) -> None:
     file = desk.path / "cursors.json"
     file.write_text(json.dumps({"bé": "neü", "other": 1}))
     desk.write_log("cursors.jsonl", SET)
@@ -86,21 +86,21 @@ def test_a_cursor_that_an_earlier_version_set_is_set_back(desk: Desk) -> None:
     assert json.loads(file.read_text()) == {"bé": 7, "other": 1}
 
 
-def test_a_lock_that_an_earlier_version_removed_is_put_back(desk: Desk) -> None:
+def test_a_lock_that_an_earlier_version_removed_is_put_back(desk: LogDesk) -> None:
     desk.write_log("locks.jsonl", UNLOCKED)
     assert undo(desk.locks) == [Outcome.DONE]
     lock = desk.path / "bü.lock"
     assert (lock.read_bytes(), lock.stat().st_mtime, lock.stat().st_mode & 0o777) == (LEASE, 1e9, 0o644)
 
 
-def test_a_set_cursor_is_written_in_the_same_bytes(desk: Desk) -> None:
+def test_a_set_cursor_is_written_in_the_same_bytes(desk: LogDesk) -> None:
     (desk.path / "cursors.json").write_text(json.dumps({"bé": 7}))
     plan = desk.cursors.plan(Action.SET_CURSOR, Selection(), options={"source": "bé", "value": "neü"})
     desk.cursors.apply(plan)
     assert (desk.logs / "cursors.jsonl").read_text() == desk.lines(SET, plan.operation)
 
 
-def test_a_removed_lock_is_written_in_the_same_bytes(desk: Desk) -> None:
+def test_a_removed_lock_is_written_in_the_same_bytes(desk: LogDesk) -> None:
     lock = desk.path / "bü.lock"
     lock.write_bytes(LEASE)
     lock.chmod(0o644)

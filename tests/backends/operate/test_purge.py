@@ -47,7 +47,7 @@ def test_what_is_known_lies_beside_it(desk):
     operations.apply(plan)
     meta = json.loads((desk.path / ".spooltop" / "trash" / plan.operation / ".one.meta").read_text())
     assert meta == {
-        "origin": "new", "reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation,
+        "origin": "new", "reason": "purge by ann", "at": desk.clock.now, "who": "ann", "operation": plan.operation,
     }  # fmt: skip
 
 
@@ -88,11 +88,11 @@ def test_what_is_known_of_very_many_lies_beside_their_folder_and_once(desk, in_c
     operations = desk.operations()
     plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
     assert operations.apply(plan).count(Outcome.DONE) == 4
-    known = {"reason": "purge by ann", "at": desk.now, "who": "ann", "operation": plan.operation}
+    known = {"reason": "purge by ann", "at": desk.clock.now, "who": "ann", "operation": plan.operation}
     assert json.loads(common(desk, plan.operation).read_text()) == {"origin": "new", **known}
     folder = desk.path / ".spooltop" / "trash" / plan.operation
     assert sorted(os.listdir(folder)) == waiting
-    desk.now += 7200
+    desk.clock.now += 7200
     back = operations.plan(Action.RESTORE, Selection(box=Box.TRASH, everything=True))
     assert operations.apply(back).count(Outcome.DONE) == 4
     assert [desk.names(box) for box in (Box.NEW, Box.TRASH)] == [waiting, []]
@@ -101,7 +101,7 @@ def test_what_is_known_of_very_many_lies_beside_their_folder_and_once(desk, in_c
     assert desk.census() == before
     again = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
     operations.apply(again)
-    desk.now += 7200
+    desk.clock.now += 7200
     emptied = operations.apply(operations.plan(Action.EMPTY, Selection(box=Box.TRASH, everything=True)))
     assert emptied.count(Outcome.DONE) == 4
     assert not common(desk, again.operation).exists() and not (folder.parent / again.operation).exists()
@@ -205,9 +205,9 @@ def test_so_many_messages_have_it_in_common(desk):
 def test_what_is_purged_at_a_low_rate_tells_each_its_own_time(desk, in_common):
     for number in range(4):
         desk.put(f"job{number}")
-    operations = Operations(desk.operator(wait=lambda seconds: setattr(desk, "now", desk.now + 1000 * seconds)), str(desk.path))
+    operations = Operations(desk.operator(wait=lambda seconds: desk.clock.advance(1000 * seconds)), str(desk.path))
     plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True), options={"rate": 1})
-    began = desk.now
+    began = desk.clock.now
     assert operations.apply(plan).count(Outcome.DONE) == 4
     folder = desk.path / ".spooltop" / "trash" / plan.operation
     assert json.loads(common(desk, plan.operation).read_text())["at"] == began
@@ -285,7 +285,7 @@ def test_a_file_that_somebody_writes_to_by_now_stays_in_tmp(desk):
 
 def test_what_is_younger_than_an_hour_is_left_alone_unless_asked_for(desk):
     operations = desk.operations()
-    old, young = ("a,n=0,c={}.{}:2,P1".format("a" * 32, int((desk.now - age) * 1e6)) for age in (3700, 3500))
+    old, young = ("a,n=0,c={}.{}:2,P1".format("a" * 32, int((desk.clock.now - age) * 1e6)) for age in (3700, 3500))
     for name in (old, young):
         desk.put(name.replace("a,n", "b,n") if name is young else name, box=Box.CUR)
 

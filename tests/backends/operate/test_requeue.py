@@ -189,7 +189,7 @@ def test_a_plan_that_is_a_minute_old_takes_only_what_is_still_the_same(desk, act
     operations, other = desk.operations(), desk.operations()
     ids = tuple(desk.id(number) for number in range(4))
     plan = operations.plan(action, Selection(box=Box.CUR, ids=ids))
-    desk.now += 60
+    desk.clock.now += 60
     other.apply(other.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(again,))))
     later = desk.claim_and_die(f"{again},n=1,e=died", desk.put(desk.id(9), "9"))
     (desk.path / "cur" / claims[2]).unlink()

@@ -9,10 +9,9 @@ from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.engine import Spool
 from spooltop.model.observation import Ages
+from tests.clock import NOW
 
 from .conftest import Opened
-
-NOW = 1_795_225_269.0
 
 
 def name(age: float, n: int, source: str | None = None) -> str:

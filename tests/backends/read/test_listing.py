@@ -184,7 +184,7 @@ OWN = [f"{name[:16]}.P1R{place:016x}.vm{',s=email' * (place % 3 == 0)},n=1" for 
 """As the engine names them."""
 FORMS = 2
 """Number of forms in ``MANY``: with a source and a try, and without."""
-NOW = 1795220920.0005
+LOOKED = 1795220920.0005
 OF_AGE = ["age:>0.0004s", "age:<=0.0001s src:email", "!age:>=0.0002s !.3.", "age:>1d"]
 EVERY = ["tries:1", "!tries:>0", "pid:7", "!verdict:dead", *OF_AGE]
 
@@ -199,10 +199,10 @@ def test_names_decide_what_rows_would(filter: str, older_than: float | None, tri
     packed.extend([name.encode() for name in names])
     selection = None if older_than is None else Selection(older_than=older_than)
     looked = os.stat(__file__)
-    listing = NameListing(ListQuery(Box.NEW, filter, selection=selection), NamedBox(packed, lambda raw: looked), now=NOW)
+    listing = NameListing(ListQuery(Box.NEW, filter, selection=selection), NamedBox(packed, lambda raw: looked), now=LOOKED)
     wanted = parse(filter)
     rows = [replace(new_row(name, looked), note="") for name in names]
-    matching = [row.name for row in rows if wanted.match(row, NOW) and (selection is None or selection.matches(row, NOW))]
+    matching = [row.name for row in rows if wanted.match(row, LOOKED) and (selection is None or selection.matches(row, LOOKED))]
     assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
 
 

@@ -24,7 +24,7 @@ from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action
 from tests.cli.streams import spooltop
-from tests.conftest import Clock
+from tests.clock import Clock
 from tests.reliability.tickets import redis_server
 
 READS = {"scan", "zcard", "zrange", "get", "exists", "hello", "auth", "client|setinfo", "select", "ping", "info"}
