@@ -32,14 +32,14 @@ DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 def requeue(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
-        raise UsageError(f"requeue: what is in {selection.box} is no claim", advice="--box cur, rejected or held")
+        raise UsageError(f"requeue: messages in {selection.box} are not claims", advice="--box cur, rejected or held")
     return _some(Action.REQUEUE, selection, args, context, {"hold_poison": True} if args.hold_poison else {})
 
 
 def hold(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if selection.box not in (None, Box.CUR, Box.NEW):
-        raise UsageError(f"hold: what is in {selection.box} is not held", advice="--box cur or new")
+        raise UsageError(f"hold: messages in {selection.box} cannot be held", advice="--box cur or new")
     return _some(Action.HOLD, selection, args, context)
 
 
@@ -47,7 +47,7 @@ def release(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     if selection.box not in (None, Box.HELD):
         raise UsageError(
-            f"release: what is in {selection.box} is not held", advice="it takes from held; restore and requeue take from others"
+            f"release: messages in {selection.box} are not held", advice="restore and requeue are for the other boxes"
         )
     return _some(Action.RELEASE, selection, args, context)
 
@@ -55,9 +55,9 @@ def release(args: argparse.Namespace, context: Context) -> int:
 def restore(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
-        raise UsageError(f"restore: what is in {selection.box} was not set aside", advice="--box trash, held or rejected")
+        raise UsageError(f"restore: messages in {selection.box} were not set aside", advice="--box trash, held or rejected")
     if selection.box is None and not selection.named:
-        raise UsageError("restore wants a box or ids", advice="--box trash, held or rejected, or give ids")
+        raise UsageError("restore needs a box or ids", advice="--box trash, held or rejected, or give ids")
     return _some(Action.RESTORE, selection, args, context)
 
 
@@ -66,7 +66,7 @@ def purge(args: argparse.Namespace, context: Context) -> int:
     if args.expired:
         return _purge_expired(selection, args, context)
     if selection.box is None and not selection.named:
-        raise UsageError("purge wants a box or ids", advice="name one with --box, or give ids")
+        raise UsageError("purge needs a box or ids", advice="name one with --box, or give ids")
     action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
     return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
@@ -74,9 +74,9 @@ def purge(args: argparse.Namespace, context: Context) -> int:
 
 def _purge_expired(selection: Selection, args: argparse.Namespace, context: Context) -> int:
     if selection.box not in (None, Box.TRASH):
-        raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired is about the trash alone")
+        raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
     if selection.older_than is not None or args.now:
-        raise UsageError("purge: --expired with --older-than or --now", advice="it says by itself how old, and that it deletes")
+        raise UsageError("purge: --expired cannot be combined with --older-than or --now", advice="leave them out")
     with context.control(args, args.path) as control:
         retention = control.trash_retention
         if not retention:
@@ -110,13 +110,13 @@ def inject(args: argparse.Namespace, context: Context) -> int:
 
 def undo(args: argparse.Namespace, context: Context) -> int:
     if args.operation is None:
-        raise UsageError("undo wants an operation", advice=f"spooltop ops {escape(args.path)} lists them")
+        raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
     return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
 
 
 def unlock(args: argparse.Namespace, context: Context) -> int:
     if not args.what:
-        raise UsageError("unlock wants to know which lock", advice=f"spooltop locks {escape(args.path)} lists them")
+        raise UsageError("unlock needs a lock", advice=f"spooltop locks {escape(args.path)} lists them")
     if "ALL" in args.what and len(args.what) > 1:
         raise UsageError("ALL and names together", advice="give one or the other")
     selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
@@ -128,7 +128,7 @@ def _some(
 ) -> int:
     if selection.empty:
         raise UsageError(
-            f"{action} wants to know which messages",
+            f"{action} needs a selection of messages",
             advice="give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
         )
     return _change(action, selection, args, context, options or {})
@@ -152,7 +152,8 @@ def change(
     if said:
         plan = replace(plan, notes=(*plan.notes, said))
     if plan.poison and not plan.options.get("hold_poison"):
-        plan = replace(plan, notes=(*plan.notes, f"{plan.poison} marked ! may be what kills: --hold-poison holds them instead."))
+        note = f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead."
+        plan = replace(plan, notes=(*plan.notes, note))
     if not args.json:
         for line in render_changes_text.plan(plan):
             terminal.out(line)
@@ -197,7 +198,7 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
         forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
         terminal.error(
             f"{plan.action}: nothing done, all {len(plan.refused)} refused: {plan.refused[0].reason}"
-            f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them all the same' if forceable else ''}"
+            f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them anyway' if forceable else ''}"
         )
         return REFUSED
     if plan.action is Action.UNLOCK:
@@ -207,11 +208,11 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     advice = "spooltop ls shows what is there"
     if plan.action is Action.UNDO:
-        terminal.error(f"{escape(plan.target)}: undo: nothing is left of it to take back; spooltop ops shows what was undone")
+        terminal.error(f"{escape(plan.target)}: undo: nothing is left to undo; spooltop ops shows what was undone")
         return NOTHING_MATCHED
     if plan.action in (Action.PURGE, Action.EMPTY) and plan.selection.older_than is not None:
         where += f" for {duration(plan.selection.older_than)} or longer"
-        advice = advice if own_age else "younger ones are taken with ids, ALL or --older-than"
+        advice = advice if own_age else "for younger ones give ids, ALL or --older-than"
     terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
     return NOTHING_MATCHED
 
@@ -221,14 +222,14 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
     asked."""
     if not terminal.can_ask:
         raise Refused(
-            f"{plan.action}: nothing done: there is no terminal to ask on",
+            f"{plan.action}: nothing done: no terminal to confirm on",
             advice="add --yes to do it, or --dry-run to see the plan only",
         )
     if not shown:
         for line in render_changes_text.plan(plan):
             terminal.err(line)
-    wants = {Confirm.LARGE: "Y, the capital", Confirm.NUMBER: f"the number, {plan.count}"}.get(plan.confirm, "y")
-    if not accepts(plan, terminal.ask(f"{plan.action} {plan.count}? Type {wants}, anything else leaves: ")):
+    wants = {Confirm.LARGE: "Shift-Y", Confirm.NUMBER: f"the number {plan.count}"}.get(plan.confirm, "y")
+    if not accepts(plan, terminal.ask(f"{plan.action} {plan.count}? Type {wants}, anything else cancels: ")):
         raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
 
 

@@ -32,11 +32,11 @@ def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Sp
     as_spool = args.as_kind == "spool"
     target = identify(args.path, as_spool)
     if args.read_only:
-        raise Refused(f"{what}: --read-only was asked for", path=args.path)
+        raise Refused(f"{what}: refused by --read-only", path=args.path)
     if target.read_only is not None:
         raise Refused(f"{what}: {target.read_only}", path=args.path)
     if target.kind != "spool":
-        raise NotASpool(f"{what}: these are {target.kind}, no messages", path=args.path, advice="name a spool")
+        raise NotASpool(f"{what}: these are {target.kind}, not messages", path=args.path, advice="name a spool")
     return Spool(args.path, durable=not args.no_durable, as_spool=as_spool, hosts=hosts)
 
 
@@ -46,7 +46,7 @@ def init(args: argparse.Namespace, context: Context) -> int:
     path: str = args.path
     made: list[str] = []
     if args.read_only:
-        raise Refused("init: --read-only was asked for", path=path)
+        raise Refused("init: refused by --read-only", path=path)
     try:
         target = identify(path, args.as_kind == "spool")
     except NotASpool as error:
@@ -84,25 +84,25 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
             raise Refused(f"init: {escape(folder)} is a box of a spool", path=path, advice="name a place outside of it") from None
     if os.path.lexists(path):
         if not os.path.isdir(path):
-            raise Refused("init: it exists and is no directory", path=path, advice="name a new or an empty directory") from None
+            raise Refused("init: not a directory", path=path, advice="name a new or an empty directory") from None
         with os.scandir(path) as entries:
             empty = next(entries, None) is None
         if not empty:
             advice = "name a new or an empty directory"
-            raise Refused("init: the directory is not empty and no spool", path=path, advice=advice) from None
+            raise Refused("init: the directory is not empty, and not a spool", path=path, advice=advice) from None
         return
     parent = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(parent):
-        raise NotASpool("init: its parent is not there", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
+        raise NotASpool("init: no such parent directory", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
 
 
 def put(args: argparse.Namespace, context: Context) -> int:
     terminal = context.terminal
     files: list[str] = args.files or ["-"]
     if len(files) > 1 and (args.id is not None or args.key is not None):
-        raise UsageError("put: one --id or --key for several messages", advice="put them one by one")
+        raise UsageError("put: --id and --key are for a single message", advice="put them one by one")
     if files.count("-") > 1:
-        raise UsageError("put: stdin twice", advice="name - once")
+        raise UsageError("put: stdin is named twice", advice="name - once")
     name = None if args.id is None else id_of(args.id)
     failed = 0
     with open_spool(args, what="put") as spool:

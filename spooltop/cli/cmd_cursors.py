@@ -55,7 +55,7 @@ def _listed(args: argparse.Namespace, context: Context) -> int:
 def _set(args: argparse.Namespace, context: Context) -> int:
     name, equals, text = args.set.partition("=")
     if not equals or not name:
-        raise UsageError(f"--set {args.set!r} is no SOURCE=VALUE", advice="as in --set imessage=89640")
+        raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
     source = _source(name)
     file = None if args.file is None else _unescaped(args.file)
     with context.control(args, args.path) as control:
@@ -71,7 +71,7 @@ def _value(control: Control, source: str, file: str | None, text: str, kind: str
     try:
         read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
-        raise UsageError(f"{text!r} is no JSON", advice="a text is given with --type text, or in double quotes") from None
+        raise UsageError(f"{text!r} is not JSON", advice="a text is given with --type text, or in double quotes") from None
     return read.value, read.words
 
 
@@ -93,7 +93,7 @@ def _mute(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(f"{escape(source)} is muted until {render_text.date(end)}")
     if source not in known:
         there = ", ".join(map(escape, known)) or "none"
-        context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted all the same")
+        context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted anyway")
     return 0
 
 
@@ -104,7 +104,7 @@ def _unmute(args: argparse.Namespace, context: Context) -> int:
     if args.json:
         context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}))
     elif ended:
-        context.terminal.out(f"{escape(source)} is muted no longer")
+        context.terminal.out(f"{escape(source)} is no longer muted")
     if not ended:
         context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
         return 4

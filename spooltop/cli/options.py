@@ -75,8 +75,8 @@ def _selection(parser: ArgumentParser) -> None:
     parser.add_argument("what", metavar="ID", nargs="*", help="ids as listed, - for ids or `ls --json` lines on stdin, or ALL")
     parser.add_argument("--box", choices=BOXES, metavar="BOX", help="the box: " + ", ".join(BOXES))
     parser.add_argument("--source", metavar="NAME", help="only from this source")
-    parser.add_argument("--older-than", metavar="AGE", help="in the box for longer than 90, 10m, 2h, 1d")
-    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="only these: " + ", ".join(VERDICTS))
+    parser.add_argument("--older-than", metavar="AGE", help="in the box for longer than this: 90, 10m, 2h, 1d")
+    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="only this verdict: " + ", ".join(VERDICTS))
     parser.add_argument(
         "--filter", metavar="QUERY", default="", help="text, !text, age:>10m, src:NAME, pid:N, tries:>2, verdict:dead"
     )
@@ -99,7 +99,7 @@ def _change(parser: ArgumentParser) -> None:
 
 def demo(parser: ArgumentParser) -> None:
     parser.add_argument("--dir", metavar="PATH", help="make the spool there, and keep it")
-    parser.add_argument("--headless", type=_seconds, metavar="SECONDS", help="no dashboard: print the status after so long")
+    parser.add_argument("--headless", type=_seconds, metavar="SECONDS", help="no dashboard: print the status after this time")
     _theme(parser)
     _json(parser, "with --headless: the status as one object")
 
@@ -116,7 +116,7 @@ def put(parser: ArgumentParser) -> None:
     parser.add_argument("--id", metavar="ID", help="its id: a second put of it is a no-op while the first is in a box")
     parser.add_argument("--key", metavar="KEY", help="a second put with this key is a no-op, always")
     parser.add_argument("--no-durable", action="store_true", help="faster: may be lost when the power fails")
-    _json(parser, "a line an id")
+    _json(parser, "one id a line")
 
 
 def work(parser: ArgumentParser) -> None:
@@ -126,7 +126,7 @@ def work(parser: ArgumentParser) -> None:
     parser.add_argument("--drain", action="store_true", help="end when no message is left")
     parser.add_argument("--no-recover", action="store_true", help="do not requeue claims of dead consumers")
     parser.add_argument("--no-durable", action="store_true", help="faster: an ack may be undone when the power fails")
-    parser.add_argument("--quiet", action="store_true", help="no line for each message on stderr")
+    parser.add_argument("--quiet", action="store_true", help="print no line for each message on stderr")
 
 
 def status(parser: ArgumentParser) -> None:
@@ -145,15 +145,15 @@ def ls(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--invert", action="store_true", help="reverse the order")
     parser.add_argument("-n", dest="most", type=int, metavar="N", help="at most N lines")
-    _json(parser, "an object a line")
+    _json(parser, "one object a line")
 
 
 def show(parser: ArgumentParser) -> None:
     _path(parser)
     parser.add_argument("id", metavar="ID", help="as listed")
     parser.add_argument("--box", choices=BOXES, metavar="BOX", help="look in this box only")
-    parser.add_argument("--raw", action="store_true", help="the payload byte by byte, to a pipe or a file")
-    parser.add_argument("--who", action="store_true", help="who has the file open or locked, instead")
+    parser.add_argument("--raw", action="store_true", help="the raw payload, to a pipe or a file")
+    parser.add_argument("--who", action="store_true", help="show instead who has the file open or locked")
     _json(parser, "one object")
 
 
@@ -184,7 +184,7 @@ def restore(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
     parser.add_argument(
-        "--force", action="store_true", help="from the trash: put into new even if it may not have come from there"
+        "--force", action="store_true", help="from the trash: move to new even if it may not have come from there"
     )
     _change(parser)
 
@@ -192,7 +192,7 @@ def restore(parser: ArgumentParser) -> None:
 def purge(parser: ArgumentParser) -> None:
     _path(parser)
     _selection(parser)
-    parser.add_argument("--now", action="store_true", help="delete, past the trash; there is no undo")
+    parser.add_argument("--now", action="store_true", help="delete at once instead of moving to the trash; there is no undo")
     parser.add_argument("--expired", action="store_true", help="delete expired messages from the trash")
     parser.add_argument("--force", action="store_true", help=SUPPRESS)  # what lives is refused all the same
     _change(parser)
@@ -204,10 +204,11 @@ def inject(parser: ArgumentParser) -> None:
     parser.add_argument("--text", help="the payload; {n} {count} {id} {source} {time} are filled in for each message")
     parser.add_argument("--file", metavar="FILE", help="or the payload from a file, filled in likewise")
     parser.add_argument("--size", type=int, metavar="BYTES", help="or a payload of this size")
-    parser.add_argument("--source", metavar="NAME", help="as from this source")
-    parser.add_argument("--canary", action="store_true", help="mark them: not counted in rates; prints their way: new, cur, gone")
+    parser.add_argument("--source", metavar="NAME", help="the source of the messages")
+    parser.add_argument("--canary", action="store_true", help="mark them as tests, not counted in rates; print their way")
     parser.add_argument(
-        "--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="with --canary: track them for at most so long; 0: not"
+        "--timeout", type=_seconds, default=30.0, metavar="SECONDS",
+        help="with --canary: follow them for at most this long; 0: not at all",
     )
     _change(parser)
 
@@ -217,17 +218,17 @@ def cursors(parser: ArgumentParser) -> None:
     _watch(parser)
     _poll_log(parser)
     parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
-    parser.add_argument("--file", metavar="FILE", help="with --set: in this cursor file, where several have the source")
+    parser.add_argument("--file", metavar="FILE", help="with --set: the cursor file, where several have the source")
     parser.add_argument(
-        "--type", choices=("json", "text"), default="", help="with --set: what VALUE is; else as the present value is"
+        "--type", choices=("json", "text"), default="", help="with --set: the type of VALUE; by default that of the present value"
     )
     parser.add_argument("--force", action="store_true", help="with --set: also a source that the file does not have yet")
     parser.add_argument("--yes", action="store_true", help="with --set: do not ask")
     parser.add_argument("--dry-run", action="store_true", help="with --set: show the plan and stop")
     parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="hide its problems, for 1h by default")
-    parser.add_argument("--unmute", metavar="SOURCE", help="end its mute")
+    parser.add_argument("--unmute", metavar="SOURCE", help="unmute it")
     parser.set_defaults(rate=None)
-    _json(parser, "an object a line; with --set the plan and its result as one")
+    _json(parser, "one object a line; with --set the plan and its result as one")
 
 
 def undo(parser: ArgumentParser) -> None:
@@ -243,7 +244,7 @@ def ops(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: the result of each item")
     parser.set_defaults(locks=True)
-    _json(parser, "an object a line; of one operation one object")
+    _json(parser, "one object a line; of one operation one object")
 
 
 def unlock(parser: ArgumentParser) -> None:
@@ -259,7 +260,7 @@ def listed(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     _redis(parser)
     parser.set_defaults(locks=True)
-    _json(parser, "an object a line")
+    _json(parser, "one object a line")
 
 
 def help(parser: ArgumentParser) -> None:

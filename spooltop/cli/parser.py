@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.add_argument("-h", "--help", action="store_true", help="this help")
-        self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="take a mail folder for a job spool")
+        self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="treat a mail folder as a job spool")
         self.add_argument("--read-only", action="store_true", help="refuse every change")
         self.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
         self.add_argument("--ascii", action="store_true", help="ASCII only")
@@ -64,9 +64,9 @@ _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a running example spool",
         "  spooltop demo\n  spooltop demo --dir /tmp/demo", "demo.command:demo", options.demo,
-        "Pollers that undo each other's work, consumers that crash, a writer that dies; all real processes, which end with it.\n"
-        "It runs faster than life: pollers every 2 s, and 5 s in tmp, 15 s of a claim or 10 s of a lock count as long. What\n"
-        "you do in it is thrown away with it, unless --dir keeps it.",
+        "Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with\n"
+        "it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a\n"
+        "lock after 10 s. The spool is removed at the end, unless --dir keeps it.",
     ),
     Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "cmd_create:init", options.init),
     Command(
@@ -97,7 +97,7 @@ _TABLE = (
         "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "cmd_show:show", options.show,
     ),
     Command(
-        "requeue", "PATH [ID … | - | ALL]", "requeue claims, or with --box rejected or held those messages",
+        "requeue", "PATH [ID … | - | ALL]", "requeue claims; with --box, rejected or held messages",
         "  spooltop requeue /var/spool/memex --verdict dead", "cmd_change:requeue", options.requeue,
     ),
     Command(
@@ -105,10 +105,10 @@ _TABLE = (
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
         "  spooltop purge /var/spool/memex --expired", "cmd_change:purge", options.purge,
-        "It needs --box or ids, and takes what is older than 1 hour unless ids, ALL or an age say otherwise. Only a purge of\n"
-        "the trash (--box trash) and a purge with --now delete: this cannot be undone, and the number is typed to confirm it.\n"
-        "Both go on when the disk is full. The trash is kept for 30 days (trash_retention = \"30d\" in the settings); what is\n"
-        "there for longer is shown as expired, and goes when --expired is asked for, never by itself.",
+        "It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are\n"
+        "deleted only with --box trash or --now; that cannot be undone, so the count is typed. Both work on a full disk.\n"
+        "The trash is kept for 30 days (trash_retention = \"30d\" in the settings). Older messages are shown as expired, and\n"
+        "are deleted by --expired only.",
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "hold messages of cur or new, so that no consumer takes them",
@@ -121,8 +121,8 @@ _TABLE = (
     Command(
         "restore", "PATH [ID … | - | ALL]", "move held, rejected or purged messages back to their box",
         "  spooltop restore /var/spool/memex --box trash --source imessage", "cmd_change:restore", options.restore,
-        "What came from cur goes to new, as a requeue puts it there; what came from tmp goes to tmp. Of what was rejected the\n"
-        "attempts count anew.",
+        "Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected\n"
+        "messages count anew.",
     ),
     Command(
         "inject", "PATH", "put test messages",
@@ -142,9 +142,9 @@ _TABLE = (
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
         "  spooltop cursors /opt/memex --mute teams=8h", "cmd_cursors:cursors", options.cursors,
-        "--set reads VALUE as JSON, else as text, and keeps the type of the present value: what it made of it stands in the\n"
-        "plan. It is stored under .cursors.lock, and only where the value that was shown still stands. A mute is kept for you\n"
-        "and this PATH alone, and nothing is written beside the cursors.",
+        "--set reads VALUE as JSON, else as text, and keeps the type of the present value; the plan shows the result. It is\n"
+        "stored under .cursors.lock, and only if the value is still the one that was shown. A mute holds for you and this PATH\n"
+        "alone; nothing is written beside the cursors.",
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
@@ -155,12 +155,13 @@ _TABLE = (
         "  spooltop tickets /run/lock/job.lock.queue", "cmd_show:tickets", options.listed,
     ),
     Command(
-        "unlock", "PATH LOCK …", "remove stale locks, and tickets of the dead at the head of a queue",
+        "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders at the head of a queue",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
         "cmd_change:unlock", options.unlock,
-        "Only where the file itself is the lock (soft locks, .lck links, leader files), its holder is gone and it is over 5m\n"
-        "old; a ticket of a dead process at once. Never the file of a kernel lock: that one ends with its holder, and without\n"
-        "its file two can hold it. What a living process has is never taken. undo puts it back where its place is free.",
+        "Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and\n"
+        "it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its\n"
+        "holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo\n"
+        "restores a lock if its path is free.",
     ),
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,
@@ -217,15 +218,15 @@ def overview() -> str:
         "",
         "options:",
         "  --read-only           refuse every change",
-        "  --as spool            take a mail folder for a job spool",
+        "  --as spool            treat a mail folder as a job spool",
         "  --ascii               ASCII only",
         "  --syslog              also send audit records to syslog",
         "  --theme light|dark    the background of the terminal",
         "  --no-mouse            leave the mouse to the terminal (else hold Shift to select text)",
-        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB if the file name lacks it",
+        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB if the name does not say",
         "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
-        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE; ps shows a password in it,",
-        "                        so rather set SPOOLTOP_REDIS_TICKETS, or redis_tickets in a config.toml of mode 0600",
+        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE; ps shows a password in it:",
+        "                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a config.toml of mode 0600",
         "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",

@@ -39,10 +39,10 @@ def plan(plan: Plan) -> list[str]:
     equivalent command."""
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
-    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · list made {clock_time(now)}"]
+    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · as of {clock_time(now)}"]
     oldest = oldest_of(plan.items)
     if oldest is not None:
-        stands = "stands" if plan.action is Action.UNLOCK else "in its box"
+        stands = "present" if plan.action is Action.UNLOCK else "in its box"
         lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
     moving = [item for item in plan.items[:SAMPLE] if not item.words]
     lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
@@ -61,7 +61,7 @@ def plan(plan: Plan) -> list[str]:
         for refusal in plan.refused[:SAMPLE]:
             force = " (--force takes it)" if refusal.forceable and not plan.force else ""
             if refusal.row.verdict is Verdict.ALIVE and force:
-                force = " (once that ends it turns DEAD by itself; --force takes it)"
+                force = " (once its holder exits, it is DEAD; --force takes it now)"
             lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
         lines += _more(len(plan.refused))
     if plan.missing:
@@ -85,7 +85,7 @@ def _effect(plan: Plan, row: Row) -> str:
 
 def result(result: Result) -> list[str]:
     """Lines of a result: counts, each skipped or failed item by name, and the command that undoes it."""
-    untried = f" · not tried {count(result.untried)}" if result.untried else ""
+    untried = f" · not attempted {count(result.untried)}" if result.untried else ""
     head = (
         f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
         f" · failed {count(result.count(Outcome.FAILED))}"
@@ -122,7 +122,7 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]
     for line in trail.lines:
         lines += [f"{date(line.at)}  {line.event:<6}  {said(line)}"]
     if not trail.lines:
-        lines.append("the audit log has no line of it")
+        lines.append("the audit log has no line about it")
     lines += [f"note: {printable(trouble)}" for trouble in trail.troubles]
     results = [one for line in trail.lines for one in line.results]
     if results:

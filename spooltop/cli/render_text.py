@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
 
 from ..model.cursors import Cursor
 from ..model.expiry import expired_words, kept_words
@@ -144,15 +144,16 @@ def locks(snapshot: Snapshot) -> list[str]:
     """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
     had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
     tries = had + in_vain
-    used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} tries over 5m"
+    used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} attempts over 5m"
     return [*_locks(snapshot.observation.locks, snapshot), *([used] if tries else [])]
 
 
 def holders(found: Holders) -> list[str]:
     """Lines of the processes that have a file open or locked, and of what could not be seen."""
-    lines = [f"{found.path}: {'nobody has it open or locked' if not found.parties and found.complete else 'open or locked by'}"]
+    known = "no process has it open or locked" if not found.parties and found.complete else "open or locked by"
+    lines = [f"{found.path}: {known}"]
     if not found.parties and not found.complete:
-        lines = [f"{found.path}: nobody seen who has it open or locked"]
+        lines = [f"{found.path}: no visible process has it open or locked"]
     if found.parties:
         lines.append("     pid  user        how                   command")
     for one in found.parties:
@@ -169,13 +170,13 @@ def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
         said = f", {printable(queue.evidence)}" if queue.evidence else ""
         lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
         parties = (*queue.holders, *queue.waiters)
-        lines += ["place       pid   age  state  command"] if parties else []
+        lines += ["place       pid   age  state    command"] if parties else []
         for place, holder in enumerate(parties):
             since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
-            state = "lives" if holder.alive else "gone" if holder.alive is False else "?"
+            state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
             pid = "?" if holder.pid is None else holder.pid
-            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<5}  {escape(holder.command or '—')}")
+            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<7}  {escape(holder.command or '—')}")
     return lines
 
 

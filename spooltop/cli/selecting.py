@@ -62,7 +62,7 @@ def id_of(word: str) -> str:
     if "/" in name:
         raise UsageError(f"{word!r} is a path, not an id", advice="give the id alone, as `spooltop ls` lists it")
     if not name or "\0" in name:
-        raise UsageError(f"{word!r} is no id", advice="give the id as `spooltop ls` lists it")
+        raise UsageError(f"{word!r} is not an id", advice="give the id as `spooltop ls` lists it")
     return name
 
 

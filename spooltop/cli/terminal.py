@@ -171,7 +171,7 @@ def _translate_errors() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputFailed(
-            f"standard output: {os.strerror(error.errno or 0)}", advice="what was printed is not whole"
+            f"standard output: {os.strerror(error.errno or 0)}", advice="the output is incomplete"
         ) from None
 
 

@@ -54,9 +54,9 @@ def verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -
     left = [one for one in found.values() if not finished(one)]
     parts = []
     if waits := sum(1 for one in left if one.box is Box.NEW):
-        parts.append(f"{waits:,} in new, nobody has it")
+        parts.append(f"{waits:,} in new, not claimed")
     if taken := sum(1 for one in left if one.box is Box.CUR):
-        parts.append(f"{taken:,} in work")
+        parts.append(f"{taken:,} being processed")
     if aside := sum(1 for one in left if one.box in ASIDE):
         parts.append(f"{aside:,} set aside")
     if lost := sum(1 for one in left if one.box is None):
@@ -80,7 +80,7 @@ def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
     new."""
     claimed: list[tuple[str, str]] = []
     if one.claimed_at is not None:
-        who = "somebody not visible" if one.pid is None else one.pid
+        who = "a process that is not visible" if one.pid is None else one.pid
         claimed = [("cur", f", claimed by {who} after {duration(_since(one, one.claimed_at, began))}")]
     if one.gone_at is not None:
         return [*claimed, ("gone", f" after {duration(_since(one, one.gone_at, began))}")]
@@ -88,7 +88,7 @@ def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
         return claimed or [("cur", "")]
     if one.box is Box.NEW:
         place = f", place {one.place:,} of {one.of:,}" if one.place is not None and one.of is not None else ""
-        return [("new again", f", given back{place}") if claimed else ("new", place)]
+        return [("new again", f", returned{place}") if claimed else ("new", place)]
     return [(f"set aside in {one.box}", "")] if one.box is not None else []
 
 

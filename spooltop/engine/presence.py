@@ -197,12 +197,12 @@ def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
     here = vantage.machine
     if not presence.boot_id or not here.boot_id:
         if vantage.only_here and vantage.local:
-            return Verdict.DEAD, f"{who} is gone: its presence lock is free"
+            return Verdict.DEAD, f"{who} has exited: its presence lock is free"
         return Verdict.UNKNOWN, f"{who} cannot be told from a process of another machine or of before a restart"
     if presence.boot_id == here.boot_id:
         if presence.same_mount is False or (presence.same_mount is None and not vantage.local):
             return Verdict.UNKNOWN, f"the presence lock of {who} looks free, but it was taken through another mount"
-        return Verdict.DEAD, f"{who} is gone: its presence lock is free"
+        return Verdict.DEAD, f"{who} has exited: its presence lock is free"
     same = presence.host == here.host and bool(here.machine_id) and presence.machine_id == here.machine_id
     if vantage.only_here or (vantage.local and same):
         return Verdict.DEAD, f"{who} ran before the machine restarted"

@@ -64,7 +64,7 @@ def said(line: AuditLine) -> str:
     """Describes one line, escaped: the actor, the origin, and what was about to happen or the result.
 
     >>> said(AuditLine(0.0, "after", "purge", "root", sudo_user="ann", tty="/dev/pts/3", pid=77, count=2, tried=1))
-    'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 tried'
+    'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 attempted'
     """
     who = escape(line.user) + (f" (sudo by {escape(line.sudo_user)})" if line.sudo_user else "")
     if line.ssh_connection:
@@ -75,10 +75,10 @@ def said(line: AuditLine) -> str:
         who += f", pid {line.pid}"
     what = escape(line.action) + (" by force" if line.force else "")
     if line.event == "before":
-        what += f" of {line.count:,} announced"
+        what += f" of {line.count:,} started"
     else:
-        what += f", {line.tried or 0:,} of {line.count:,} tried" + (f", {_words(line.ended)}" if line.ended else "")
-    return f"{who}: {what}" + ("" if line.trusted else " (as the spool's own log has it, which its owner can write)")
+        what += f", {line.tried or 0:,} of {line.count:,} attempted" + (f", {_words(line.ended)}" if line.ended else "")
+    return f"{who}: {what}" + ("" if line.trusted else " (from the log in the spool, which its owner can write)")
 
 
 def _words(text: str) -> str:

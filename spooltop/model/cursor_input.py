@@ -64,7 +64,7 @@ def _json(text: str) -> Json:
 
 
 def _refuse(constant: str) -> Json:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _finite(text: str) -> float:

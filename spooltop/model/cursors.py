@@ -121,10 +121,10 @@ class Cursor:
     """A source's cursor with its verdict, as ``observe`` derived it from many looks.
 
     ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of advancing,
-    reverted, rewound, stalled, stopped, idle, unmoved, missing, unreadable, "new" (seen once). ``moved_at`` is when the value
-    last changed as far as known; ``moved_is_bound``: not later than that. ``every`` is the learnt interval in seconds, None while
-    unknown. ``writes`` counts the writes that were seen, None in a shared file where a write of the same value may be another
-    source's. ``history`` is newest first.
+    reverted, rewound, stalled, stopped, idle, "not advancing", missing, unreadable, "new" (seen once). ``moved_at`` is when the
+    value last changed as far as known; ``moved_is_bound``: not later than that. ``every`` is the learnt interval in
+    seconds, None while unknown. ``writes`` counts the writes that were seen, None in a shared file where a write of the same
+    value may be another source's. ``history`` is newest first.
     """
 
     source: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-__all__ = ["ASIDE", "DIED", "LIVE", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
+__all__ = ["ASIDE", "DIED", "EXITED", "LIVE", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -33,6 +33,8 @@ class Box(StrEnum):
 
 DIED = "died"
 """End of an attempt that its consumer did not end: ``recover`` or an operator took the claim away."""
+RUNNING, EXITED = "running", "exited"
+"""Evidence that says no more than the verdict: the holder itself is running, or has exited."""
 LIVE = (Box.TMP, Box.NEW, Box.CUR)
 ASIDE = (Box.HELD, Box.REJECTED, Box.TRASH)
 

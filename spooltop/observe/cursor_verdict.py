@@ -14,12 +14,17 @@ from ..model.text import escape, program
 from ..model.units import age, interval
 from .cursor_history import Change, CursorHistory
 
-__all__ = ["ASK_FOR_LOGS", "judge", "revert_words", "suspected_writers", "suspects", "writers_of"]
+__all__ = [
+    "ASK_FOR_LOGS", "NOT_ADVANCING", "judge", "revert_words", "suspected_writers", "suspects", "undecided", "writers_of",
+]  # fmt: skip
 
-ASK_FOR_LOGS = "; idle or stopped? give --poll-log"
+NOT_ADVANCING = "not advancing"
+"""The verdict where the file alone does not tell an idle source from a stalled one."""
+ASK_FOR_LOGS = "; idle or stalled? give --poll-log"
 """Appended if only a file shared by several sources is known."""
+_USUAL = "within its usual interval"
 _NEW_FOR = 60.0
-_RHYTHM_UNKNOWN = 300.0
+_INTERVAL_UNKNOWN = 300.0
 """While the interval is not known yet, a forward move counts as recent for this many seconds."""
 _REPEATS = 2
 """Writes of the same value, with messages of the source before each, that are no longer a coincidence."""
@@ -46,11 +51,16 @@ def judge(
     return verdict, words + before, len(recent or lost)
 
 
+def undecided(verdict: str, evidence: str) -> bool:
+    """True where the cursor file alone does not tell whether the source is idle, stalled or stopped."""
+    return verdict in (NOT_ADVANCING, "new", "stopped") or evidence.startswith(_USUAL)
+
+
 def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:
     unmoved = max(0.0, now - history.moved_at)
     explained = history.explained()
     if history.busy_repeats > (_REPEATS if explained is None else 0) and (explained is None or unmoved > explained):
-        since = f", without a move for {age(unmoved)}" if history.changes else ""
+        since = f", not advancing for {age(unmoved)}" if history.changes else ""
         return "stalled", f"written {history.repeated}× with the same value while messages of it keep arriving{since}"
     stopped = _stopped(history, now, shared=shared)
     if stopped:
@@ -59,22 +69,22 @@ def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str
         return _never_moved(history, now, shared=shared)
     every = history.every
     if every is None:
-        if unmoved <= _RHYTHM_UNKNOWN:
+        if unmoved <= _INTERVAL_UNKNOWN:
             moves = sum(1 for change in history.changes if not change.back)
             return "advancing", f"moved {moves}×, last {age(unmoved)} ago"
-        return "unmoved", f"unmoved {age(unmoved)}, its rhythm is not known{ASK_FOR_LOGS}"
+        return NOT_ADVANCING, f"not advancing for {age(unmoved)}, update interval not known yet{ASK_FOR_LOGS}"
     if unmoved <= max(1.25 * every, every + 5.0):
         return "advancing", f"every {interval(every)}, last {age(unmoved)} ago"
     if explained is not None and unmoved <= explained:
-        return "unmoved", f"within rhythm, every {interval(every)}, last {age(unmoved)} ago"
-    words = f"unmoved {age(unmoved)}, moved every {interval(every)} before"
+        return "idle", f"{_USUAL}, every {interval(every)}, last {age(unmoved)} ago"
+    words = f"not advancing for {age(unmoved)}, every {interval(every)} before"
     written = max(0.0, now - history.written_at)
     if history.repeated and written < unmoved:
         if history.journal_writes and history.journal_writes[-1] > history.moved_at:
             return "idle", f"its poller wrote {age(written)} ago and has nothing new"
         if not shared:
-            return "unmoved", f"{words}; idle or stalled? written {age(written)} ago with the same value"
-    return "unmoved", words + ASK_FOR_LOGS
+            return NOT_ADVANCING, f"{words}; idle or stalled? written {age(written)} ago with the same value"
+    return NOT_ADVANCING, words + ASK_FOR_LOGS
 
 
 def _never_moved(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:
@@ -82,11 +92,11 @@ def _never_moved(history: CursorHistory, now: float, *, shared: bool) -> tuple[s
     if history.repeated and history.journal_writes:
         return "idle", f"its poller wrote {written} ago and has nothing new"
     if not shared and history.writes:
-        return "unmoved", f"idle or stalled? written {len(history.writes)}× with the same value"
+        return NOT_ADVANCING, f"idle or stalled? written {len(history.writes)}× with the same value"
     watched = now - history.first_seen
     if watched < _NEW_FOR:
         return "new", "seen once, no write yet"
-    return "unmoved", f"unmoved in {age(watched)} of watching{ASK_FOR_LOGS}"
+    return NOT_ADVANCING, f"not advancing in {age(watched)} of watching{ASK_FOR_LOGS}"
 
 
 def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:

@@ -46,7 +46,7 @@ def _disk(seen: RuleInput) -> Iterator[Problem]:
         return
     fails = {Box.TMP: "every put", Box.CUR: "every claim"}
     for box in disk.apart:
-        text = f"{box} is on another file system than new, rename(2) leads to none: {fails[box]} fails"
+        text = f"{box} is on another file system than new: rename(2) does not work, so {fails[box]} fails"
         yield Problem("fs-readonly", Severity.CRITICAL, text)
     if disk.bytes_free is not None and disk.bytes_total:
         root = disk.root_bytes_free
@@ -85,5 +85,5 @@ def _clock(seen: RuleInput) -> Iterator[Problem]:
     if ahead:
         things, verb = ("message", "is") if number == 1 else ("messages", "are")
         least = " or more" if more else ""
-        text = f"{count(number)} {things}{least} {verb} from the future, by up to {age(max(ahead) - seen.now)}: another clock"
+        text = f"{count(number)} {things}{least} {verb} dated up to {age(max(ahead) - seen.now)} in the future: clocks differ"
         yield Problem("clock-skew", Severity.NOTE, text, count=number)

@@ -40,7 +40,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
     if untouched is not None and min(untouched, seen.watched) >= limits.no_consumer:
         text = f"no claim for {age(untouched)} while {waiting} {'waits' if box.count == 1 else 'wait'}"
         if busy:
-            text += f"; {_many(busy, 'claim is', 'claims are')} at work"
+            text += f"; {_many(busy, 'claim is', 'claims are')} being processed"
         elif consumers:
             text += f"; {_many(consumers, 'consumer is running', 'consumers are running')}, idle"
         elif seen.observation.counts.unknown:
@@ -56,7 +56,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
     elif seen.watched < limits.no_consumer and (alone := seen.unattended) is not None and alone >= limits.no_consumer:
         verb = "waits" if box.count == 1 else "wait"
         yield Problem(
-            "no-consumer", Severity.CRITICAL, f"nobody holds a presence lock while {waiting} {verb} for {age(alone)}", view="new"
+            "no-consumer", Severity.CRITICAL, f"no consumer is running while {waiting} {verb} for {age(alone)}", view="new"
         )
     oldest = None if box.oldest_at is None else seen.now - box.oldest_at
     trend = seen.trend
@@ -68,7 +68,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
             text += f"; {_many(consumers, 'consumer takes', 'consumers take')} work"
         yield Problem("new-growing", Severity.CRITICAL, text, view="new")
     if oldest is not None and oldest > limits.new_old:
-        text = f"the oldest in new waits {age(oldest)}, with {waiting} in all"
+        text = f"the oldest of {waiting} in new waits {age(oldest)}"
         yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
 
 
@@ -82,9 +82,9 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
     if poison:
         worst = max(poison, key=lambda row: row.attempt or 0)
         text = (
-            f"{_id(worst)} was in work when {worst.attempt} consumers died"
+            f"{worst.attempt} consumers died while processing {_id(worst)}"
             if len(poison) == 1
-            else f"{len(poison)} messages died with {limits.poison_deaths} consumers or more, one with {worst.attempt}"
+            else f"{len(poison)} messages with {limits.poison_deaths} or more dead consumers each, one with {worst.attempt}"
         )
         selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
         yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)
@@ -137,7 +137,7 @@ def _long_words(rows: Sequence[Row], now: float) -> str:
     if len(rows) == 1:
         doing = oldest.evidence.partition(" · ")[2]  # what its holder was seen to do: "no CPU for 5m"
         return f"1 claim held {held}{by}: alive" + (f", {escape(doing)}" if doing else "")
-    return f"{len(rows)} claims held long by living consumers, longest {held}{by}"
+    return f"{len(rows)} claims held long by running consumers, longest {held}{by}"
 
 
 def _tmp(seen: RuleInput) -> Iterator[Problem]:
@@ -157,14 +157,14 @@ def _tmp(seen: RuleInput) -> Iterator[Problem]:
 def _odd(seen: RuleInput) -> Iterator[Problem]:
     conflicts = len(seen.observation.conflicts)
     if conflicts:
-        text = "1 id stands for two messages" if conflicts == 1 else f"{conflicts} ids stand for two messages each"
+        text = "1 id belongs to two messages" if conflicts == 1 else f"{conflicts} ids belong to two messages each"
         # without a selection: a purge of "the conflict" would take both, and which is right only a person can say
         yield Problem("conflict", Severity.WARNING, f"{text}; both are kept", conflicts, view="claims")
     for box in Box:
         rows = [row for row in seen.observation.irregular if row.box is box]
         if rows:
-            what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "no plain messages"
-            text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} things in {box} are no plain messages"
+            what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "not a message file"
+            text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} entries in {box} are not message files"
             selection = Selection(box=box, keys=tuple(row.key for row in rows))
             yield Problem("conflict", Severity.NOTE, text, len(rows), selection)
 

@@ -61,7 +61,7 @@ def decode(data: bytes) -> Targets:
             raise ValueError("not a file of mutes")
         for source, end in ends.items():
             if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
-                raise ValueError("an end is no time")
+                raise ValueError("an end is not a time")
             found.setdefault(unescape(path), {})[unescape(source)] = float(end)
     return found
 
@@ -201,7 +201,7 @@ class MuteFile:
         except FileNotFoundError:
             return {}
         except (NotRegular, ValueError, RecursionError) as error:
-            raise Unreadable("is no file of mutes; it is kept", path=path, advice="mend it or move it away") from error
+            raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
         finally:
@@ -212,5 +212,5 @@ class MuteFile:
         publish(self._files, folder, _NAME, data, self._files.fstat(folder), mode=0o600)
 
     def _refused(self, error: OSError) -> Refused:
-        advice = "mend its rights, or set XDG_STATE_HOME"
+        advice = "fix its permissions, or set XDG_STATE_HOME"
         return Refused(f"mute: it cannot be kept: {error.strerror}", path=self._folder, advice=advice)

@@ -16,7 +16,7 @@ from spooltop.model.cursors import Poll
 from ..errors import UsageError
 from ..model.text import escape
 from ..model.units import age, interval
-from .cursor_verdict import ASK_FOR_LOGS
+from .cursor_verdict import ASK_FOR_LOGS, undecided
 
 __all__ = ["POLL_LINE", "PollHistory", "parse_poll", "poll_pattern", "source_of"]
 
@@ -145,7 +145,7 @@ class PollHistory:
             saved, again = self._last_lost
             words = f"reverted {escape(saved.end)}→{escape(again.start)}, at least {unexplained}× by its poll log"
             return "reverted", f"{words}, last {age(max(0.0, now - again.at))} ago"
-        if verdict not in ("unmoved", "new", "stopped"):
+        if not undecided(verdict, evidence):
             return verdict, evidence
         evidence = evidence.removesuffix(ASK_FOR_LOGS)
         if over:

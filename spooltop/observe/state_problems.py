@@ -30,7 +30,7 @@ def state_problems(seen: RuleInput) -> Iterator[Problem]:
 
 def _cursors(seen: RuleInput) -> Iterator[Problem]:
     for path, (error, sources) in seen.cursor_watch.errors.items():
-        text = f"{_base(path)} does not read: {escape(error)}"
+        text = f"{_base(path)} cannot be read: {escape(error)}"
         if sources:
             text += f"; last good values of {sources} kept"
         first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
@@ -73,7 +73,7 @@ def _given_up(seen: RuleInput) -> Iterator[Problem]:
     tries = observation.locks_had + given_up
     if tries >= limits.lock_tries and given_up * 100 > limits.lock_failures * tries:
         part = percent(given_up, tries)
-        text = f"{count(given_up)} of {count(tries)} tries for the engine's own locks timed out ({part} over 5m)"
+        text = f"{count(given_up)} of {count(tries)} attempts at the engine's own locks timed out ({part} over 5m)"
         yield Problem("lock-failures", Severity.WARNING, text, given_up, view="locks")
 
 

@@ -73,5 +73,5 @@ def _age(name: str, text: str) -> float:
 def _number(name: str, text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise UsageError(f"{name}={text} is no whole number", advice=f"write {name}=3")
+        raise UsageError(f"{name}={text} is not a whole number", advice=f"write {name}=3")
     return int(text)

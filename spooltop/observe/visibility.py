@@ -8,6 +8,7 @@ from spooltop.model.problem import CODES
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
+from .cursor_verdict import NOT_ADVANCING
 from .flow import WINDOW
 from .rule_input import RuleInput
 
@@ -23,7 +24,7 @@ def not_judged(seen: RuleInput) -> Iterator[str]:
     few = [
         (escape(cursor.source), moves)
         for cursor, moves in waiting
-        if moves < 2 and cursor.verdict in ("new", "advancing", "unmoved")
+        if moves < 2 and cursor.verdict in ("new", "advancing", NOT_ADVANCING)
     ]
     if few:
         names = ", ".join(f"{name} {moves}" for name, moves in few[:_NAMED])
@@ -76,9 +77,9 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
         yield f"{sources:,} more sources in {escape(path.rpartition('/')[2])}"
     if observation.watch.mode == "scan" and seen.has_boxes:
         why = f": {escape(observation.watch.reason)}" if observation.watch.reason else ""
-        yield f"what comes and goes between two looks ({observation.watch.period or 0:g}s apart{why})"
+        yield f"changes between two looks ({observation.watch.period or 0:g}s apart{why})"
     if not observation.judged_all:
-        yield "holders of all claims"
+        yield "holders of some claims"
     if observation.disk.bytes_free is None:
         yield "free space"
     servers = [lock for lock in observation.locks if lock.kind == "redis" and lock.verdict == "unknown"]

@@ -156,7 +156,7 @@ def test_all_refused_is_3_and_says_why() -> None:
     control = Remembering(refused=(refusal,))
     done = spooltop("requeue", "/spool", "m1", "--yes", opener=control)
     assert (done.code, control.applied) == (3, 0)
-    assert "m1: 5200 worker.py: running (once that ends it turns DEAD by itself; --force takes it)" in done.out
+    assert "m1: 5200 worker.py: running (once its holder exits, it is DEAD; --force takes it now)" in done.out
     assert "--force" in done.err
 
 
@@ -276,7 +276,7 @@ def test_an_interrupt_ends_between_two_items_and_still_tells_the_result() -> Non
     done = spooltop("requeue", "/spool", "ALL", "--yes", opener=Remembering(row("m1"), row("m2"), outcome=outcome))
     assert done.code == 130
     assert "requeued 1" in done.out
-    assert "not tried 1" in done.out
+    assert "not attempted 1" in done.out
 
 
 def test_an_interrupt_while_the_plan_is_made_ends_it_and_nothing_is_done() -> None:

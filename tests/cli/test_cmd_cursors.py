@@ -77,11 +77,11 @@ def test_the_command_of_the_plan_does_the_same(spool: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("--set", "imessage"), 2, "no SOURCE=VALUE"),
-        (("--set", "=5"), 2, "no SOURCE=VALUE"),
+        (("--set", "imessage"), 2, "not SOURCE=VALUE"),
+        (("--set", "=5"), 2, "not SOURCE=VALUE"),
         (("--set", "signal=5", "--yes"), 3, "has no signal; it has email, imessage"),
         (("--set", "imessage=89632", "--yes"), 3, "it is 89632 already"),
-        (("--set", "imessage=x", "--type", "json", "--yes"), 2, "is no JSON"),
+        (("--set", "imessage=x", "--type", "json", "--yes"), 2, "is not JSON"),
         (("--set", "imessage=5", "--file", "/etc/passwd", "--yes"), 2, "no cursor file here"),
         (("--set", "imessage=5", "--mute", "email"), 2, "together"),
         (("--yes",), 2, "go with --set"),

@@ -115,9 +115,9 @@ def test_a_kept_spool_stays(tmp_path: Path) -> None:
 
 def test_a_kept_spool_is_not_made_over_something(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("x")
-    with pytest.raises(Refused, match="there already"):
+    with pytest.raises(Refused, match="exists already"):
         demo_dir.keep(str(tmp_path))
-    with pytest.raises(Refused, match="there already"):
+    with pytest.raises(Refused, match="exists already"):
         demo_dir.keep(str(tmp_path / "letter"))
     with pytest.raises(NotASpool, match="parent"):
         demo_dir.keep(str(tmp_path / "missing" / "spool"))

@@ -233,7 +233,7 @@ def test_a_canary_that_nobody_takes_is_told_and_counts_as_trouble(tmp_path: Path
     with Spool.create(tmp_path / "s", durable=False) as spool:
         done = spooltop("inject", spool.path, "--canary", "--timeout", "0.2", "--yes")
     assert done.code == 1
-    assert done.err == "spooltop: inject: 0 of 1 went through; after 0.2s 1 in new, nobody has it\n"
+    assert done.err == "spooltop: inject: 0 of 1 went through; after 0.2s 1 in new, not claimed\n"
 
 
 @pytest.mark.parametrize("tail", [b"", b":2,P4242"])
@@ -353,7 +353,7 @@ def test_a_question_on_a_real_terminal(spool: Path) -> None:
             os.close(theirs)
             theirs = -1
             seen = b""
-            while b"anything else leaves: " not in seen:
+            while b"anything else cancels: " not in seen:
                 seen += os.read(ours, 4096)
             assert everything(spool).count("cur/1795220920443125.9155.vm:2,P4242") == 1
             typed = b"1\n" if b"Type the number" in seen else b"y\n"
@@ -474,8 +474,8 @@ def test_tickets_are_listed_in_their_order(real_spools: Path) -> None:
     for ticket, pid in ((1, gone), (2, os.getpid())):
         (queue / f"{ticket:020d}.{pid}.{ticket:032x}").touch()
     lines = spooltop("tickets", queue).out.splitlines()
-    assert lines[0].startswith(f"{queue}: STALE, pid {gone} is gone") or lines[0].startswith(f"{queue}: unknown, pid {gone}")
-    assert [line.split()[:4:3] for line in lines[2:]] == [["owner", "gone"], ["1", "lives"]]
+    assert lines[0].startswith(f"{queue}: STALE, pid {gone} has exited") or lines[0].startswith(f"{queue}: unknown, pid {gone}")
+    assert [line.split()[:4:3] for line in lines[2:]] == [["owner", "exited"], ["1", "running"]]
     (line,) = [json.loads(one) for one in spooltop("tickets", queue, "--json").out.splitlines()]
     assert (line["kind"], [one["pid"] for one in (*line["holders"], *line["waiters"])]) == ("ticket", [gone, os.getpid()])
 

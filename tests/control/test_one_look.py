@@ -47,7 +47,7 @@ def put_before(path: str, seconds: float, many: int = 1) -> list[str]:
 def test_what_waits_while_nobody_holds_a_presence_lock_is_told_at_once(spool: Spool) -> None:
     put_before(spool.path, 190, 5)
     done = spooltop("status", spool.path)
-    assert "nobody holds a presence lock while 5 wait for 3m  [no-consumer]" in done.out
+    assert "no consumer is running while 5 wait for 3m  [no-consumer]" in done.out
     told = json.loads(spooltop("status", spool.path, "--json").out)
     assert "no-consumer" not in told["not_judged"] and told["consumers"] == 0
 

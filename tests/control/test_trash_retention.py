@@ -153,8 +153,8 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
     "words, said",
     [
         (("--box", "new"), "nothing in new expires"),
-        (("--older-than", "5d"), "--expired with --older-than"),
-        (("--now",), "--expired with --older-than or --now"),
+        (("--older-than", "5d"), "--expired cannot be combined with --older-than"),
+        (("--now",), "--expired cannot be combined with --older-than or --now"),
     ],
 )
 def test_expired_is_about_the_trash_alone(spool: Path, words: tuple[str, ...], said: str) -> None:

@@ -159,7 +159,7 @@ def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, tmp_path: 
 def test_without_a_terminal_it_says_what_it_needs() -> None:
     done = subprocess.run([*SPOOLTOP, "demo"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("spooltop: demo draws on a terminal")
+    assert done.stderr.startswith("spooltop: demo needs a terminal")
 
 
 def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_what_cannot_be_seen_is_said(spool: Path) -> None:
         ("show", path, "1234567890.M1P4194303.here", "--who"),
     )  # fmt: skip
     for row in (json.loads(claim[1]), json.loads(draft[1])):
-        assert (row["verdict"], row["evidence"]) == ("unknown", "pid 4194303 is gone here")
-    assert "pid 4194303 is gone here" in locks[1] and "this system does not show who holds a lock" in locks[1]
+        assert (row["verdict"], row["evidence"]) == ("unknown", "no pid 4194303 here")
+    assert "no pid 4194303 here" in locks[1] and "this system does not show who holds a lock" in locks[1]
     assert "not visible: holders of 2 locks" in status[1]
     assert "this system does not show who holds a lock" in holders[1]
 

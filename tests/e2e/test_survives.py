@@ -193,7 +193,7 @@ def test_what_comes_by_a_lower_layer_of_an_overlay(spool_path: Path, tmp_path: P
 def test_where_nothing_can_be_watched_it_scans_and_says_so(spool_path: Path, limit: str) -> None:
     script = f'echo 0 >/proc/sys/user/{limit} && exec "$@"'
     with Terminal(["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", *SPOOLTOP, str(spool_path)]) as screen:
-        screen.wait_for(in_one_line("Not visible: what comes and goes between two looks (1s apart: "))
+        screen.wait_for(in_one_line("Not visible: changes between two looks (1s apart: "))
         screen.wait_for("inotify")
         screen.wait_for(depth("new", 3))
         put(spool_path, 4)
@@ -392,7 +392,7 @@ def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> N
         with Terminal([sys.executable, "-m", "tests.e2e.clocked", str(setting), str(spool_path)]) as screen:
             screen.wait_for(all_of("live · as of", "no problems detected"))
             setting.write_text("-3600")
-            screen.wait_for("from the future, by up to")
+            screen.wait_for("in the future: clocks differ")
             spool.put(b"x")
             screen.wait_for(depth("new", 3))
             for key, word in (("2", "New 3"), ("3", "Claims 1"), ("5", "imessage"), ("1", "future")):

@@ -42,7 +42,7 @@ def contained(*words: str, code: int = 0, **settings: str) -> str:
 @needs_root
 @pytest.mark.parametrize(
     ("settings", "verdict", "evidence"),
-    [({}, "unknown", "pid {} is gone here"), (VOUCHED, "dead", "gone; claims.pids is this-host")],
+    [({}, "unknown", "no pid {} here"), (VOUCHED, "dead", "exited; claims.pids is this-host")],
     ids=["not vouched for", "vouched for"],
 )
 def test_a_pid_that_is_gone_in_a_container_is_dead_where_that_is_vouched_for(

@@ -45,7 +45,7 @@ def test_what_is_meant(text: str, present: Json, kind: str, value: Json, words: 
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("tok", "Expecting value"), ("NaN", "is no JSON"), ("", "Expecting"), ("1e999", "too large"),
+    ("text", "why"), [("tok", "Expecting value"), ("NaN", "is not JSON"), ("", "Expecting"), ("1e999", "too large"),
     ("[" * 20_000, "nested too deep")]
 )
 def test_json_that_is_none(text: str, why: str) -> None:

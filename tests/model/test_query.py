@@ -27,7 +27,7 @@ CLAIM = row(
     source="imessage",
     attempt=4,
     verdict=Verdict.DEAD,
-    evidence="gone · 4 died with it",
+    evidence="exited · 4 died with it",
     owner=Owner(pid=4312, command="worker.py"),
 )
 UNKNOWN = row(box=Box.CUR)

@@ -155,7 +155,7 @@ def test_a_write_of_the_same_value_is_a_write(watching: Watching) -> None:
     assert watching.cursor(32, "email").writes in (None, 1)
 
 
-@pytest.mark.parametrize(("strange", "verdict"), [(False, "stopped"), (True, "unmoved")])
+@pytest.mark.parametrize(("strange", "verdict"), [(False, "stopped"), (True, "not advancing")])
 def test_in_a_shared_file_it_stopped_only_where_every_write_of_it_is_in_the_journal(
     watching: Watching, strange: bool, verdict: str
 ) -> None:

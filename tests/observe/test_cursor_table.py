@@ -95,8 +95,8 @@ BACK = [Put(300, {"a": 15}), Put(301, {"a": 14, "b": 7}), Put(360, {"a": 15}), P
         ("stalled", "lost at least 2×: its poll log found new ones 3× from the same start 14, last 5s ago",
          [*RISING, *again(60, 300, 3, logs=(4, "14", "18"))], 425),
         ("stopped", "no poll in its log for 1h, every 60s before", [*RISING, *again(60, 300, 4, logs=(0, "14", "14"))], 4100),
-        ("unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log", RISING, 7500),
-        ("unmoved", "within rhythm, every 60s, last 2m ago", RISING, 375),
+        ("not advancing", "not advancing for 2h, every 60s before; idle or stalled? give --poll-log", RISING, 7500),
+        ("idle", "within its usual interval, every 60s, last 2m ago", RISING, 375),
         ("missing", "not in cursors.json for 10s; last 14", [*RISING, Put(300, {}, gone=("a",))], 310),
         ("unreadable", "cursors.json: it is cut off; the value is of 1m ago", [*RISING, CUT_OFF], 310),
     ],
@@ -114,15 +114,15 @@ def test_a_good_copy_stays_when_the_file_breaks_or_the_key_goes() -> None:
 @pytest.mark.parametrize(
     ("verdict", "evidence", "script", "until"),
     [
-        ("stalled", "written 6× with the same value while messages of it keep arriving, without a move for 6m",
+        ("stalled", "written 6× with the same value while messages of it keep arriving, not advancing for 6m",
          [*RISING, *again(60, 300, 6, new=2)], 610),
         ("advancing", "every 60s, last 50s ago", [*RISING, *again(10, 250, 4, new=2)], 291),
-        ("unmoved", "unmoved 6m, moved every 60s before; idle or stalled? written 5s ago with the same value",
+        ("not advancing", "not advancing for 6m, every 60s before; idle or stalled? written 5s ago with the same value",
          [*RISING, *again(60, 300, 6)], 605),
         ("stopped", "not written for 1h, every 60s before", [*RISING, *again(60, 300, 6)], 4300),
         ("stopped", "not written for 1h, every 60s before; or nothing was new: it was never written without a move", RISING,
          4000),
-        ("unmoved", "idle or stalled? written 4× with the same value", every(60, [10] * 5), 245),
+        ("not advancing", "idle or stalled? written 4× with the same value", every(60, [10] * 5), 245),
     ],
 )  # fmt: skip
 def test_in_a_file_of_its_own(verdict: str, evidence: str, script: list[Put], until: float) -> None:
@@ -135,13 +135,14 @@ def test_in_a_file_of_its_own(verdict: str, evidence: str, script: list[Put], un
     ("verdict", "evidence", "script", "until"),
     [
         ("advancing", "moved 1×, last 5m ago", RISING[:2], 360),
-        ("unmoved", "unmoved 5m, its rhythm is not known; idle or stopped? give --poll-log", RISING[:2], 360.01),
+        ("not advancing", "not advancing for 5m, update interval not known yet; idle or stalled? give --poll-log", RISING[:2],
+         360.01),
         ("advancing", "every 60s, last 1m ago", RISING, 315),
-        ("unmoved", "within rhythm, every 60s, last 1m ago", RISING, 315.01),
-        ("unmoved", "within rhythm, every 60s, last 3m ago", RISING, 422),
-        ("unmoved", "unmoved 3m, moved every 60s before; idle or stopped? give --poll-log", RISING, 422.01),
+        ("idle", "within its usual interval, every 60s, last 1m ago", RISING, 315.01),
+        ("idle", "within its usual interval, every 60s, last 3m ago", RISING, 422),
+        ("not advancing", "not advancing for 3m, every 60s before; idle or stalled? give --poll-log", RISING, 422.01),
         ("new", "seen once, no write yet", RISING[:1], 60.2),
-        ("unmoved", "unmoved in 1m of watching; idle or stopped? give --poll-log", RISING[:1], 60.3),
+        ("not advancing", "not advancing in 1m of watching; idle or stalled? give --poll-log", RISING[:1], 60.3),
     ],
 )  # fmt: skip
 def test_each_limit_is_still_within(verdict: str, evidence: str, script: list[Put], until: float) -> None:
@@ -153,11 +154,11 @@ def test_each_limit_is_still_within(verdict: str, evidence: str, script: list[Pu
 @pytest.mark.parametrize(
     ("verdict", "evidence", "script", "until"),
     [
-        ("unmoved", "within rhythm, every 60s, last 3m ago", RISING, 422),
+        ("idle", "within its usual interval, every 60s, last 3m ago", RISING, 422),
         ("stopped", "not written for 3m, every 60s before; or nothing was new: it was never written without a move", RISING,
          422.01),
-        ("unmoved", "within rhythm, every 60s, last 3m ago", [*RISING, *again(60, 300, 2, new=2)], 422),
-        ("stalled", "written 2× with the same value while messages of it keep arriving, without a move for 3m",
+        ("idle", "within its usual interval, every 60s, last 3m ago", [*RISING, *again(60, 300, 2, new=2)], 422),
+        ("stalled", "written 2× with the same value while messages of it keep arriving, not advancing for 3m",
          [*RISING, *again(60, 300, 2, new=2)], 422.01),
     ],
 )  # fmt: skip
@@ -196,7 +197,7 @@ MOVES = [written(60 * n, 10 + n, 11 + n) for n in range(4)]
          [*MOVES, *(written(240 + 60 * n, 14, 14) for n in range(5))], 491),
         ("stopped", "not written for 1h, every 60s before",
          [*MOVES, *(written(240 + 60 * n, 14, 14) for n in range(5))], 4200),
-        ("stalled", "written 5× with the same value while messages of it keep arriving, without a move for 5m",
+        ("stalled", "written 5× with the same value while messages of it keep arriving, not advancing for 5m",
          [*MOVES, *(written(240 + 60 * n, 14, 14)._replace(new=1) for n in range(5))], 491),
         ("rewound", "went back 14→10 20s ago by pid 1; its highest was 14",
          [*MOVES, written(200, 14, 10)], 225),

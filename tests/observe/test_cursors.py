@@ -244,7 +244,7 @@ def test_without_a_known_interval_a_move_is_recent_for_five_minutes() -> None:
     disk.put(10, {"teams": 1})
     assert watcher.cursor(11, "teams").verdict == "advancing"
     assert watcher.cursor(310, "teams").verdict == "advancing"
-    assert watcher.cursor(311, "teams").verdict == "unmoved"
+    assert watcher.cursor(311, "teams").verdict == "not advancing"
 
 
 def test_a_pause_at_the_beginning_is_not_taken_for_the_interval() -> None:
@@ -269,9 +269,11 @@ def test_it_learns_the_rhythm_and_says_what_a_shared_file_cannot() -> None:
     assert (cursor.verdict, cursor.every, cursor.writes) == ("advancing", 60.0, 5)
     assert watcher.cursor(370, "teams").verdict == "advancing"
     within = watcher.cursor(450, "teams")
-    assert (within.verdict, within.evidence) == ("unmoved", "within rhythm, every 60s, last 2m ago")
+    assert (within.verdict, within.evidence) == ("idle", "within its usual interval, every 60s, last 2m ago")
     late = watcher.cursor(300 + 7200, "teams")
-    assert (late.verdict, late.evidence) == ("unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log")
+    assert (late.verdict, late.evidence) == (
+        "not advancing", "not advancing for 2h, every 60s before; idle or stalled? give --poll-log",
+    )  # fmt: skip
     assert late.writes is None
     assert not [problem for problem in watcher.look(7501).problems if problem.code.startswith("cursor")]
 
@@ -284,9 +286,9 @@ def test_a_file_of_its_own_tells_stopped_from_idle() -> None:
     for n in range(1, 6):
         disk.put(30 * n, {"teams": 7})
         cursor = watcher.cursor(30 * n + 1, "teams")
-    assert (cursor.verdict, cursor.writes) == ("unmoved", 5)
+    assert (cursor.verdict, cursor.writes) == ("not advancing", 5)
     assert cursor.evidence == "idle or stalled? written 5× with the same value"
-    assert watcher.cursor(200, "teams").verdict == "unmoved"
+    assert watcher.cursor(200, "teams").verdict == "not advancing"
     snapshot = watcher.look(150 + 7200)
     assert snapshot.cursors[0].verdict == "stopped"
     assert [problem.text for problem in snapshot.problems] == ["teams stopped: not written for 2h, every 30s before"]
@@ -299,7 +301,7 @@ def test_a_source_that_was_never_seen_to_move_is_not_accused() -> None:
     first = watcher.cursor(0, "old")
     assert (first.verdict, first.moved_at, first.moved_is_bound, first.writes) == ("new", T0 - 86400, True, None)
     later = watcher.look(3600)
-    assert later.cursors[0].verdict == "unmoved"
+    assert later.cursors[0].verdict == "not advancing"
     assert later.problems == ()
     assert any("old 0" in words for words in later.not_judged)
 
@@ -338,7 +340,7 @@ def test_what_does_not_parse_keeps_the_last_good_copy() -> None:
     snapshot = watcher.look(2)
     assert {(cursor.verdict, cursor.shown) for cursor in snapshot.cursors} == {("unreadable", "5"), ("unreadable", "1")}
     assert [problem.code for problem in snapshot.problems] == ["cursor-unreadable"]
-    assert snapshot.problems[0].text == "cursors.json does not read: it is cut off; last good values of 2 kept"
+    assert snapshot.problems[0].text == "cursors.json cannot be read: it is cut off; last good values of 2 kept"
     disk.error = ""
     assert watcher.look(3).problems == ()
 

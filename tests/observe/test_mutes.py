@@ -115,9 +115,9 @@ def test_a_broken_file_is_one_line_and_is_kept(tmp_path: Path, clock: Clock, con
     assert str(file) in trouble
     (line,) = apply_mutes(snapshot(), ends, trouble).problems
     assert (line.code, line.severity) == ("muted", Severity.NOTE)
-    with pytest.raises(Unreadable, match="it is kept"):
+    with pytest.raises(Unreadable, match="left as it is"):
         mutes.set("a", 60)
-    with pytest.raises(Unreadable, match="it is kept"):
+    with pytest.raises(Unreadable, match="left as it is"):
         mutes.drop("a")
     assert file.read_text() == content
     file.unlink()
@@ -126,7 +126,7 @@ def test_a_broken_file_is_one_line_and_is_kept(tmp_path: Path, clock: Clock, con
 
 def test_what_is_no_file_is_no_file_of_mutes(tmp_path: Path, clock: Clock) -> None:
     os.mkfifo(tmp_path / "mutes.json")
-    assert "is no file of mutes" in MuteFile(str(tmp_path), "/s", clock=clock).ends()[1]
+    assert "not a file of mutes" in MuteFile(str(tmp_path), "/s", clock=clock).ends()[1]
 
 
 def test_no_place_to_keep_it_is_said(tmp_path: Path, clock: Clock) -> None:

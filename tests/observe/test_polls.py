@@ -139,7 +139,7 @@ def test_a_log_that_knows_another_cursor_does_not_make_it_idle(memex: Memex) -> 
         control.look()
         memex.clock.advance(120)
         memex.said("poll ok: 0 new (cursor=89636)")
-        assert cursor(control).verdict == "unmoved"
+        assert cursor(control).verdict == "not advancing"
 
 
 def test_the_past_of_a_log_counts_at_the_first_look(memex: Memex) -> None:

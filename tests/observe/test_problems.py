@@ -63,7 +63,7 @@ def test_a_single_look_accuses_nobody_where_somebody_may_be_at_work(rest: dict[s
 
 def test_a_single_look_tells_that_nobody_is_there_to_take_what_waits() -> None:
     problem = told(look(0, 5, oldest=180.0, consumers=0))["no-consumer"]
-    assert problem.text == "nobody holds a presence lock while 5 wait for 3m"
+    assert problem.text == "no consumer is running while 5 wait for 3m"
     assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
 
@@ -88,7 +88,7 @@ def test_any_sign_that_work_is_taken_silences_it(sign: Observation) -> None:
     ("rest", "words"),
     [
         ({"consumers": 2}, "; 2 consumers are running, idle"),
-        ({"counts": VerdictCounts(alive=1)}, "; 1 claim is at work"),
+        ({"counts": VerdictCounts(alive=1)}, "; 1 claim is being processed"),
         ({"counts": VerdictCounts(unknown=2)}, "; 2 claims of unknown holders"),
     ],
 )
@@ -115,7 +115,7 @@ def test_growth_is_told_over_its_window() -> None:
 def test_the_oldest_over_ten_minutes() -> None:
     assert told(look(0, 7, oldest=600.0)) == {}
     problem = told(look(0, 7, oldest=725.0))["new-old"]
-    assert problem.text == "the oldest in new waits 12m, with 7 in all"
+    assert problem.text == "the oldest of 7 in new waits 12m"
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "new", "--older-than", "600s"]
 
@@ -153,12 +153,12 @@ def test_poison_is_what_died_with_three() -> None:
         claim("c", Verdict.DEAD, -60, attempt=4),
     )
     problem = told(look(0, claims=claims))["poison"]
-    assert problem.text == "c was in work when 4 consumers died"
+    assert problem.text == "4 consumers died while processing c"
     assert problem.selection is not None
     assert problem.selection.keys == ("c",)
     assert "poison" not in told(look(0, claims=claims[:2]))
     two = told(look(0, claims=(*claims, claim("d", Verdict.DEAD, -9, attempt=3))))["poison"]
-    assert two.text == "2 messages died with 3 consumers or more, one with 4"
+    assert two.text == "2 messages with 3 or more dead consumers each, one with 4"
 
 
 def test_a_long_claim_of_a_living_holder() -> None:
@@ -168,13 +168,13 @@ def test_a_long_claim_of_a_living_holder() -> None:
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "cur", "--verdict", "alive", "--older-than", "600s"]
     both = told(look(30, claims=claims))["claim-long"]
-    assert both.text == "2 claims held long by living consumers, longest 55m by 5200 worker.py"
+    assert both.text == "2 claims held long by running consumers, longest 55m by 5200 worker.py"
 
 
 def test_unknown_holders_are_a_note_with_the_evidence() -> None:
-    one = claim("a", Verdict.UNKNOWN, LONG_AGO, pid=4242, evidence="pid 4242 is gone here", since_is_bound=True)
+    one = claim("a", Verdict.UNKNOWN, LONG_AGO, pid=4242, evidence="no pid 4242 here", since_is_bound=True)
     problem = told(look(0, claims=(one,)))["claims-unknown"]
-    assert problem.text == "1 claim of unknown holders, held ≤41m: pid 4242 is gone here"
+    assert problem.text == "1 claim of unknown holders, held ≤41m: no pid 4242 here"
     assert problem.severity is Severity.NOTE
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "cur", "--verdict", "unknown"]
@@ -240,7 +240,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
         (Disk("ext4", 12 * GB, 30 * GB, 0, 1000), "disk-full", Severity.CRITICAL, "no inodes free; puts fail"),
         (Disk("btrfs", 12 * GB, 30 * GB, 0, 0), None, None, ""),
         (Disk("ext4", 20 * GB, 30 * GB, apart=(Box.TMP,)), "fs-readonly", Severity.CRITICAL,
-         "tmp is on another file system than new, rename(2) leads to none: every put fails"),
+         "tmp is on another file system than new: rename(2) does not work, so every put fails"),
         (Disk("ext4", 0, 30 * GB, readonly=True), "fs-readonly", Severity.CRITICAL,
          "the file system is mounted read-only; nothing here can change"),
     ],
@@ -285,7 +285,7 @@ def test_another_clock() -> None:
     )
     assert told(look(0, clock_jumped=-60.0))["clock-skew"].text == "the clock jumped back by 1m: ages from before it are wrong"
     ahead = told(look(0, claims=(claim("a", Verdict.ALIVE, 7200),)))["clock-skew"]
-    assert ahead.text == "1 message is from the future, by up to 2h: another clock"
+    assert ahead.text == "1 message is dated up to 2h in the future: clocks differ"
     assert told(look(0, claims=(claim("a", Verdict.ALIVE, 3),))) == {}
 
 
@@ -296,7 +296,7 @@ def test_another_clock() -> None:
 def test_what_waits_from_the_future_behind_what_is_old(ahead: int, looked_at: int, text: str) -> None:
     ages = Ages(AGE_BOUNDS, (looked_at, 0, 0, 0, 0, 0), (), 1, looked_at, 90, 0, ahead, T0 + 7200)
     found = told(look(0, 90, oldest=50.0, ages=ages))["clock-skew"]
-    assert (found.text, found.count) == (f"{text} from the future, by up to 2h: another clock", ahead)
+    assert (found.text, found.count) == (f"{text} dated up to 2h in the future: clocks differ", ahead)
 
 
 def test_after_a_jump_watching_begins_anew() -> None:
@@ -319,9 +319,9 @@ def test_a_lock_that_others_wait_for() -> None:
 
 def test_stale_locks_are_one_line() -> None:
     party = LockHolder(7, since=T0 - 301)
-    stale = [Lock(f"/s/{n}.lock", "soft", (party,), verdict="stale", evidence="pid 7 is gone") for n in range(3)]
+    stale = [Lock(f"/s/{n}.lock", "soft", (party,), verdict="stale", evidence="pid 7 has exited") for n in range(3)]
     assert "lock-stale" not in told(look(-2, locks=tuple(stale)))
-    assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 is gone"
+    assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 has exited"
     assert told(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
 
 
@@ -347,7 +347,7 @@ def test_two_messages_under_one_id_and_things_that_are_no_messages() -> None:
     observer = Observer()
     problems = observer.add(look(0, conflicts=("a",), irregular=(irregular,))).problems
     assert [problem.text for problem in problems] == [
-        "1 id stands for two messages; both are kept",
+        "1 id belongs to two messages; both are kept",
         "f in new: a fifo, not a message",
     ]
     assert problems[0].selection is None

@@ -67,7 +67,7 @@ def _known_file(path: str) -> SpooltopError | None:
     """Returns the error for a file whose name or first bytes show what it is; None for any other."""
     name = os.path.basename(path)
     if is_lock_name(name):
-        advice = f"look who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
+        advice = f"see who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
         return NotASpool("a lock file, not a spool", path=path, advice=advice)
     head = _head(path)
     if head.startswith(b"SQLite format 3\0"):
@@ -105,7 +105,7 @@ def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
                 except OSError:
                     break  # it changed meanwhile; the plain error says enough
     if error.errno == errno.ELOOP:
-        return NotASpool("symbolic links lead in a circle", path=path, advice="mend the link, or name the directory itself")
+        return NotASpool("symbolic links lead in a circle", path=path, advice="fix the link, or name the directory itself")
     return Unreadable(f"cannot be opened: {os.strerror(error.errno or 0)}", path=path, advice=_NAME_ONE)
 
 
@@ -114,10 +114,11 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
     mode = stat.S_IMODE(found.st_mode)
     shown = quoted(path or (os.path.dirname(culprit) if os.path.basename(culprit) in LIVE else culprit))
     if found.st_uid == os.geteuid():
-        advice = f"it is yours: chmod u+rwx {quoted(culprit)}"
+        advice = f"it is your own: chmod u+rwx {quoted(culprit)}"
     else:
-        advice = f"look as its owner: sudo -u {sudo_name(found.st_uid)} spooltop {shown}"
-    return Unreadable(f"no permission: it is {escape(user_name(found.st_uid))}'s, mode {mode:04o}", path=culprit, advice=advice)
+        advice = f"try: sudo -u {sudo_name(found.st_uid)} spooltop {shown}"
+    owner = escape(user_name(found.st_uid))
+    return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", path=culprit, advice=advice)
 
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
@@ -151,7 +152,7 @@ def _for_missing(path: str) -> SpooltopError:
     for prefix in _prefixes(path):
         if os.path.lexists(prefix):
             if os.path.islink(prefix) and not os.path.exists(prefix):
-                return NotASpool("a symbolic link to nothing", path=prefix, advice="mend the link, or name the directory itself")
+                return NotASpool("a symbolic link to nothing", path=prefix, advice="fix the link, or name the directory itself")
             continue
         rest = os.path.relpath(path, prefix) if path != prefix else "."
         near = [os.path.normpath(os.path.join(found, rest)) for found in _near(prefix)]
@@ -266,7 +267,7 @@ def _foreign(path: str, fd: int, names: list[str]) -> tuple[str, str] | None:
         return "a directory of nq", f"NQDIR={here} nqtail follows its jobs"
     if any(_CHUNK.match(name) for name in names):
         if "info.json" in have:
-            return "a FIFO queue of queuelib", f"its size stands in it: cat {quoted(os.path.join(path, 'info.json'))}"
+            return "a FIFO queue of queuelib", f"its size is in it: cat {quoted(os.path.join(path, 'info.json'))}"
         if "info" in have:
             count = _python("from persistqueue import Queue; print(Queue(%s).qsize())", path)
             return "a file queue of persist-queue", f"{count} counts it"

@@ -144,7 +144,7 @@ class RedisTickets:
             if not self._named:
                 self._found.pop(name, None)
                 return None  # a key of that name that is something else
-            why = f"{escape(key)} is no queue of tickets" if "WRONGTYPE" in str(number) else escape(str(number))
+            why = f"{escape(key)} is not a ticket queue" if "WRONGTYPE" in str(number) else escape(str(number))
             return Lock(path, "redis", verdict="unknown", evidence=why)
         waiting = _whole(number) - 1
         tickets = [member for raw in _listed(listed) if parse_redis_ticket(member := _text(_bytes(raw)))]
@@ -175,7 +175,7 @@ class RedisTickets:
 
 def _parsed(url: str) -> SplitResult:
     # The complaint goes without the URL, which may have a password in it.
-    bad = UsageError("that is no URL of a Redis server", advice="write redis://HOST:6379/0#QUEUE, or unix:///SOCKET#QUEUE")
+    bad = UsageError("not the URL of a Redis server", advice="write redis://HOST:6379/0#QUEUE, or unix:///SOCKET#QUEUE")
     try:
         parts = urlsplit(url)
         port = parts.port

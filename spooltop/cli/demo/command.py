@@ -34,9 +34,9 @@ HUNG_UP = 128 + signal.SIGHUP
 
 def demo(args: argparse.Namespace, context: Context) -> int:
     if args.headless is None and not context.terminal.can_draw:
-        raise UsageError("demo draws on a terminal, and here is none", advice="--headless 20 prints its status after 20 s")
+        raise UsageError("demo needs a terminal", advice="--headless 20 prints its status after 20 s")
     if args.read_only:
-        raise Refused("demo: --read-only was asked for, and it makes a spool", advice="spooltop --read-only PATH looks at yours")
+        raise Refused("demo: refused by --read-only, because it makes a spool", advice="spooltop --read-only PATH looks at yours")
     demo_dir.sweep()
     directory = demo_dir.make() if args.dir is None else demo_dir.keep(args.dir)
     try:

@@ -68,10 +68,10 @@ def keep(path: str) -> DemoDir:
         os.mkdir(full)
     except FileExistsError:
         if not os.path.isdir(full) or os.listdir(full):
-            raise Refused("demo: it is there already", path=path, advice="name a new or an empty directory") from None
+            raise Refused("demo: the directory exists already", path=path, advice="name a new or an empty directory") from None
     except FileNotFoundError:
         advice = f"first: mkdir -p {escape(os.path.dirname(full))}"
-        raise NotASpool("demo: its parent is not there", path=path, advice=advice) from None
+        raise NotASpool("demo: its parent directory does not exist", path=path, advice=advice) from None
     Spool.create(full, durable=False).close()
     return DemoDir(full)
 

@@ -86,7 +86,7 @@ def everything(control: Control) -> None:
             control.plan(action, Selection(box=box, everything=True), force=True)))  # fmt: skip
     assert all(line.isprintable() for line in printed), [line for line in printed if not line.isprintable()]
     for line in told:
-        json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+        json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
 def said(plan) -> list[str]:

@@ -225,11 +225,11 @@ def test_where_nothing_can_be_exchanged_it_goes_all_the_same(desk: LockDesk) -> 
 @pytest.mark.parametrize(
     ("name", "content", "age", "reason", "forceable"),
     [
-        ("x.lock", "", 400, "held if its existing is the lock", False),
+        ("x.lock", "", 400, "if its existence is the lock", False),
         ("x.lock", f"{ALIVE}\nhere\n1\n", 400, f"pid {ALIVE} is running and has it", False),
         ("x.lock", f"{DEAD}\nthere\n1\n", 400, "taken on host there, ask there", True),
         ("x.lock", STALE, 200, "counts as stale after 5m", True),
-        ("x.lock", '{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "somebody has it: a lease until", False),
+        ("x.lock", '{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "it is held: a lease until", False),
     ],
 )
 def test_what_is_not_removed_says_why(desk: LockDesk, name: str, content: str, age: float, reason: str, forceable: bool) -> None:
@@ -255,7 +255,7 @@ def test_a_kernel_lock_is_never_removed_held_or_not(tmp_path: Path, how: Callabl
     free = operations.plan(Action.UNLOCK, Selection(ids=("import.lock",)), force=True)
     assert held.count == free.count == 0
     assert held.refused[0].reason.startswith(f"pid {os.getpid()} holds it")
-    assert free.refused[0].reason.startswith("no kernel lock; held if its existing is the lock")
+    assert free.refused[0].reason.startswith("no kernel lock; if its existence is the lock")
 
 
 def test_who_came_to_life_keeps_it(desk: LockDesk) -> None:
@@ -271,8 +271,8 @@ def test_a_taken_place_is_not_taken_back(desk: LockDesk) -> None:
     done = desk.unlock("leader.lock")
     plan = desk.undo(done.operation)
     file.write_text("another's")
-    assert desk.operations.apply(plan).items[0].reason == "the place is taken: somebody has that lock now"
-    assert desk.undo(done.operation).refused[0].reason == "the place is taken: somebody has that lock now"
+    assert desk.operations.apply(plan).items[0].reason == "the path is taken: another process has that lock now"
+    assert desk.undo(done.operation).refused[0].reason == "the path is taken: another process has that lock now"
     assert file.read_text() == "another's"
 
 
@@ -300,7 +300,7 @@ def test_links_and_leaders_go_and_come_back(desk: LockDesk) -> None:
     os.utime(desk.path / "sym.lock", (NOW - 400, NOW - 400), follow_symlinks=False)
     desk.lock("leader.lock", json.dumps({"ownerId": "8131", "expiresAt": 1000 * (NOW - 400)}))
     everything = desk.names()
-    assert "does not tell whose it is" in desk.plan("6b00e5b7c2149f.lck").refused[0].reason
+    assert "does not name its owner" in desk.plan("6b00e5b7c2149f.lck").refused[0].reason
     done = desk.unlock("6b00e5b7c2149f.lck", "sym.lock", "leader.lock", force=True)
     assert [one.outcome for one in done.items] == [Outcome.DONE] * 3
     assert desk.names() == ["6b00e5b7c2149f"]
@@ -368,7 +368,7 @@ def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: LockDesk
     desk.operations = desk.operating()
     (one,) = desk.unlock("x.lock").items
     assert one.outcome is outcome
-    assert one.reason == ("it has gone by itself" if goes == "held" else "")
+    assert one.reason == ("it was removed meanwhile" if goes == "held" else "")
     assert sorted(os.listdir(claims)) == (["intent-v1-0f.claim"] if goes == "held" else [])
 
 

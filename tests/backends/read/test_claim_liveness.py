@@ -36,32 +36,33 @@ BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
 @pytest.mark.parametrize(
     ("there", "process", "namesakes", "sure", "expected"),
     [
-        (True, BEFORE, [BEFORE], SURE, (ALIVE, "lives")),
-        (True, None, None, SURE, (ALIVE, "lives")),  # hidepid: kill says EPERM, nothing is shown
-        (True, Process(4242, 1_001.9), [], SURE, (ALIVE, "lives")),  # within the margin it may be the claimer
-        (True, AFTER, [AFTER], SURE, (DEAD, "pid 4242 lives, started after the claim")),
-        (True, AFTER, [AFTER, BEFORE], SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, AFTER, None, SURE, (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, AFTER, [AFTER], Certainty(False, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, Process(4242, 900.0, zombie=True), [], SURE, (UNKNOWN, "pid 4242 has ended, its parent has not noticed")),
-        (False, None, [], SURE, (DEAD, "gone")),
-        (False, None, [], Certainty(True, False), (UNKNOWN, "pid 4242 is gone here")),
-        (False, None, [], Certainty(False, True), (UNKNOWN, "pid 4242 is gone here")),
-        (False, None, None, SURE, (UNKNOWN, "pid 4242 is gone here")),
-        (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
-        (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "gone")),
+        (True, BEFORE, [BEFORE], SURE, (ALIVE, "running")),
+        (True, None, None, SURE, (ALIVE, "running")),  # hidepid: kill says EPERM, nothing is shown
+        (True, Process(4242, 1_001.9), [], SURE, (ALIVE, "running")),  # within the margin it may be the claimer
+        (True, AFTER, [AFTER], SURE, (DEAD, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], SURE, (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, None, SURE, (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER], Certainty(False, True), (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, Process(4242, 900.0, zombie=True), [], SURE, (UNKNOWN, "pid 4242 has exited, its parent has not noticed")),
+        (False, None, [], SURE, (DEAD, "exited")),
+        (False, None, [], Certainty(True, False), (UNKNOWN, "no pid 4242 here")),
+        (False, None, [], Certainty(False, True), (UNKNOWN, "no pid 4242 here")),
+        (False, None, None, SURE, (UNKNOWN, "no pid 4242 here")),
+        (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
+        (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "exited")),
         (None, None, [], SURE, (UNKNOWN, "no process can have pid 4242")),
-        (False, None, None, Certainty(True, False, True), (DEAD, "gone; claims.pids is this-host")),
-        (False, None, None, Certainty(False, True, True), (DEAD, "gone; claims.pids is this-host")),
-        (False, None, None, Certainty(True, True, True), (DEAD, "gone; claims.pids is this-host")),  # hidepid
-        (False, None, [], Certainty(True, True, True), (DEAD, "gone")),
+        (False, None, None, Certainty(True, False, True), (DEAD, "exited; claims.pids is this-host")),
+        (False, None, None, Certainty(False, True, True), (DEAD, "exited; claims.pids is this-host")),
+        (False, None, None, Certainty(True, True, True), (DEAD, "exited; claims.pids is this-host")),  # hidepid
+        (False, None, [], Certainty(True, True, True), (DEAD, "exited")),
         (False, None, [Process(77, 900.0)], Certainty(True, True, True),
-         (UNKNOWN, "pid 4242 is gone here, in a container it is 77")),
-        (True, BEFORE, None, Certainty(False, False, True), (ALIVE, "lives")),
+         (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
+        (True, BEFORE, None, Certainty(False, False, True), (ALIVE, "running")),
         (True, AFTER, None, Certainty(True, False, True),
-         (DEAD, "pid 4242 lives, started after the claim; claims.pids is this-host")),
-        (True, AFTER, None, Certainty(False, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
-        (True, AFTER, [AFTER, BEFORE], Certainty(True, True, True), (UNKNOWN, "pid 4242 lives, started after the claim")),
+         (DEAD, "pid 4242 is running, but started after the claim; claims.pids is this-host")),
+        (True, AFTER, None, Certainty(False, True, True), (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], Certainty(True, True, True),
+         (UNKNOWN, "pid 4242 is running, but started after the claim")),
         (None, None, None, Certainty(True, False, True), (UNKNOWN, "no process can have pid 4242")),
     ],
 )  # fmt: skip
@@ -99,7 +100,7 @@ def test_row_of_a_foreign_claim(spool: Path) -> None:
     claim(spool, FOREIGN)
     with looking(spool, FakeProcesses()) as (owners, dirs, _):
         (row,) = look(owners, dirs, 1)
-    assert (row.id, row.verdict, row.evidence, row.attempt) == ("1795220920443125.9155.vm", DEAD, "gone", None)
+    assert (row.id, row.verdict, row.evidence, row.attempt) == ("1795220920443125.9155.vm", DEAD, "exited", None)
     assert row.since_is_bound and row.owner is not None and row.owner.pid == 4242
     assert row.enqueued_at == 1_795_220_920.443125
 
@@ -121,7 +122,7 @@ def test_reused_pid_is_seen_to_be_another_process(spool: Path) -> None:
         assert look(owners, dirs, 1)[0].verdict is ALIVE
         table.boot += 60
         table.pids[4242] = Process(4242, table.boot - 1)
-        assert look(owners, dirs, 1)[0].evidence == "pid 4242 lives, started after the claim"
+        assert look(owners, dirs, 1)[0].evidence == "pid 4242 is running, but started after the claim"
         assert look(owners, dirs, 1)[0].verdict is DEAD
 
 
@@ -206,12 +207,12 @@ def test_own_claim_follows_the_presence_lock(spool: Path) -> None:
     fd = presence(spool, table.boot_id())
     with looking(spool, table) as (owners, dirs, _):
         (row,) = look(owners, dirs, 1)
-        assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "lives", 4, "email")
+        assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "running", 4, "email")
         assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
         assert owners.count_running(dirs, SURE) == 1
         os.close(fd)
         (row,) = look(owners, dirs, 1)
-        assert (row.verdict, row.evidence) == (DEAD, "gone")
+        assert (row.verdict, row.evidence) == (DEAD, "exited")
         assert owners.count_running(dirs, SURE) == 0
 
 
@@ -257,12 +258,12 @@ def test_a_living_holder_that_does_nothing_for_a_minute_is_said_to(spool: Path) 
     table.offset = os.stat(path).st_ctime - table.boot + 61
     table.used[4242] = 7.0
     with looking(spool, table) as (owners, dirs, _):
-        assert held_by(owners, dirs, table, 60) == "lives"
-        assert held_by(owners, dirs, table, 11) == "lives · no CPU for 1m"
-        assert held_by(owners, dirs, table, 240) == "lives · no CPU for 5m"
+        assert held_by(owners, dirs, table, 60) == "running"
+        assert held_by(owners, dirs, table, 11) == "running · no CPU for 1m"
+        assert held_by(owners, dirs, table, 240) == "running · no CPU for 5m"
         assert table.asked_cpu <= 32
         table.used[4242] += 0.01
-        assert held_by(owners, dirs, table, 11) == "lives"
+        assert held_by(owners, dirs, table, 11) == "running"
 
 
 def test_nobody_is_asked_what_it_does_with_a_claim_just_taken(spool: Path) -> None:
@@ -270,7 +271,7 @@ def test_nobody_is_asked_what_it_does_with_a_claim_just_taken(spool: Path) -> No
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(path).st_ctime - table.boot
     with looking(spool, table) as (owners, dirs, _):
-        assert held_by(owners, dirs, table, 50) == "lives"
+        assert held_by(owners, dirs, table, 50) == "running"
     assert table.asked_cpu == 0
 
 
@@ -314,14 +315,14 @@ def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, own: bool
                 held.unlink()
             claim(spool, f"1795220920443125.9155.vm:2,P{holder.pid}")
         with looking(spool, Processes()) as (owners, dirs, _):
-            assert look(owners, dirs, 1)[0].evidence == "lives"
+            assert look(owners, dirs, 1)[0].evidence == "running"
             holder.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
             row = look(owners, dirs, 2)[0]
-            assert (row.verdict, row.evidence) == (ALIVE, "lives · stopped (T)")
+            assert (row.verdict, row.evidence) == (ALIVE, "running · stopped (T)")
             holder.send_signal(signal.SIGCONT)
             os.waitid(os.P_PID, holder.pid, os.WCONTINUED | os.WNOWAIT)
-            assert look(owners, dirs, 3)[0].evidence == "lives"
+            assert look(owners, dirs, 3)[0].evidence == "running"
         holder.communicate("")
 
 

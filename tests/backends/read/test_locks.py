@@ -238,7 +238,7 @@ def test_a_file_that_merely_exists_is_free_only_where_it_is_known_to_be_locked_t
         ".cursors.lock": "free", "job.lock": "free", "job.lock.queue": "free", "poetry.lock": "free", "x.lock": "unknown",
     }  # fmt: skip
     lock = look(tmp_path)["x.lock"]
-    assert lock.evidence == "no kernel lock; held if its existing is the lock, and it does not tell by whom"
+    assert lock.evidence == "no kernel lock; if its existence is the lock, it does not name its holder"
 
 
 def test_a_file_that_was_seen_locked_by_the_kernel_is_free_afterwards_whatever_it_holds(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_lock_of_a_process_in_a_container_names_the_host_and_says_so(tmp_path:
 def test_who_is_gone_here_may_live_where_nobody_sees_it(tmp_path: Path, table: FakeProcesses) -> None:
     (tmp_path / "x.lock").write_text("77\nhere\n123\n")
     (lock,) = looked(tmp_path, table)
-    assert (lock.verdict, lock.evidence) == ("unknown", "pid 77 is gone here")
+    assert (lock.verdict, lock.evidence) == ("unknown", "no pid 77 here")
 
 
 def test_a_directory_of_any_lock_files_is_listed_and_its_stale_ones_are_removed(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_a_directory_of_any_lock_files_is_listed_and_its_stale_ones_are_removed(
     assert "spooltop locks" in spooltop("status", folder).err
     (folder / "notes.txt").unlink()
     assert ("[lock-stale]" in spooltop("status", folder).out) is sure
-    for name, words_of_it in (("empty.lock", "held if its existing is the lock"), ("dir.lock", "rm -r ")):
+    for name, words_of_it in (("empty.lock", "if its existence is the lock"), ("dir.lock", "rm -r ")):
         done = spooltop("unlock", folder, name, "--force", "--yes")
         assert done.code in (3, 4) and words_of_it in done.out + done.err
     if sure:
@@ -401,7 +401,7 @@ def test_links_that_lead_nowhere_and_name_a_process(tmp_path: Path, text: str, v
 def test_a_second_name_of_an_element_does_not_tell_whose_it_is(real_spools: Path) -> None:
     (lock,) = look(real_spools / "dirq_simple" / "6b00e590").values()
     assert (lock.kind, lock.verdict) == ("soft", "unknown")
-    assert lock.evidence == "a link to 6b00e5b7c2149f: it does not tell whose it is"
+    assert lock.evidence == "a link to 6b00e5b7c2149f: it does not name its owner"
 
 
 def test_the_first_ticket_of_the_dead_on_a_free_lock_is_an_orphan(real_spools: Path) -> None:
@@ -413,7 +413,7 @@ def test_the_first_ticket_of_the_dead_on_a_free_lock_is_an_orphan(real_spools: P
     os.close(fd)
     queue = next(lock for lock in locks if lock.kind == "ticket")
     assert (queue.verdict, len(queue.waiters)) == ("stale", 2)
-    assert queue.evidence == "pid 9167 is gone and has the first ticket: an orphan ticket on a free lock, job.lock"
+    assert queue.evidence == "pid 9167 has exited and holds the first ticket: an orphan ticket on a free lock, job.lock"
     with (folder / "job.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "orphan" not in look(folder)["job.lock.queue"].evidence
@@ -446,7 +446,7 @@ def test_readers_and_writers_of_a_read_write_lock_are_listed(tmp_path: Path) -> 
         (path / "holders" / token).write_text(f"filelock-rw/1\ntoken={token}\npid={pid}\nhost=here\nlease=90.0\nnonce=1\n")
     for pids, verdict, evidence in (
         ({78: LIVING}, "blocked", "1 reads"),
-        ({}, "unknown", "pid 78 is gone; filelock evicts it when its heartbeat stays away"),
+        ({}, "unknown", "pid 78 has exited; filelock evicts it when its heartbeat stays away"),
     ):
         (found,) = looked(tmp_path, FakeProcesses(pids=pids))
         assert (found.verdict, found.evidence) == (verdict, evidence)

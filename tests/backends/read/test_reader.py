@@ -113,7 +113,7 @@ def test_a_consumer_in_a_container_with_a_token(spool: Path, opened: Opened) -> 
     reader = opened(spool)
     with consumer(spool, *CONTAINER, "--kill-child") as process:
         (row,) = reader.see().claims
-        assert (row.verdict, row.evidence) == (Verdict.ALIVE, "lives")
+        assert (row.verdict, row.evidence) == (Verdict.ALIVE, "running")
         process.kill()
         process.wait()
         see_until(reader, lambda observation: observation.counts.dead == 1)
@@ -447,7 +447,7 @@ def test_a_viewer_in_a_container_calls_nobody_dead_by_a_pid(spool: Path) -> None
         "print([(row.verdict.value, row.evidence) for row in (*looks[-1].claims, *looks[-1].tmp)])"
     )
     told = subprocess.run([*CONTAINER, sys.executable, "-c", script, str(spool)], capture_output=True, text=True, check=False)
-    gone = f"('unknown', 'pid {os.getpid()} is gone here')"
+    gone = f"('unknown', 'no pid {os.getpid()} here')"
     assert (told.returncode, told.stdout) == (0, f"[{gone}, {gone}]\n"), told.stderr
 
 

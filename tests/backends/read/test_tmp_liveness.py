@@ -73,7 +73,7 @@ def test_writer_in_a_name(name: str, writer: Writer | None) -> None:
 def test_gone_writer_and_nobody_has_it_open(tmp: Tmp, name: str) -> None:
     (tmp.folder / name).touch()
     (row,) = tmp.look()
-    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 gone · nobody has it open")
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 exited · nobody has it open")
 
 
 @pytest.mark.parametrize("name", [OURS, OURS + ",s=email"])
@@ -94,7 +94,7 @@ def test_own_file_without_a_pid_whose_lock_is_free(tmp: Tmp) -> None:
 def test_own_file_whose_lock_cannot_be_seen_is_unknown(tmp: Tmp) -> None:
     (tmp.folder / "order-17,n=0").touch()
     row = tmp.settled(locks=LockTable({}, "not visible"))
-    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "nobody has it open, its name tells no writer")
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "nobody has it open, no writer in its name")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_who_reads_it_does_not_write_it(tmp: Tmp) -> None:
     tmp.table.open_files[status.st_dev, status.st_ino] = (6120,)
     tmp.table.only_read.add(6120)
     row = tmp.settled()
-    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 gone · nobody has it open for writing")
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "4290 exited · nobody has it open for writing")
 
 
 def test_a_reader_that_locks_an_abandoned_file_changes_nothing(spool: Path, opened: Opened) -> None:
@@ -225,14 +225,14 @@ def test_living_writer_that_has_it_not_open_is_unknown(tmp: Tmp) -> None:
 def test_where_not_all_can_be_seen_it_is_unknown(tmp: Tmp, sure: Certainty) -> None:
     (tmp.folder / OURS).touch()
     row = tmp.settled(sure)
-    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "pid 4290 is gone here")
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "no pid 4290 here")
 
 
 def test_descriptors_of_others_not_readable_is_unknown(tmp: Tmp) -> None:
     tmp.table.all_seen = False
     (tmp.folder / OURS).touch()
     row = tmp.settled()
-    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "4290 gone · who has it open is not visible to you")
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "4290 exited · who has it open is not visible to you")
 
 
 def test_a_container_that_has_the_number_is_unknown(tmp: Tmp) -> None:

@@ -24,7 +24,7 @@ _SOON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Holder of the lock. ``process`` is None where it is not visible. ``words`` is the evidence, "lives" for the consumer
+    """Holder of the lock. ``process`` is None where it is not visible. ``words`` says who it is, "" for the consumer
     itself."""
 
     process: Process | None
@@ -61,7 +61,7 @@ class ClaimHolders:
         self._verified = {one for one in self._verified if one[0] in held}
         if asked:
             self._find(asked)
-        out = {token: Holder(process, "lives") for token, process in named.items() if token not in asked}
+        out = {token: Holder(process, "") for token, process in named.items() if token not in asked}
         for token, seen in asked.items():
             ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
             out[token] = self._told(seen, named[token], self._found.get(token, ()), ours=ours)
@@ -112,7 +112,7 @@ class ClaimHolders:
     def _told(self, seen: Presence, named: Process | None, found: tuple[_Found, ...], *, ours: bool) -> Holder:
         itself = next((one for one in found if seen.pid in self._processes.numbers(one.pid)[1:]), None) if not ours else None
         if itself is not None:
-            return Holder(self._processes.process(itself.pid), "lives")
+            return Holder(self._processes.process(itself.pid), "")
         exited = f"worker {seen.pid} has exited; " if ours and named is None and seen.pid is not None else ""
         # The first that inherited it; the others mostly are its children.
         one = min(found, key=lambda one: (not one.inherited, one.pid), default=None)

@@ -20,7 +20,7 @@ from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Owner, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
 
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders
@@ -131,7 +131,7 @@ class ClaimJudge:
                     owner = replace(owner, start=process.since, command=process.command, user=process.user)
                     evidence = _also(evidence, process.halted)
             else:
-                verdict, evidence, owner, here = Verdict.UNKNOWN, "its name tells no owner", Owner(), False
+                verdict, evidence, owner, here = Verdict.UNKNOWN, "no owner in its name", Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
                 evidence = _also(evidence, idle)
             if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
@@ -203,19 +203,19 @@ class ClaimJudge:
         lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
         for token, seen in looked.items():
             verdict, sentence = presence.judge(seen, vantage)
-            words = {Verdict.ALIVE: "lives", Verdict.DEAD: "gone"}.get(verdict, sentence)
+            words = {Verdict.ALIVE: RUNNING, Verdict.DEAD: EXITED}.get(verdict, sentence)
             if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
-                words = "gone, ran before the restart"
+                words = f"{EXITED}, ran before the restart"
             owner, here = seen.owner, False
             holder = lock_holders.get(token)
             if holder is not None:
-                words = holder.words
-                sentence = sentence if words == "lives" else words
+                words = holder.words or RUNNING
+                sentence = holder.words or sentence
                 process = holder.process
                 described = self._describe(process) if process is not None and process.started is not None else None
                 if described is not None:
                     here, words = True, _also(words, described.halted)
-                    known = owner if words.startswith("lives") else Owner(host=owner.host)
+                    known = owner if not holder.words else Owner(host=owner.host)
                     owner = replace(
                         known, pid=described.pid, start=described.since or known.start,
                         command=described.command or known.command, user=described.user,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Verdict
 
 from .processes import Process, Processes
 
@@ -84,19 +84,19 @@ def judge_pid(
     vouched = "" if certain else f"; claims.pids is {THIS_HOST}"
     if there:
         if process is not None and process.zombie:
-            return Verdict.UNKNOWN, f"pid {pid} has ended, its parent has not noticed"
+            return Verdict.UNKNOWN, f"pid {pid} has exited, its parent has not noticed"
         if process is None or process.started is None or process.started <= known_at + MARGIN:
-            return Verdict.ALIVE, "lives"
+            return Verdict.ALIVE, RUNNING
         # By the clock of a server it may only seem to have started later.
         if (certain or (certainty.local and certainty.pids_here)) and all(later(other, known_at) for other in namesakes or ()):
-            return Verdict.DEAD, f"pid {pid} lives, started after the claim{vouched}"
-        return Verdict.UNKNOWN, f"pid {pid} lives, started after the claim"
+            return Verdict.DEAD, f"pid {pid} is running, but started after the claim{vouched}"
+        return Verdict.UNKNOWN, f"pid {pid} is running, but started after the claim"
     if not certain and not certainty.pids_here:
-        return Verdict.UNKNOWN, f"pid {pid} is gone here"
+        return Verdict.UNKNOWN, f"no pid {pid} here"
     others = [other for other in namesakes or () if not later(other, known_at)]
     if not others:
-        return Verdict.DEAD, f"gone{vouched}"
-    return Verdict.UNKNOWN, f"pid {pid} is gone here, in a container it is {others[0].pid}"
+        return Verdict.DEAD, f"{EXITED}{vouched}"
+    return Verdict.UNKNOWN, f"no pid {pid} here; in a container it is pid {others[0].pid}"
 
 
 def later(process: Process, known_at: float) -> bool:

@@ -19,7 +19,7 @@ from spooltop.model.proc_locks import Device
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
 
 from ..locks.lock_files import LockTable, device_of
 from ..storage.rows import kind_of_file
@@ -175,7 +175,7 @@ class TmpJudge:
                 pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
                 verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(pid)
             elif file.grew:
-                verdict, evidence, owner = Verdict.WRITING, "it grows", self._owner(writer.pid if writer else None)
+                verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(writer.pid if writer else None)
             else:
                 open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
                 verdict, evidence, owner = self._idle(
@@ -215,19 +215,19 @@ class TmpJudge:
         if not certainty.local or not certainty.all_pids:
             words = "its writer is not visible from here"
             if writer is not None and there is False:
-                words = f"pid {writer.pid} is gone here"
+                words = f"no pid {writer.pid} here"
             return Verdict.UNKNOWN, words, owner
         if not all_seen:
-            words = f"{writer.pid} gone · " if writer is not None and there is False else ""
+            words = f"{writer.pid} {EXITED} · " if writer is not None and there is False else ""
             return Verdict.UNKNOWN, words + "who has it open is not visible to you", owner
         if writer is not None and there is not False:
-            return Verdict.UNKNOWN, f"pid {writer.pid} lives, but has it not open", self._owner(writer.pid)
+            return Verdict.UNKNOWN, f"pid {writer.pid} is running, but does not have it open", self._owner(writer.pid)
         if writer is None and not (own and locks_whole):
-            return Verdict.UNKNOWN, f"{nobody}, its name tells no writer", owner
+            return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
         if writer is not None:  # gone: it cannot be between two steps, so one look is enough
             if taken(writer.pid):
-                return Verdict.UNKNOWN, f"pid {writer.pid} is gone here, a container has that number", owner
-            return Verdict.ABANDONED, f"{writer.pid} gone · {nobody}", owner
+                return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
+            return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
         # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
         if now - file.still_since < _SETTLED:
             return Verdict.UNKNOWN, "not watched long enough", owner

@@ -79,7 +79,7 @@ def _translate_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
+        raise Unreadable("gone since", path=shown, advice="it was claimed, finished or moved") from None
     except OSError as problem:
         raise Unreadable(str(problem.strerror), path=shown) from None
 

@@ -38,7 +38,7 @@ _AT_MOST = 64
 _LIST_AT_MOST = 20_000
 _OTHER_NAMESPACES = "processes outside this container are not visible from here"
 _NO_TABLE = "this system does not show who holds a lock"
-_EXISTS = "no kernel lock; held if its existing is the lock, and it does not tell by whom"
+_EXISTS = "no kernel lock; if its existence is the lock, it does not name its holder"
 
 
 @dataclass(frozen=True, slots=True)

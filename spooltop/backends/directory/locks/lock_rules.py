@@ -20,7 +20,7 @@ from .read_write_locks import KIND
 
 __all__ = ["blocked_by", "chosen_locks", "removal_refused"]
 
-_NEVER = "a kernel lock ends with its holder, and a file that merely exists is not held; removing it would let two hold it"
+_NEVER = "a kernel lock ends when its holder exits; without its file, two processes could hold it"
 
 
 def chosen_locks(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lock], tuple[str, ...]]:
@@ -50,11 +50,11 @@ def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
     head = lock.holders[0] if lock.holders else None
     who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
     if lock.kind == "mkdir":
-        return f"{lock.evidence}; a directory is not removed here: if its holder is gone, rm -r {quoted(lock.path)}", False
+        return f"{lock.evidence}; a directory is not removed here: if its holder has exited, rm -r {quoted(lock.path)}", False
     if lock.kind == KIND:
         return f"{lock.evidence}: filelock itself evicts a holder whose heartbeat stays away", False
     if lock.kind == "none" and lock.verdict == "unknown":
-        return f"{lock.evidence}; if so, and its holder is gone, rm {quoted(lock.path)}", False
+        return f"{lock.evidence}; if so, and its holder has exited, rm {quoted(lock.path)}", False
     if lock.kind not in ("soft", "ticket"):
         return (f"{who} holds it ({lock.kind}); {_NEVER}" if lock.holders else f"nobody holds it; {_NEVER}"), False
     if lock.verdict == "free":
@@ -63,7 +63,7 @@ def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
         return f"{lock.evidence}; its holder cannot be checked from here", True
     if lock.verdict != "stale":
         has = "has the first ticket" if lock.kind == "ticket" else "has it"
-        return (f"{who} is running and {has}" if head is not None and head.alive else f"somebody has it: {lock.evidence}"), False
+        return (f"{who} is running and {has}" if head is not None and head.alive else f"it is held: {lock.evidence}"), False
     stood = None if head is None or head.since is None else now - head.since
     if lock.kind == "soft" and (stood is None or stood <= stale_after):
         held = "?" if stood is None else age(max(0.0, stood))

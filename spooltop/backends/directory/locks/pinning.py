@@ -60,14 +60,14 @@ class LockPinner:
             name = os.path.basename(lock.path)
             marker = read_marker(name, fd)
             if marker is None:
-                return [], [Refusal(row, "it has gone by itself, or is no lock any more")]
+                return [], [Refusal(row, "it was removed meanwhile, or is no lock any more")]
             with opened_below(fd, marker.below, self._files) as own:
                 refusal = removal_refused(own, marker.names[0] if marker.names else name, row, self._path, self._files)
                 if refusal is not None:
                     return [], [refusal]
                 ref = self._ref(lock, folder, fd, own, marker.below, marker.names or (name,), marker.element, marker.pid)
         except FileNotFoundError:
-            return [], [Refusal(row, "it has gone by itself")]
+            return [], [Refusal(row, "it was removed meanwhile")]
         except OSError as error:
             return [], [Refusal(row, f"it cannot be seen: {error.strerror}")]
         return [Item(row, ref, lock.evidence if forceable else "", ref.record.words)], []

@@ -77,5 +77,5 @@ def _judged(path: str, record: dict[str, str], since: float, judge: Judge, *, lo
         return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken on host {host}, ask there"
     verdict, evidence = judge.judge(f"{path}/{text}", pid, since, local=local)
     if verdict is Verdict.DEAD:
-        return LockHolder(pid, since=since, alive=False), verdict, f"pid {pid} is gone"
+        return LockHolder(pid, since=since, alive=False), verdict, f"pid {pid} has exited"
     return holder_info(pid, since, judge.processes), verdict, evidence

@@ -31,7 +31,7 @@ def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_
     try:
         found = files.stat(name, folder)
     except FileNotFoundError:
-        raise Skipped("it has gone by itself") from None
+        raise Skipped("it was removed meanwhile") from None
     if pinned(found)[own] != pin[own]:
         raise Skipped("it was taken again since the list was made")
     return found
@@ -69,7 +69,7 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
                 files.unlink(name, folder)
             except FileNotFoundError:
                 if name == first:
-                    raise Skipped("it has gone by itself") from None
+                    raise Skipped("it was removed meanwhile") from None
     files.sync_dir(folder)
 
 
@@ -82,7 +82,7 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
         try:
             files.swap(draft, folder, name, folder)
         except FileNotFoundError:
-            raise Skipped("it has gone by itself") from None
+            raise Skipped("it was removed meanwhile") from None
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 raise
@@ -112,5 +112,5 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
             for other in one.names[1:]:
                 files.link(first, folder, other, folder)
     except FileExistsError:
-        raise Skipped("the place is taken: somebody has that lock now") from None
+        raise Skipped("the path is taken: another process has that lock now") from None
     files.sync_dir(folder)

@@ -50,7 +50,7 @@ class LockRestorer:
         """Why a lock cannot be put back now, or ""."""
         try:
             self._files.stat(one.names[0], own)
-            return "the place is taken: somebody has that lock now"
+            return "the path is taken: another process has that lock now"
         except FileNotFoundError:
             pass  # as it should be
         if one.is_ticket:
@@ -68,7 +68,7 @@ class LockRestorer:
         elif one.below:
             lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
             if lock is not None and lock.verdict != "free":
-                return "the place is taken: somebody has that lock now"
+                return "the path is taken: another process has that lock now"
         elif one.element:
             try:
                 self._files.stat(one.element, own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import EXITED, Verdict
 
 from ..liveness.pid_liveness import Certainty, judge_pid
 from ..liveness.processes import Process, Processes
@@ -75,7 +75,7 @@ def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
     if marker is None:
         return None
     if marker.pid is None:
-        why = "a directory whose existing is the lock; it does not tell whose it is"
+        why = "a lock directory, which does not name its owner"
         return Lock(path, "mkdir", (LockHolder(None, since=marker.since),), (), "unknown", why)
     return _judged(path, "mkdir", marker, marker.pid, fd, judge)
 
@@ -93,7 +93,7 @@ def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock |
     nobody = LockHolder(pid, since=since)
     if pid is None:
         of = f"a link to {escape(marker.element)}: " if marker.element else ""
-        return Lock(path, "soft", (nobody,), (), "unknown", f"{of}it does not tell whose it is")
+        return Lock(path, "soft", (nobody,), (), "unknown", f"{of}it does not name its owner")
     return _judged(path, "soft", marker, pid, fd, judge)
 
 
@@ -105,13 +105,13 @@ def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judg
         where = f"in a container on host {host}" if container else f"on host {host}"
         return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"taken {where}, ask there")
     if marker.host is None and not local:
-        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"pid {pid} of a host that it does not tell")
+        return Lock(path, kind, (LockHolder(pid, since=since),), (), "unknown", f"pid {pid} of an unknown host")
     verdict, evidence = judge.judge(path, pid, since, local=local, start=marker.start)
     if verdict is Verdict.ALIVE:
         return Lock(path, kind, (holder_info(pid, since, processes),), (), "held", f"pid {pid}, which it names, is running")
     if verdict is not Verdict.DEAD:
         return Lock(path, kind, (LockHolder(pid, since=since, alive=processes.exists(pid)),), (), "unknown", evidence)
-    why = f"pid {pid} is gone" if evidence == "gone" else evidence
+    why = f"pid {pid} has exited" if evidence == EXITED else evidence
     if marker.lease is not None:
         why += f"; a lease of {marker.lease:g} s, then the next one takes it"
     return Lock(path, kind, (LockHolder(pid, since=since, alive=False),), (), "stale", why)

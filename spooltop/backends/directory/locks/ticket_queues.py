@@ -46,7 +46,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
         wait = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
         verdict, evidence = ("blocked", wait) if waiting else ("held", "")
     elif verdict_on_head is Verdict.DEAD:
-        verdict, evidence = "stale", f"pid {head.pid} is gone and has the first ticket"
+        verdict, evidence = "stale", f"pid {head.pid} has exited and holds the first ticket"
     else:
         verdict, evidence = "unknown", why
     return Lock(path, "ticket", (head,), waiting, verdict, evidence)

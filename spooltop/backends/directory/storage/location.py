@@ -39,7 +39,7 @@ class Place(_Place):
     def __new__(cls, box: Box, name: str, folder: str = "") -> Self:
         good_folder = OPERATION.match(folder) if box in ASIDE else not folder
         if not safe_name(name) or not good_folder:
-            raise ValueError(f"no place in a spool: {box}/{escape(folder)}/{escape(name)}")
+            raise ValueError(f"not a place in a spool: {box}/{escape(folder)}/{escape(name)}")
         return super().__new__(cls, box, name, folder)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Place(_Place):
         """Reverses ``str``. Raises ``ValueError`` for anything that is not a place in a spool."""
         parts = text.split("/")
         if len(parts) not in (2, 3):
-            raise ValueError(f"no place in a spool: {text[:300]}")
+            raise ValueError(f"not a place in a spool: {text[:300]}")
         return Place(Box(parts[0]), unescape(parts[-1]), parts[1] if len(parts) == 3 else "")
 
 
@@ -91,4 +91,4 @@ def kind_of(found: stat_result) -> str:
     ):  # fmt: skip
         if test(mode):
             return word
-    return "no regular file"
+    return "not a regular file"
