@@ -52,7 +52,7 @@ def always(context: CommandContext) -> str | None:
 
 
 def which_key(context: CommandContext) -> str | None:
-    return "d purges to the trash, r requeues, h holds; each opens a plan first. A process is ended by its own means: kill PID"
+    return "d purges to the trash, r requeues, h holds; each opens a plan first. To end a process, use kill PID in a shell"
 
 
 def has_rows(context: CommandContext) -> str | None:
@@ -66,7 +66,7 @@ def sortable(context: CommandContext) -> str | None:
 def searchable(context: CommandContext) -> str | None:
     if reason := has_rows(context):
         return reason
-    return None if context.filter or context.last_filter else "there is nothing to look for yet: / sets a filter"
+    return None if context.filter or context.last_filter else "no filter was set yet: / sets one"
 
 
 def anything_marked(context: CommandContext) -> str | None:
@@ -75,7 +75,7 @@ def anything_marked(context: CommandContext) -> str | None:
 
 def has_problem_rows(context: CommandContext) -> str | None:
     if context.view is View.OVERVIEW and context.snapshot is not None and not context.snapshot.problems:
-        return "there are no problems in what was seen"
+        return "no problems detected so far"
     return None
 
 
@@ -84,14 +84,14 @@ def can_go_back(context: CommandContext) -> str | None:
 
 
 def at_the_top(context: CommandContext) -> str | None:
-    return "there is something to go back to" if context.depth else None
+    return "Esc goes back first" if context.depth else None
 
 
 def openable(context: CommandContext) -> str | None:
     if context.view is View.OVERVIEW:
         if context.problem is None:
             return "there are no problems to open; 2 shows what waits"
-        return None if context.problem.selection or context.problem.view else "this line has no list behind it"
+        return None if context.problem.selection or context.problem.view else "this problem has no list to open"
     return has_rows(context)
 
 
@@ -105,11 +105,11 @@ def requeue(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.REQUEUE) or _chosen(context, Action.REQUEUE):
         return reason
     if context.target_box is Box.NEW:
-        return "requeue: what is in new waits already; claims are in 3"
+        return "requeue: messages in new wait already; 3 shows the claims"
     if context.target_box is Box.TMP:
         return "requeue: a file in tmp is not a complete message; d purges it"
     if context.target_box is Box.TRASH:
-        return "requeue: take it out of the trash by undoing its operation (z)"
+        return "requeue: it is in the trash; u restores it"
     return None
 
 
@@ -135,24 +135,24 @@ def release(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.RELEASE):
         return reason
     if context.target_box is not Box.HELD:
-        elsewhere = {Box.REJECTED: "; r requeues what was rejected", Box.TRASH: "; u restores what is in the trash"}
-        return f"release: only what is held{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
+        elsewhere = {Box.REJECTED: "; r requeues rejected ones", Box.TRASH: "; u restores those in the trash"}
+        return f"release: only held messages{elsewhere.get(context.target_box or Box.NEW, ', in 7 Aside')}"
     return _chosen(context, Action.RELEASE)
 
 
 def restore(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.RESTORE):
         return reason
-    return _chosen(context, Action.RESTORE) if context.aside else "restore: only what is set aside, in 7 Aside"
+    return _chosen(context, Action.RESTORE) if context.aside else "restore: only messages set aside, in 7 Aside"
 
 
 def empty(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.EMPTY):
         return reason
     if context.target_box is not Box.TRASH:
-        return "empty: only the trash is emptied; 7 goes on to it"
+        return "empty: only the trash can be emptied; 7 shows the next box"
     trash = context.snapshot.observation.boxes.get(Box.TRASH) if context.snapshot is not None else None
-    return "empty: nothing is in the trash" if trash is not None and trash.count == 0 else None
+    return "empty: the trash is empty" if trash is not None and trash.count == 0 else None
 
 
 def empty_expired(context: CommandContext) -> str | None:
@@ -161,7 +161,7 @@ def empty_expired(context: CommandContext) -> str | None:
     trash = context.trash
     if trash is None or trash.retention is None:
         return "delete expired: nothing ever expires, trash_retention is 0"
-    return None if context.expired else f"delete expired: nothing is in the trash for {units.duration(trash.retention)} yet"
+    return None if context.expired else f"delete expired: nothing has been in the trash for {units.duration(trash.retention)} yet"
 
 
 def set_cursor(context: CommandContext) -> str | None:
@@ -179,15 +179,15 @@ def unlock(context: CommandContext) -> str | None:
     if lock is None:
         return "no lock file was found here"
     if lock.kind == "redis":
-        return "remove: a queue in Redis is only looked at"
+        return "remove: queues in Redis are read-only here"
     if lock.kind == "rw":
         return "remove: filelock itself evicts a holder of this lock whose heartbeat stays away"
     if lock.kind == "mkdir" or (lock.kind == "none" and lock.verdict == "unknown"):
-        return f"remove: {lock.evidence}; if its holder is gone, remove it by hand"
+        return f"remove: {lock.evidence}; if its holder has exited, remove it by hand"
     if lock.kind not in ("soft", "ticket"):
-        return "remove: a kernel lock ends with its holder and a mere file is not held; without the file two could hold it"
+        return "remove: a kernel lock ends when its holder exits; without its file, two processes could hold it"
     if lock.verdict in ("held", "blocked"):
-        return "remove: its holder is running; end it, and the lock turns stale"
+        return "remove: its holder is running; once that exits, the lock is stale"
     return "remove: nobody holds it" if lock.verdict == "free" else None
 
 
@@ -216,22 +216,22 @@ def inject(context: CommandContext) -> str | None:
 
 def undo(context: CommandContext) -> str | None:
     if context.view is View.OPERATIONS and not context.rows:
-        return "nothing was done here yet"
+        return "no operation has been done here yet"
     return _allowed(context, Action.UNDO) or (f"undo: {context.undoable}" if context.undoable else None)
 
 
 def plan_there(context: CommandContext) -> str | None:
     if context.applying:
-        return "it is being done"
+        return "the plan is being applied"
     return None if context.plan is not None else "the plan is being made"
 
 
 def applying(context: CommandContext) -> str | None:
-    return None if context.applying else "nothing is being done"
+    return None if context.applying else "no plan is being applied"
 
 
 def not_applying(context: CommandContext) -> str | None:
-    return "it is being done: Esc stops it" if context.applying else None
+    return "the plan is being applied: Esc stops it" if context.applying else None
 
 
 def confirmable(grammar: str) -> Callable[[CommandContext], str | None]:
@@ -261,7 +261,7 @@ def forceable(context: CommandContext) -> str | None:
     if context.plan is not None and context.plan.force:
         return "force is on already"
     if context.plan is None or not any(refusal.forceable for refusal in context.plan.refused):
-        return "nothing here is held by a live consumer"
+        return "no running consumer holds any of these"
     return None
 
 
@@ -292,7 +292,7 @@ def _things(context: CommandContext) -> str:
 def _allowed(context: CommandContext, action: Action) -> str | None:
     reason = context.capabilities.why_not(action)
     if reason and context.snapshot is not None and context.snapshot.observation.layout == "mail":
-        reason = "this is a mail folder, nothing in it is stuck; 1 Overview says how to open it as a job spool"
+        reason = "this is a mail folder, where nothing is stuck; 1 Overview says how to open it as a job spool"
     return f"{action}: {reason}" if reason else None
 
 
@@ -301,6 +301,6 @@ def _chosen(context: CommandContext, action: Action) -> str | None:
         if context.problem is None:
             return f"{action}: choose a problem, or a message in 2, 3 or 4"
         if context.problem.selection is None:
-            return f"{action}: this line is not about messages; Enter shows what it is about"
+            return f"{action}: this problem is not about messages; Enter shows its subject"
         return None
     return None if context.marked or context.row is not None else f"{action}: the list is empty"

@@ -68,7 +68,7 @@ def payload(row: Row) -> Payload:
     owner = row.owner
     if row.box is Box.CUR and owner is not None:
         dead = row.verdict is Verdict.DEAD
-        tells = "is gone: its presence lock is free" if dead else "holds its presence lock"
+        tells = "has exited: its presence lock is free" if dead else "holds its presence lock"
         facts += [
             ("enqueued", f"{put} · claimed {_when(row.in_box_since or 0)}"),
             ("owner", f"pid {owner.pid} {owner.command} of {owner.user} on {owner.host}"),

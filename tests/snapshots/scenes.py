@@ -153,7 +153,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
     Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
     Scene("operations", steps=(Step(see=TITLE), OPERATIONS)),
-    Scene("cursor", steps=(CURSORS, _pressed("enter", see=("What stops it",)))),
+    Scene("cursor", steps=(CURSORS, _pressed("enter", see=("To stop it",)))),
     Scene("plan", steps=(CLAIMS, *PLAN), light=True),
     Scene("result", steps=(CLAIMS, *PLAN, _pressed("y", see=("Requeued 2",)), Step(act=_look_again, see=("since then",)))),
     Scene("help", steps=(CLAIMS, _pressed("question_mark", see=("requeue: move claims",)))),

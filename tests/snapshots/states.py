@@ -53,7 +53,7 @@ def calm() -> Snapshot:
 
 
 def first_seconds() -> Snapshot:
-    """Twelve seconds after the start: no rate and no rhythm is known yet."""
+    """Twelve seconds after the start: no rate and no update interval is known yet."""
     whole = calm()
     fresh = tuple(
         replace(one, verdict="new", evidence="seen once, no write yet", every=None, writes=None, moved_is_bound=True)
@@ -125,7 +125,7 @@ def network() -> Snapshot:
         rates=replace(whole.rates, lower_bound=True, requeued=None, retried=None, new_per_s=None),
         problems=(blind, unknown),
         cursors=(),
-        not_visible=("who lives on web2",),
+        not_visible=("who is running on web2",),
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def demo() -> Snapshot:
     old = tmp_files()
     dead = tuple(replace(claim(held, 446_000 + n, 14356 + n), attempt=n + 1) for n, held in enumerate((21.0, 14.0)))
     at_work = enumerate((21.0, 0.4, 0.2))
-    alive = tuple(claim(held, 449_000 + n, 14351 + n, Verdict.ALIVE, "lives", waited=0.4) for n, held in at_work)
+    alive = tuple(claim(held, 449_000 + n, 14351 + n, Verdict.ALIVE, "running", waited=0.4) for n, held in at_work)
     tmp = (
         replace(old[1], in_box_since=NOW - 20, enqueued_at=NOW - 20, written_at=NOW - 19, size=2100),
         replace(old[3], in_box_since=NOW - 21, enqueued_at=NOW - 21, size=1_900_000),

@@ -37,7 +37,7 @@ def _id(at: float, micro: int, pid: int) -> str:
 
 
 def claim(
-    held: float = 2466.0, micro: int = 446_548, pid: int = 4312, verdict: Verdict = Verdict.DEAD, evidence: str = "gone", *,
+    held: float = 2466.0, micro: int = 446_548, pid: int = 4312, verdict: Verdict = Verdict.DEAD, evidence: str = "exited", *,
     waited: float = 2.0, attempt: int | None = 1,
 ) -> Row:  # fmt: skip
     """Row in ``cur``, claimed ``held`` seconds ago after ``waited`` seconds in ``new``."""
@@ -51,10 +51,10 @@ def claim(
 
 def claims() -> tuple[Row, ...]:
     return (
-        claim(3307, 446_102, 5200, Verdict.ALIVE, "lives · no CPU for 5m"),
+        claim(3307, 446_102, 5200, Verdict.ALIVE, "running · no CPU for 5m"),
         claim(2466, 446_548, 4312),
         claim(2465, 446_313, 4313, attempt=4),
-        claim(0.1, 449_120, 5201, Verdict.ALIVE, "lives", waited=424.0),
+        claim(0.1, 449_120, 5201, Verdict.ALIVE, "running", waited=424.0),
     )
 
 
@@ -99,7 +99,7 @@ def tmp_files() -> tuple[Row, ...]:
             verdict=verdict, evidence=evidence, owner=Owner("vm", pid), written_at=NOW - written,
         )  # fmt: skip
 
-    nobody = "4290 gone · nobody has it open"
+    nobody = "4290 exited · nobody has it open"
     return (
         file(725, 725, Verdict.ABANDONED, nobody, 0, 4290, 20_118),
         file(724, 722, Verdict.ABANDONED, nobody, 4100, 4290, 20_119),
@@ -131,7 +131,7 @@ def problems() -> tuple[Problem, ...]:
                 Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=600)),
         Problem("tmp-abandoned", Severity.WARNING, "3 abandoned in tmp, oldest 12m", 3,
                 Selection(box=Box.TMP, verdict=Verdict.ABANDONED)),
-        Problem("lock-stale", Severity.NOTE, "stale lock leader.lock: pid 99 is gone", 1, view="locks", subject="leader.lock"),
+        Problem("lock-stale", Severity.NOTE, "stale lock leader.lock: pid 99 has exited", 1, view="locks", subject="leader.lock"),
     )  # fmt: skip
 
 
@@ -163,11 +163,12 @@ def cursors() -> tuple[Cursor, ...]:
             "reverted 89636→89632, 5× in 5m; email advanced in 3 of 5 of these writes", 2,
             every=60.0, writes=10, reverts_recent=5, history=tuple(ring), suspects=(("email", 3),),
             unsafe=("common temp cursors.json.tmp seen",), polls=polls, same_start=6),
-        one("teams", 77120, "unmoved", "unmoved 2h, moved every 60s before; idle or stopped? give --poll-log", 7300, every=60.0),
+        one("teams", 77120, "not advancing", "not advancing for 2h, every 60s before; idle or stalled? give --poll-log", 7300,
+            every=60.0),
         one("signal", 5120, "advancing", "every 60s, last 30s ago", 31, every=60.0, writes=5, history=moves(5120, 3, 60, 31)),
         one("email", 204511, "advancing", "every 60s, last 4s ago", 2, every=60.0, writes=5,
             history=moves(204511, 1, 60, 2, "imessage")),
-        one("messenger", 18003, "unmoved", "within rhythm, every 11m, last 14m ago", 840, every=660.0),
+        one("messenger", 18003, "idle", "within its usual interval, every 11m, last 14m ago", 840, every=660.0),
     )  # fmt: skip
 
 
@@ -175,7 +176,7 @@ def locks() -> tuple[Lock, ...]:
     return (
         Lock("/opt/memex/import.lock", "flock", (LockHolder(5304, "python3 /opt/memex/import.py", "memex", NOW - 12),),
              (LockHolder(5307, "python3 /opt/memex/import.py", "memex", NOW - 11),), "held"),
-        Lock("/opt/memex/leader.lock", "soft", (LockHolder(99, None, "memex"),), (), "stale", "pid 99 is gone"),
+        Lock("/opt/memex/leader.lock", "soft", (LockHolder(99, None, "memex"),), (), "stale", "pid 99 has exited"),
         Lock("/opt/memex/.cursors.lock", "flock", verdict="free",
              evidence="the file exists, nobody holds a lock on it"),
     )  # fmt: skip

@@ -35,7 +35,7 @@ def claim(number: int, verdict: Verdict = Verdict.DEAD, **changes: object) -> Ro
         key=("cur", number), box=Box.CUR, id=f"17952228{number:08d}.{4000 + number}.vm",
         name=f"17952228{number:08d}.{4000 + number}.vm,c=1",
         size=1200, enqueued_at=NOW - 3000 - number, in_box_since=NOW - 2460 - number, source="imessage", attempt=1,
-        verdict=verdict, evidence="gone" if verdict is Verdict.DEAD else "lives",
+        verdict=verdict, evidence="exited" if verdict is Verdict.DEAD else "running",
         owner=Owner(host="vm", pid=4300 + number, command="worker.py"),
     )  # fmt: skip
     return replace(row, **changes)  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ class FakeControl:
         if not any(row.key == key for row in self.rows):
             raise Unreadable("it is gone")
         data = self.payloads.get(key, b'{"source": "imessage"}\n')
-        return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host is gone"),))
+        return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host has exited"),))
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         self.follows.append((tuple(ids), since))
@@ -295,7 +295,7 @@ class FakeControl:
         confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(len(items), uncertain=False)
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
-            items=items, refused=tuple(Refusal(row, "its holder lives", forceable=True) for row in live),
+            items=items, refused=tuple(Refusal(row, "its holder is running", forceable=True) for row in live),
             confirm=self.confirm or confirm, force=force, options=chosen, poison=self.poison,
             command=("spooltop", str(action), self.target, *(item.row.id for item in items)),
         )  # fmt: skip

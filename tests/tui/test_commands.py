@@ -70,7 +70,7 @@ def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
 
 @pytest.mark.parametrize(
     "view, box, said",
-    [(View.NEW, Box.NEW, "waits already"), (View.TMP, Box.TMP, "not a complete message")],
+    [(View.NEW, Box.NEW, "wait already"), (View.TMP, Box.TMP, "not a complete message")],
 )
 def test_requeue_says_what_it_is_for(view: View, box: Box, said: str) -> None:
     _, why = command_for("r", context(view, box=box, row=waiting(1), rows=1))
@@ -83,7 +83,7 @@ def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None
     assert ("r", "requeue 2") in footer(here)
     other = Problem("cursor-reverted", Severity.CRITICAL, "reverted", view="cursors", subject="imessage")
     _, why = command_for("r", context(View.OVERVIEW, problem=other, rows=1))
-    assert why == "requeue: this line is not about messages; Enter shows what it is about"
+    assert why == "requeue: this problem is not about messages; Enter shows its subject"
     _, why = command_for("r", context(View.OVERVIEW))
     assert why is not None and why.startswith("requeue: choose a problem")
 

@@ -45,7 +45,7 @@ async def test_who_has_it_of_what_is_gone_says_so() -> None:
         await driver.see("it is gone")
         fake.holding = Holders("cur/x")
         await driver.press("R")
-        await driver.see("nobody has it open or locked")
+        await driver.see("no process has it open or locked")
 
 
 async def test_nobody_that_can_be_seen_is_not_nobody() -> None:
@@ -55,7 +55,7 @@ async def test_nobody_that_can_be_seen_is_not_nobody() -> None:
         await driver.press("3")
         await driver.see('"source"')
         await driver.press("x")
-        await driver.see("nobody that can be seen from here", "there may be others")
+        await driver.see("no process visible from here", "there may be others")
 
 
 async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
@@ -235,7 +235,7 @@ async def test_what_has_expired_in_the_trash_is_named_and_goes_alone() -> None:
         await driver.press("escape")
         await driver.see("Aside trash 2")
         await driver.press("X")
-        await driver.see("nothing is in the trash for 30d yet")
+        await driver.see("nothing has been in the trash for 30d yet")
 
 
 async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
@@ -244,13 +244,13 @@ async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
         await driver.press("7")
         await driver.see("Aside held 1", '"source"', "release this 1")
         await driver.press("E")
-        await driver.see("only the trash is emptied")
+        await driver.see("only the trash can be emptied")
         await driver.press("h")
         await driver.see("hold: only in 1 Overview, 2 New, 3 Claims")
         await driver.press("7", "7")
         await driver.see("Aside trash 1", '"source"')
         await driver.press("l")
-        await driver.see("release: only what is held; u restores what is in the trash")
+        await driver.see("release: only held messages; u restores those in the trash")
         await driver.press("2", "l")
         await driver.see("release: only in 7 Aside")
 

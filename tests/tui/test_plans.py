@@ -118,7 +118,7 @@ async def test_there_is_nothing_to_force_where_nobody_holds_anything() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
         await driver.press("f")
-        await driver.see("nothing here is held by a live consumer")
+        await driver.see("no running consumer holds any of these")
 
 
 async def test_the_plan_is_copied_as_a_command() -> None:
@@ -167,7 +167,7 @@ async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was
         panel.readable = lambda: False
         panel.renew()
         await driver.press("c")
-        await driver.see("it is being done")
+        await driver.see("the plan is being applied")
 
 
 async def test_purging_what_is_abandoned_in_tmp() -> None:

@@ -54,7 +54,7 @@ def test_a_holder_that_dies_and_the_next_one() -> None:
     recorder = Recorder()
     recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.ALIVE)
     assert recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == [
-        "its holder 7 is DEAD; nothing takes it out of cur by itself"
+        "its holder 7 is DEAD; the message stays in cur until it is requeued"
     ]
     assert recorder.timeline.steps[-1].bad
     assert recorder.look(box=Box.CUR, claimed_at=T, pid=7, row=held_by(7, 1), verdict=Verdict.DEAD) == []
@@ -85,7 +85,7 @@ def test_what_was_not_seen_is_not_made_up() -> None:
     recorder = Recorder()
     assert recorder.look() == ["not seen in any box"]
     assert recorder.look() == []
-    assert recorder.look(gone_at=T + 4) == ["gone; by whom was not seen"]
+    assert recorder.look(gone_at=T + 4) == ["gone; consumer not seen"]
 
 
 def test_the_newest_step_stays_in_sight_and_what_is_above_is_counted() -> None:

@@ -248,10 +248,10 @@ async def test_what_is_pasted_never_acts_and_is_text_where_text_is_typed() -> No
     async with dashboard(control) as driver:
         await driver.see("1 PROBLEM")
         driver.app.post_message(Paste("ryyq\n"))
-        await driver.see("what was pasted is ignored")
+        await driver.see("paste ignored")
         await planned(driver, "r")
         driver.app.post_message(Paste("y"))
-        await driver.see("what was pasted is ignored")
+        await driver.see("paste ignored")
         await driver.press("escape")
         await driver.gone("Requeue 1")
         await driver.press("slash")

@@ -289,7 +289,7 @@ async def test_copying_shows_what_was_copied() -> None:
 async def test_help_says_why_a_key_does_nothing_here() -> None:
     async with dashboard(control()) as driver:
         await driver.press("2", "question_mark")
-        await driver.see("requeue", "waits already")
+        await driver.see("requeue", "wait already")
         await driver.press("question_mark")
         await driver.see("New 300")
 
@@ -396,8 +396,8 @@ async def test_read_only_says_so_at_every_key_that_would_change_something() -> N
 async def test_the_titles_of_a_wide_list_stand_over_its_columns_without_another_look() -> None:
     async with dashboard(FakeControl([claim(i) for i in range(3)]), (160, 50)) as driver:
         await driver.press("3")
-        await driver.see("Claims 3", "gone")
-        await driver.until(lambda: driver.lines[1].find("evidence") == driver.lines[2].find("gone"), "titles over their columns")
+        await driver.see("Claims 3", "exited")
+        await driver.until(lambda: driver.lines[1].find("evidence") == driver.lines[2].find("exited"), "aligned titles")
 
 
 async def test_n_finds_the_next_match_with_and_without_a_filter() -> None:
@@ -407,13 +407,13 @@ async def test_n_finds_the_next_match_with_and_without_a_filter() -> None:
         await driver.press("2")
         await driver.see("New 60")
         await driver.press("n")
-        await driver.see("there is nothing to look for yet: / sets a filter")
+        await driver.see("no filter was set yet: / sets one")
         await driver.press("slash", *"src:signal", "enter")
         await driver.see("New 3 of 60 match src:signal")
         await driver.press("n", "n")
         await driver.until(lambda: rows.cursor_key == ("new", 40))
         await driver.press("n")
-        await driver.see("this is the last that matches src:signal")
+        await driver.see("this is the last match of src:signal")
         await driver.press("escape")
         await driver.see("New 60")
         await driver.press("g")
@@ -462,7 +462,7 @@ async def test_it_begins_where_there_is_something_to_show(layout: str, words: st
 
 async def test_a_list_of_nothing_says_why() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        for key, words in [("2", "nothing waits in new"), ("4", "nothing is being written"), ("7", "nothing is held; 7 goes on")]:
+        for key, words in [("2", "nothing waits in new"), ("4", "nothing is being written"), ("7", "nothing is held; 7 shows")]:
             await driver.press(key)
             await driver.see(words)
         await driver.press("3", "slash", *"nosuch", "enter")
@@ -471,7 +471,7 @@ async def test_a_list_of_nothing_says_why() -> None:
         await driver.see("Claims › claims-dead 1")
         driver.control.rows.clear()
         driver.control.change()
-        await driver.see("nothing of this problem is left")
+        await driver.see("none of its messages are left")
 
 
 async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:

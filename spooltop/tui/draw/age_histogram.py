@@ -35,7 +35,7 @@ def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
         lines.append(_row("all", [f"{ages.of:,}", *_figures(ages.counts, scale)], width))
         fits = _SOURCES if ages.sources <= _SOURCES else _SOURCES - 1
         for one in ages.by_source[:fits]:
-            name = "not told" if one.source is None else clip(safe(one.source), _SOURCE - 1)
+            name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
             lines.append(_row(name, _figures((one.total, *one.counts), scale), width))
         if ages.sources > fits:
             lines.append(crop((Span(f"   {ages.sources - fits:,} more sources", Style.DIM),), width))

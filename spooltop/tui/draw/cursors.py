@@ -63,12 +63,13 @@ def _verdict_in(cursor: Cursor, room: int) -> Line:
     if cursor.verdict == "advancing":
         return verdict_words(replace(cursor, evidence=""))
     evidence = shown(cursor.evidence)
-    if cursor.verdict == "unmoved" and (asked := _ASKED.search(evidence)) and line_width(whole) > room:
-        brief = verdict_words(replace(cursor, evidence=asked[0]))
-        if line_width(brief) <= room:
-            return brief
     if line_width(whole) <= room:
         return whole
+    if asked := _ASKED.search(evidence):
+        for question in (asked[0], "idle?"):
+            brief = verdict_words(replace(cursor, evidence=question))
+            if line_width(brief) <= room:
+                return brief
     fits = evidence[: max(0, room)]
     for at in (*(found.start() for found in reversed(list(_CLAUSE.finditer(fits)))), 0):
         brief = verdict_words(replace(cursor, evidence=evidence[:at]))

@@ -10,7 +10,7 @@ from spooltop.model.expiry import kept_words
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Percentiles
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import EXITED, RUNNING, Box, Verdict
 
 from .columns import owner_text
 from .freshness import when
@@ -23,7 +23,7 @@ _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at a place of their own."""
 _SHORT = {"set aside": "reason"}
 """Labels of a reader that are wider than their column."""
-_BARE = ("gone", "lives")
+_BARE = (EXITED, RUNNING)
 """Evidence that says no more than the verdict does."""
 LONGEST = 5000
 """Lines of a message that can be scrolled through."""
@@ -159,7 +159,7 @@ def _why(row: Row, facts: dict[str, str]) -> str:
     reason = facts.get("holder") or facts.get("writer") or ""
     if row.owner is not None and row.owner.pid is not None:
         reason = reason.removeprefix(f"pid {row.owner.pid} ")
-        reason = reason.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ")
+        reason = reason.removeprefix(f"({escape(row.owner.command or '')}) ").removeprefix("is ").removeprefix("has ")
     known = [part for part in row.evidence.split(" · ") if part and part not in reason and (part not in _BARE or not reason)]
     return shown(" · ".join([reason, *known] if reason else known))
 

@@ -52,7 +52,7 @@ def _now(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> l
         return [crop(join(Span("now  ", Style.DIM), Span(shown(now.get(ids[0], "not found")), Style.STRONG)), inner)]
     left = [id for id in ids if now.get(id, "gone") != "gone"]
     gone = sum(1 for id in ids if now.get(id) == "gone")
-    lines = [crop(join(Span("now  ", Style.DIM), Span(f"{gone:,} gone, {len(left):,} not", Style.STRONG)), inner)]
+    lines = [crop(join(Span("now  ", Style.DIM), Span(f"{gone:,} gone, {len(left):,} left", Style.STRONG)), inner)]
     lines += [plain(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}", inner) for id in left[:most]]
     if len(left) > most:
         lines.append(plain(f"     … {len(left) - most:,} more", inner, Style.DIM))

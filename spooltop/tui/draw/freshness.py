@@ -39,7 +39,7 @@ def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
 
 def stale_line(freshness: Freshness) -> Line:
     """``STALE 41s: readdir of new does not answer``."""
-    why = shown(freshness.stale_why) or "a look is not back"
+    why = shown(freshness.stale_why) or "a look has not finished"
     return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
 
 
@@ -56,14 +56,14 @@ def freshness_line(
     """
     if snapshot is None:
         if freshness.stale_for is not None:
-            why = shown(freshness.stale_why) or "the first look is not back"
+            why = shown(freshness.stale_why) or "the first look has not finished"
             return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
         return (Span("looking…"),)
     as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
     if freshness.stale_for is not None:
         return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
     if freshness.frozen_at is not None:
-        return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z goes on'} · {as_of}")
+        return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z unfreezes'} · {as_of}")
     watch = snapshot.observation.watch
     gap = " " if short else " · "
     if watch.mode == "live":

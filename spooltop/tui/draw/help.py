@@ -50,13 +50,14 @@ LEGEND = (
         "Tmp", WRITING="locked, open or growing", abandoned="its writer has exited: d", unknown="not known from here",
     ),
     _legend(
-        "Cursors", advancing="advances as usual", unmoved="idle, or stalled", REVERTED="an old value overwrote it",
-        REWOUND="set back once, on purpose?", STALLED="polls, and does not advance", STOPPED="no longer polls",
+        "Cursors", advancing="advances as usual", not_advancing="idle, or stalled", idle="has nothing new",
+        REVERTED="an old value overwrote it", REWOUND="set back once, on purpose?",
+        STALLED="polls, and does not advance", STOPPED="no longer polls",
         MISSING="its section or file is gone", UNREADABLE="its file does not parse",
     ),
     _legend(
-        "Locks", held="somebody has it", BLOCKED="held long, others wait", STALE="its holder has exited: d", free="nobody has it",
-        unknown="not known from here",
+        "Locks", held="a process holds it", BLOCKED="held long, others wait", STALE="its holder has exited: d",
+        free="no process holds it", unknown="not known from here",
     ),
 )  # fmt: skip
 """The meaning of the signs and of the verdicts."""

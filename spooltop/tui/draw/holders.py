@@ -35,7 +35,7 @@ def holders_lines(
     if error:
         body = [plain(part, inner, Style.WARN) for part in wrap(shown(error), inner)]
     elif holders is None or at is None:
-        body = [plain("looking at every process that can be seen…", inner, Style.DIM)]
+        body = [plain("looking at all visible processes…", inner, Style.DIM)]
     else:
         body = _answer(holders, inner, at)
     looked = f"looked {when(at, zone)}" if at is not None else ""
@@ -51,11 +51,11 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
         lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
         lines += [line for one in holders.parties for line in _holder_line(one, inner, at if dated else None)]
     else:
-        nobody = "nobody has it open or locked" if holders.complete else "nobody that can be seen from here has it open or locked"
+        nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
         lines += [plain(part, inner) for part in wrap(nobody, inner)]
     if holders.notes or not holders.complete:
         lines.append(BLANK)
-    notes = holders.notes or (() if holders.complete else ("there may be others that cannot be seen from here",))
+    notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
     for note in notes:
         parts = wrap(shown(note), max(1, inner - 2))
         lines.append(crop(join(Span("! " if not holders.complete else "  ", Style.WARN), parts[0]), inner))

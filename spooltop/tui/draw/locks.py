@@ -12,7 +12,7 @@ from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge,
 __all__ = ["holder_info", "lock_lines", "lock_table", "ranked"]
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
-_STALE = "; the file itself is the lock, so nobody else gets it"
+_STALE = "; the file is the lock: nobody can take it"
 _INDENT = 11
 _MOST_HOLDERS = 6
 _TRIES = 20
@@ -125,7 +125,7 @@ def _used(snapshot: Snapshot, width: int) -> Line:
     failing = any(problem.code == "lock-failures" for problem in snapshot.problems)
     share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
     failed = Span(f"{in_vain:,} timed out", Style.WARN if failing else Style.NORMAL)
-    return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} tries over 5m"), width)
+    return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} attempts over 5m"), width)
 
 
 def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bool) -> list[Line]:

@@ -43,7 +43,7 @@ LOUD = {
 }  # fmt: skip
 
 _STOPS = (
-    "What stops it: every poller must change its section only, under .cursors.lock (CursorFile.advance), or one file per source. "
+    "To stop it, every poller must change only its section, under .cursors.lock (CursorFile.advance), or use its own file. "
     'README, "Lost updates".'
 )
 _LABEL = 11
@@ -61,7 +61,7 @@ def verdict_words(cursor: Cursor) -> Line:
         bound = "≥" if cursor.reverts_is_bound else ""
         words = evidence.removeprefix("reverted ")
         return join(Span(f"{word} {bound}{cursor.reverts_recent}×", Style.BAD), f": {words}" if words else "")
-    if evidence.startswith(f"{cursor.verdict} "):  # "unmoved 2h, moved every 60s before" contains its verdict
+    if evidence.startswith(f"{cursor.verdict} "):  # "not advancing for 2h, every 60s before" contains its verdict
         return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
     return join(Span(shown(word), loud or Style.NORMAL), f": {evidence}" if evidence else "")
 
@@ -119,7 +119,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
         yield "muted", f"until {when(end, zone)}; its problems are not shown"
     lost = [write for write in cursor.history if write.lost][: cursor.reverts_recent]
     if lost:
-        yield "suspects", _suspects(cursor, lost)
+        yield "suspect", _suspects(cursor, lost)
     if cursor.reverted_by:
         yield "wrote it", ", ".join(f"{shown(name)} {times} of {len(lost)}" for name, times in cursor.reverted_by)
     if cursor.writes_unread:
@@ -145,16 +145,16 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
         if snapshot.observation.writers_watched:
             yield "writer", "known from the next write on"
         elif snapshot.observation.who.uid == 0:
-            yield "writer", "not seen; with --who-writes the kernel tells the pid of each write"
+            yield "writer", "not seen; --who-writes shows the pid of each write"
         else:
             yield "writer", "not seen; needs root and --who-writes (fanotify)"
 
 
 def _suspects(cursor: Cursor, lost: list[CursorSection]) -> str:
     alone = sum(not write.also_changed for write in lost)
-    words = [f"{safe(source)}: in {times} of {len(lost)} such writes it advanced" for source, times in cursor.suspects[:2]]
-    rest = f"in {alone} nothing else did" if words else f"none: in {alone} of {len(lost)} such writes nothing else changed"
-    return "; ".join([*words, *([rest] if alone else [])]) or "none: what else changed in such writes did not advance"
+    words = [f"{safe(source)}, which advanced in {times} of those {len(lost)} writes" for source, times in cursor.suspects[:2]]
+    rest = f"{alone} changed nothing else" if words else f"none: {alone} of those {len(lost)} writes changed nothing else"
+    return "; ".join([*words, *([rest] if alone else [])]) or "none: no other source advanced in those writes"
 
 
 def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:

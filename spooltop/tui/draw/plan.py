@@ -297,18 +297,18 @@ def _refusals(plan: Plan, inner: int) -> list[Line]:
 
 
 def _how_else(rows: Sequence[Row]) -> str:
-    """``End 5200 and it turns DEAD by itself; `` where running processes are the only obstacle."""
+    """``Once 5200 exits, it is DEAD; `` where running processes are the only obstacle."""
     if any(row.verdict is not Verdict.ALIVE for row in rows):
         return ""
     # Of a process that is not visible here, the number may be another's by now; whose user is known was seen.
     owners = {(row.owner.host, row.owner.pid, row.owner.user) if row.owner is not None else (None, None, None) for row in rows}
     pids = [pid if user is not None else None for _, pid, user in owners]
-    it = "it turns" if len(rows) == 1 else "they turn"
+    it = "it is" if len(rows) == 1 else "they are"
     who = f"{pids[0]}" if len(pids) == 1 and pids[0] is not None else "its holder" if len(pids) == 1 else "the holders"
-    return f"End {who} and {it} DEAD by {'itself' if len(rows) == 1 else 'themselves'}; "
+    return f"Once {who} {'exits' if len(pids) == 1 else 'exit'}, {it} DEAD; "
 
 
 def _from_whom(rows: Sequence[Row]) -> str:
     living = all(row.verdict is Verdict.ALIVE for row in rows)
-    owner = "live owner" if living else "live or unknown owner"
+    owner = "running owner" if living else "running or unknown owner"
     return f"it from a {owner}" if len(rows) == 1 else f"{len(rows):,} from {owner}s"

@@ -41,7 +41,7 @@ def result_lines(
     head: Line = join(
         f"done {counts[Outcome.DONE]:,} · skipped {counts[Outcome.SKIPPED]:,} · ",
         Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
-        f" · stopped, {result.untried:,} not tried" if result.stopped or result.untried else "",
+        f" · stopped, {result.untried:,} not attempted" if result.stopped or result.untried else "",
     )
     middle: list[Line | str] = []  # names are drawn when they are shown: there may be a million
     for i, words in enumerate(since):

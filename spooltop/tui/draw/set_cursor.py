@@ -32,7 +32,7 @@ def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width
     ]
     advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
     if cursor.shared:
-        advice += " Its poller may write what it holds in memory over it: stop that first."
+        advice += " Its poller may overwrite it with the value it holds in memory: stop it first."
     body += [plain(part, inner) for part in wrap(advice, inner)]
     return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]
 

@@ -123,7 +123,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if self.dismissed or self.app.screen_stack[-1] is not self:
             return
         if (edit := self.edited) is None:
-            self.show_notice("what was pasted is ignored: no text is typed here; / opens the filter")
+            self.show_notice("paste ignored: there is no text field here; / opens the filter")
             return
         edit.insert(event.text)
         self.pasted()

@@ -238,7 +238,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
             lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
         how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
-        return [(), plain(f" {self.action}: making the plan… nothing is changed by that; Esc leaves", width), *how_far]
+        return [(), plain(f" {self.action}: making the plan… nothing changes yet; Esc cancels", width), *how_far]
 
     # Commands
 

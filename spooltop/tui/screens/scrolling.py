@@ -64,7 +64,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
 
     def pasted(self) -> None:
         if self.finding is not None:
-            self.show_notice(f"/{self.finding.text}_   Enter goes to the next line with that; Esc leaves it")
+            self.show_notice(f"/{self.finding.text}_   Enter goes to the next match; Esc ends the search")
         else:
             super().pasted()
 
@@ -77,7 +77,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         order = [*range(place + 1, len(texts)), *range(min(place + 1, len(texts)))]
         found = next((at for at in order if text and text.lower() in texts[at].lower()), None)
         if found is None:
-            self.show_notice(f"no line has {text}" if text else "there was nothing to find")
+            self.show_notice(f"no line has {text}" if text else "no text to search for")
         else:
             self.step(found - place)
 

@@ -71,7 +71,7 @@ def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> t
     if step == 1:
         return (f"advanced{after}{by}: {change}",)
     return (
-        f"OVERWRITTEN{after}{by}: {change}; a poller that writes back what it read earlier does so: stop it, then set the cursor",
+        f"OVERWRITTEN{after}{by}: {change}; a poller wrote back what it had read before: stop it, then set the cursor",
     )
 
 
@@ -86,7 +86,7 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
     lines = _taken(found, end, now)
     gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
     if gone:
-        lines.append(f"{len(gone):,} taken and gone; by whom was not seen")
+        lines.append(f"{len(gone):,} taken and gone; consumer not seen")
     lines += _waiting([one for one in found if one.box is Box.NEW and one.claimed_at is None], now - end)
     for box in (Box.CUR, *ASIDE):
         if here := sum(1 for one in found if one.box is box and one.claimed_at is None):
@@ -119,7 +119,7 @@ def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]
         groups.setdefault((one.pid, now_is), []).append(one)
     lines = []
     for (pid, now_is), ones in sorted(groups.items(), key=lambda group: (group[0][0] or 0, group[0][1])):
-        who = f"by {pid}" if pid is not None else "by somebody who is not visible"
+        who = f"by {pid}" if pid is not None else "by a process that is not visible"
         words = f"{len(ones):,} claimed {who} after {_times(ones, lambda one: (one.claimed_at or end) - end)}"
         match now_is:
             case "gone":
@@ -131,7 +131,7 @@ def _taken(found: Sequence[TrackedMessage], end: float, now: float) -> list[str]
             case Box.CUR:
                 words += f", being processed for {age(max(now - (one.claimed_at or now) for one in ones))}"
             case Box.NEW:
-                words += ", given back, waits in new again"
+                words += ", returned, waits in new again"
             case "":
                 words += ", left its claim just now" if len(ones) == 1 else ", left their claims just now"
             case _:

@@ -81,19 +81,19 @@ def _steps(old: TrackedMessage | None, new: TrackedMessage, row: Row | None, at:
         steps.append(TimelineStep(at, new.id, "not seen in any box"))
     if new.box is Box.CUR and new.verdict is Verdict.DEAD and (claimed or old is None or old.verdict is not Verdict.DEAD):
         who = f"its holder {new.pid}" if new.pid is not None else "its holder"
-        steps.append(TimelineStep(at, new.id, f"{who} is DEAD; nothing takes it out of cur by itself", bad=True))
+        steps.append(TimelineStep(at, new.id, f"{who} is DEAD; the message stays in cur until it is requeued", bad=True))
     return steps
 
 
 def _gone(new: TrackedMessage) -> TimelineStep:
     gone = new.gone_at or 0.0
     if new.claimed_at is None:
-        return TimelineStep(gone, new.id, "gone; by whom was not seen", seen=False)
+        return TimelineStep(gone, new.id, "gone; consumer not seen", seen=False)
     return TimelineStep(gone, new.id, f"gone, done after {duration(max(0.0, gone - new.claimed_at))}", seen=False)
 
 
 def _by(new: TrackedMessage, row: Row | None) -> str:
-    words = f"by {new.pid}" if new.pid is not None else "by somebody who is not visible"
+    words = f"by {new.pid}" if new.pid is not None else "by a process that is not visible"
     if row is not None and row.box is Box.CUR:
         owner = row.owner
         if owner is not None and new.pid is None and owner.pid is not None:

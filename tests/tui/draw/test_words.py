@@ -182,7 +182,7 @@ def test_claims_stand_as_verdict_then_evidence() -> None:
     title = line_text(title_line(columns, 80, sort=Sort("held")))
     assert "held↓" in title
     row = line_text(row_line(values.claims()[2], columns, 80, now=NOW, marked=True))
-    assert row.startswith(" * DEAD        41m       4  4313 worker.py      gone ")
+    assert row.startswith(" * DEAD        41m       4  4313 worker.py      exited ")
 
 
 def test_narrow_screens_lose_columns_from_the_right_but_never_the_name() -> None:
@@ -219,12 +219,12 @@ def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
 
 
 def test_a_detail_tells_the_whole_story() -> None:
-    payload = Payload(b'{\n  "rowid": 1\n}\n\x1b[31m', 1200, True, (("owner", "pid 4312 of this host is gone"),))
+    payload = Payload(b'{\n  "rowid": 1\n}\n\x1b[31m', 1200, True, (("owner", "pid 4312 of this host has exited"),))
     words = text(detail(values.claims()[1], payload, 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[0].startswith(" ─ 1795222801446548.P4290R00000cf8e525dd13.vm ─") and words[0].endswith("1.2kB imessage ─")
     assert words[1] == " enqueued 02:00:01, 41m ago · claimed 02:00:03, held 41m · attempts: 1"
-    assert words[2] == " verdict  DEAD: gone"
-    assert words[3] == " owner    pid 4312 of this host is gone"
+    assert words[2] == " verdict  DEAD: exited"
+    assert words[3] == " owner    pid 4312 of this host has exited"
     assert "   \"rowid\": 1" in words
     assert " \\x1b[31m" in words
     assert words[-1] == " … the first 22 of 1,200 bytes"
@@ -232,12 +232,12 @@ def test_a_detail_tells_the_whole_story() -> None:
 
 def test_what_a_reader_tells_is_not_told_twice() -> None:
     put = "2026-11-21 01:20:07 +0100 (last written; its name contains no time)"
-    facts = (("enqueued", put), ("holder", "gone"), ("file", "root 0644"))
+    facts = (("enqueued", put), ("holder", "exited"), ("file", "root 0644"))
     words = text(detail(values.claims()[1], Payload(b"", 0, False, facts), 80, 20, now=NOW, zone=ZONE)).splitlines()
     assert words[1:] == [
         f" enqueued {put}",
         " age      41m since put · held 41m · attempts: 1",
-        " verdict  DEAD: gone",
+        " verdict  DEAD: exited",
         " owner    4312 worker.py on vm, memex",
         " file     root 0644",
         " payload  empty",
@@ -256,7 +256,7 @@ def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
     assert "Requeue 2 of 3 claims" in words
     assert "! 4 consumers died while processing it: h holds it instead" in words
     assert "Refused 1: 5200 worker.py: running, holds" in words
-    assert "End 5200 and it turns DEAD by itself; f takes it from a live owner" in words
+    assert "Once 5200 exits, it is DEAD; f takes it from a running owner" in words
     assert "c copy as command: spooltop requeue /var/spool/memex" in words
     assert "[Esc Cancel]   y requeue 2" in words
 
@@ -391,7 +391,7 @@ def test_a_24th_row_tells_of_the_locks() -> None:
 def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
     words = text(lock_table(values.trouble(), 80, 40, now=NOW, chosen=1))
     assert " STALE     /opt/memex/leader.lock soft" in words
-    assert "pid 99 is gone; the file itself is the lock" in words
+    assert "pid 99 has exited; the file is the lock" in words
     assert "   held by 5304 import.py of memex, for ≥10s" in words
     assert "   waits   5307 import.py of memex, for ≥10s" in words
 
@@ -399,8 +399,9 @@ def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
 def test_the_locks_view_tells_the_share_of_tries_that_were_in_vain() -> None:
     whole = values.trouble()
     told = {
-        (604, 3): " the engine's own locks: 3 timed out (<1%) of 607 tries over 5m", (9, 10): "10 timed out (—) of 19 tries",
-        (15, 5): "5 timed out (25%) of 20 tries",
+        (604, 3): " the engine's own locks: 3 timed out (<1%) of 607 attempts over 5m",
+        (9, 10): "10 timed out (—) of 19 attempts",
+        (15, 5): "5 timed out (25%) of 20 attempts",
     }  # fmt: skip
     for (had, given_up), words in told.items():
         observation = replace(whole.observation, locks_had=had, locks_given_up=given_up)
@@ -423,11 +424,11 @@ def test_one_cursor_says_what_is_unsafe_about_its_writers() -> None:
     snapshot = values.trouble()
     words = text(cursor_detail(snapshot.cursors[0], snapshot, 80, 20, now=NOW, zone=ZONE))
     assert " unsafe    no lock seen held in 5 of 5 · common temp cursors.json.tmp seen\n" in words
-    assert " suspects  email: in 3 of 5 such writes it advanced; in 2 nothing else did\n" in words
+    assert " suspect   email, which advanced in 3 of those 5 writes; 2 changed nothing else\n" in words
     assert " poll log  same start 6×   02:41:06 poll ok: 4 new (cursor 89632 -> 89636)\n" in words
     assert " writer    not seen; needs root and --who-writes (fanotify)\n" in words
     calm = text(cursor_detail(snapshot.cursors[2], snapshot, 80, 20, now=NOW, zone=ZONE))
-    assert "unsafe" not in calm and "suspects" not in calm
+    assert "unsafe" not in calm and "suspect " not in calm
 
 
 @pytest.mark.parametrize(
@@ -488,10 +489,11 @@ def test_a_look_that_hangs_says_why_where_there_is_room(short: bool, words: str)
 LOCKS = (
     Lock("/s/calm.lock", "flock", (LockHolder(1, since=T0 - 59),), (LockHolder(2),), "blocked", "1 waits for it"),
     Lock("/s/import.lock", "flock", (LockHolder(3, "import.py", since=T0 - 61),), (LockHolder(4),), "blocked", "1 waits for it"),
-    Lock("/s/just.lock", "soft", (LockHolder(5, since=T0 - 300, alive=False),), (), "stale", "pid 5 is gone"),
-    Lock("/s/leader.lock", "soft", (LockHolder(6, since=T0 - 301, alive=False),), (), "stale", "pid 6 is gone"),
-    Lock("/s/x.lck", "mkdir", (LockHolder(7, since=T0 - 999, alive=False),), (), "stale", "pid 7 is gone"),
-    Lock("/s/job.lock.queue", "ticket", (LockHolder(8, since=T0 - 1, alive=False),), (LockHolder(9),), "stale", "pid 8 is gone"),
+    Lock("/s/just.lock", "soft", (LockHolder(5, since=T0 - 300, alive=False),), (), "stale", "pid 5 has exited"),
+    Lock("/s/leader.lock", "soft", (LockHolder(6, since=T0 - 301, alive=False),), (), "stale", "pid 6 has exited"),
+    Lock("/s/x.lck", "mkdir", (LockHolder(7, since=T0 - 999, alive=False),), (), "stale", "pid 7 has exited"),
+    Lock("/s/job.lock.queue", "ticket", (LockHolder(8, since=T0 - 1, alive=False),), (LockHolder(9),), "stale",
+         "pid 8 has exited"),
     Lock("/s/long.lock", "flock", (LockHolder(10, since=T0 - 999),), (), "held"),
     Lock("/s/free.lock", "none", verdict="free"),
 )

@@ -128,10 +128,10 @@ def _why_empty(state: MainState) -> str:
     if chosen.filter:
         return f"nothing matches {shown(chosen.filter)}; Esc clears the filter"
     if chosen.problem is not None:
-        return "nothing of this problem is left; Esc goes back"
+        return "none of its messages are left; Esc goes back"
     if chosen.problems_only:
         return "nothing here is dead or abandoned; ! shows all"
-    return EMPTY[chosen.box] + ("; 7 goes on to the next box" if state.root is View.ASIDE else "")
+    return EMPTY[chosen.box] + ("; 7 shows the next box" if state.root is View.ASIDE else "")
 
 
 def draw_detail(state: MainState, row: Row | None, width: int, height: int) -> list[Line]:
@@ -179,7 +179,7 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
 def _message(view: MainView, width: int, height: int) -> list[Line]:
     state, row = view.state, view.row
     if row is None:
-        return [plain(" it is no longer there", width)]
+        return [plain(" the message is no longer there", width)]
     payload, error = state.received.payload_of(row)
     lines, state.scroll = message_lines(
         row, payload, width, height, scroll=state.scroll, now=state.now, zone=state.times.zone, error=error

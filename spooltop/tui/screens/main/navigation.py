@@ -80,7 +80,7 @@ def do_step_message(view: MainView, step: int) -> None:
     here = view.rows.cursor_index
     view.rows.move_by(step)
     if view.rows.cursor_index == here:
-        view.show_notice(f"this is the {'last' if step > 0 else 'first'} one of the list")
+        view.show_notice(f"this is the {'last' if step > 0 else 'first'} one in the list")
     else:
         view.state.scroll = 0
         view.paint()

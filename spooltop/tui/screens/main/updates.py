@@ -155,7 +155,7 @@ def seek(view: MainView, step: int) -> None:
     here = view.rows.cursor_index
     view.rows.move_by(step)
     if view.rows.cursor_index == here:
-        view.show_notice(f"this is the {'last' if step > 0 else 'first'} that matches {chosen.filter}")
+        view.show_notice(f"this is the {'last' if step > 0 else 'first'} match of {chosen.filter}")
 
 
 def refine(view: MainView, box: Box, **changes: object) -> None:
