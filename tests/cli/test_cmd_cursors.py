@@ -111,6 +111,7 @@ def in_state(spool: Path, *words: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.early
 def test_muted_for_a_while(spool: Path) -> None:
     path = str(spool)
     muted = in_state(spool, "cursors", path, "--mute", "imessage=2h")

@@ -377,6 +377,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
     assert process.returncode == 141
 
 
+@pytest.mark.early
 def test_the_command_line_loads_no_textual_and_help_nothing_but_argparse(spool: Path) -> None:
     code = """if True:
         import sys

@@ -36,6 +36,7 @@ def spooltop(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.early
 def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None:
     who = {"SUDO_USER": "ann", "SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}
     done = spooltop("hold", str(spool), "ALL", "--box", "new", "--yes", "--json", **who)

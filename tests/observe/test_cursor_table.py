@@ -209,6 +209,7 @@ def test_what_the_journal_knows_of_a_shared_file(verdict: str, evidence: str, sc
     assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
 
 
+@pytest.mark.early
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=30),
     st.integers(0, 29),
