@@ -80,7 +80,7 @@ def disturb(desk, plan):
 def moved(desk, action, box, *, together, large, force, ordered):
     """Moves a batch by the fast path or the slow one: the batch, its outcomes, and the files there are then."""
     fill(desk, box)
-    operations = Operations(desk.operator(), str(desk.path), lambda: desk.now, new_operation=lambda: "a1b2c3")
+    operations = Operations(desk.operator(), str(desk.path), desk.clock, new_operation=lambda: "a1b2c3")
     plan = operations.plan(action, Selection(box=box, everything=True), force=force)
     assert plan.count == COUNT
     disturb(desk, plan)
@@ -89,9 +89,9 @@ def moved(desk, action, box, *, together, large, force, ordered):
     with SpoolDirs(desk.path, files) as dirs:
         mover = Mover(dirs, Recheck(dirs, desk.again), Repaired(), large=large)
         if together:
-            [batch] = batches_of(mover.folders, plan, [slice(0, COUNT)], user="ann", clock=lambda: desk.now)
+            [batch] = batches_of(mover.folders, plan, [slice(0, COUNT)], user="ann", clock=desk.clock)
         else:
-            batch = batch_item_by_item(mover.folders, plan, plan.items, user="ann", at=desk.now)
+            batch = batch_item_by_item(mover.folders, plan, plan.items, user="ann", at=desk.clock.now)
         return batch, mover.run(batch, lambda: False), contents(desk)
 
 

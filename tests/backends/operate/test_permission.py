@@ -71,4 +71,4 @@ def test_a_missing_box_or_a_planted_file_is_named(desk):
     (desk.path / "cur").rmdir()
     assert desk.operator().capabilities().why_not(Action.REQUEUE) == "cur is missing"
     (desk.path / ".spooltop").write_text("planted")
-    assert ".spooltop is no directory" in desk.operator().capabilities().why_not(Action.INJECT)
+    assert ".spooltop is not a directory" in desk.operator().capabilities().why_not(Action.INJECT)
