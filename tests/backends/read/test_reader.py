@@ -504,9 +504,8 @@ def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened) -> Non
                 (spool / "cur" / f"turn{turn:03d}number{number:03d}:2,P4242").touch()
             assert reader.see().boxes[Box.CUR].count == 300
             gc.collect()
-            kept.append(tracemalloc.take_snapshot() if turn in (5, 9) else None)
+            kept.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    grown = kept[9].compare_to(kept[5], "lineno")
-    # The names alone of the claims of four looks would take twice that.
-    assert sum(one.size_diff for one in grown) < 50_000, "\n".join(map(str, grown[:10]))
+    # A look may keep the claims that left since the one before, which take as much. The names alone of four looks take twice.
+    assert min(kept[6:]) - min(kept[2:6]) < 50_000, kept
